@@ -1,0 +1,85 @@
+"""Writing that is whole or not there: temporary neighbour, fsync, rename, fsync of the folder."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _ordinary_mode(bits: int) -> int:
+    """The mode that plain `open` or `mkdir` would give: the private one of `tempfile` would shut others out."""
+    umask = os.umask(0)
+    os.umask(umask)
+    return bits & ~umask
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
+    """Open a temporary neighbour of `path` that takes its place when the block ends well.
+
+    Args:
+        path: The file to make or to replace; its folder is made if it is missing.
+        mode: "wb" or "w".
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, mode) as file:
+            yield file
+            file.flush()
+            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else _ordinary_mode(0o666))
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(path.parent)
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write a text file whole."""
+    with writing(path, "w") as file:
+        file.write(text)
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write a value as indented JSON, whole."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def folder(path: str | os.PathLike) -> Iterator[Path]:
+    """Yield a temporary neighbour folder that is renamed to `path` when the block ends well.
+
+    If `path` has appeared meanwhile, that one stays and the new one is dropped.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        yield temporary
+        os.chmod(temporary, _ordinary_mode(0o777))
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        _sync_folder(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
