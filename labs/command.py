@@ -1,0 +1,166 @@
+"""The command line that every lab has, made from its Config.
+
+    python -m labs.lab10_caltech --preset paper --batch-size 64
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from labs.errors import LabError
+from labs.places import ROOT, results_dir
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Where a run lives and how it is watched: nothing here changes the experiment."""
+
+    name: str | None = None
+    """Folder of the run under results/<lab>/; made from the time and the number of workers if left out."""
+    results: Path | None = None
+    """The results store; `results/` of the clone if left out."""
+    resume: bool = False
+    """Go on from the last checkpoint of the run called --name (without --name: of the newest unfinished run)."""
+    stall_seconds: float = 60.0
+    """End the run when a worker has not moved for so long."""
+
+
+def names() -> list[str]:
+    """Return the labs that this clone has, by number."""
+    return sorted(path.stem for path in (ROOT / "labs").glob("lab[0-9][0-9]_*.py"))
+
+
+def find(name: str) -> ModuleType:
+    """Import a lab by its name, or by any beginning of it that only one lab has ("lab10").
+
+    Raises:
+        LabError: No lab, or more than one, is called so.
+    """
+    matches = [lab for lab in names() if lab == name] or [lab for lab in names() if lab.startswith(name)]
+    if len(matches) != 1:
+        raise LabError(f"no lab is called {name!r}; there are: {', '.join(matches or names())}")
+    return importlib.import_module(f"labs.{matches[0]}")
+
+
+def store(options: Options) -> Path:
+    """Return the results store of a run."""
+    return Path(options.results) if options.results else results_dir()
+
+
+def run_name(options: Options, runs: Path, workers: int) -> str:
+    """Return the name of the run's folder under `runs`: asked for, or the one to resume, or a new one."""
+    return options.name or (options.resume and _unfinished(runs)) or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
+
+
+def _unfinished(runs: Path) -> str | None:
+    """Return the newest run that has a checkpoint and no record."""
+    saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
+    return max(saved, key=lambda path: path.stat().st_mtime).parents[1].name if saved else None
+
+
+def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
+    """Return the lab's Config and the run's Options that a command line asks for."""
+    import tyro
+
+    preset, rest = _preset(lab, arguments)
+    flat = tyro.conf.OmitArgPrefixes
+    both = dataclasses.make_dataclass("Both", [("config", flat[lab.Config]), ("options", flat[Options])])
+    asked = tyro.cli(
+        both,
+        prog=f"labs run {lab.__name__.removeprefix('labs.')}",
+        description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: where the defaults below come from ({preset}).",
+        default=both(lab.PRESETS[preset], Options()),
+        args=rest,
+    )
+    check(asked.config)
+    check(asked.options)
+    return asked.config, asked.options
+
+
+RANGES = {
+    "batch_size": (1, 1 << 20),
+    "epochs": (1, 1 << 20),
+    "image_size": (16, 4096),
+    "base_lr": (1e-12, 1e6),
+    "warmup_epochs": (0, 1 << 20),
+    "momentum": (0, 0.9999),
+    "test_split": (0, 0.9),
+    "validation_split": (0, 0.9),
+    "seed": (0, (1 << 32) - 1),
+    "stall_seconds": (0.1, 1 << 20),
+}
+"""What can work at all, by name: a name means the same in every lab."""
+
+
+def check(values: Any) -> None:
+    """Refuse numbers that cannot work, before anything is started.
+
+    Raises:
+        LabError: Names the option and its range.
+    """
+    for field in dataclasses.fields(values):
+        low, high = RANGES.get(field.name, (None, None))
+        value = getattr(values, field.name)
+        if low is not None and not low <= value <= high:
+            option = "--" + field.name.replace("_", "-")
+            raise LabError(f"{option} {value} is out of range; choose a number from {low} to {high}")
+
+
+def _preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Take `--preset NAME` out of the arguments: it decides the defaults of all others."""
+    import argparse
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--preset", default="demo")
+    known, rest = parser.parse_known_args(arguments)
+    if known.preset not in lab.PRESETS:
+        raise LabError(f"no preset is called {known.preset!r}; {lab.__name__} has: {', '.join(lab.PRESETS)}")
+    return known.preset, rest
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the lab whose module was started as the program, as one worker of its run."""
+    lab = importlib.import_module(sys.modules["__main__"].__spec__.name)
+    try:
+        config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
+        lab.run(config, options)
+    except SystemExit:
+        raise  # --help, and tyro's own messages.
+    except BaseException as problem:
+        _leave(problem)
+
+
+def _leave(problem: BaseException) -> None:
+    """End this worker at once, with a last line that says who stopped, where and why.
+
+    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one; the sudden end makes the
+    launcher end all of them.
+    """
+    from labs.training import watch
+
+    sys.stdout.flush()
+    echo = "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
+    if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
+        traceback.print_exception(problem)
+    if echo or watch.rank() != 0:
+        time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
+    cause = "stopped, since another worker has ended" if echo else _cause(problem)
+    print(f"labs: error: {watch.whereabouts()}{cause}", file=sys.stderr, flush=True)
+    os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+
+
+def _cause(problem: BaseException) -> str:
+    """Return an exception as one line."""
+    first = (str(problem).strip() or "no reason given").splitlines()[0]
+    if isinstance(problem, LabError):
+        return first
+    return "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{type(problem).__name__}: {first}"

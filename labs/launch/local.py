@@ -1,0 +1,205 @@
+"""Starts the workers of one run, shows what they say, and tells in one line why a run ended badly."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from labs import command
+from labs.errors import LabError
+from labs.launch import slurm
+from labs.places import ROOT
+
+ERROR = "labs: error: "
+SECONDS_TO_END = 5.0
+
+
+def run(lab: str, arguments: Sequence[str] = (), workers: int | None = None, oversubscribe: bool = False) -> dict:
+    """Run a lab on several workers and return rank 0's record; what the workers print is passed on as it comes.
+
+    Args:
+        lab: Its name, or the beginning of it ("lab10").
+        arguments: What stands behind the lab's name on the command line, such as ["--epochs", "3"].
+        workers: How many; if left out: the allocation's tasks, else one per visible GPU, else one.
+        oversubscribe: Allow more workers than cores.
+
+    Raises:
+        LabError: The command line is wrong, or the run ended badly: with rank, host, step and cause.
+    """
+    from labs.report import records
+
+    module = command.find(lab)
+    name = module.__name__.removeprefix("labs.")
+    config, options = command.parse(module, arguments)
+    workers = _workers(workers, oversubscribe)
+    runs = command.store(options) / name
+    run_name = command.run_name(options, runs, workers)
+    program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
+    code, told = _supervise([*mpirun(workers), *program])
+    if code:
+        raise LabError(told.cause or _killed(told.launcher, runs / run_name / "places") or
+                       f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
+    return records.read(runs / run_name)
+
+
+def mpirun(workers: int) -> list[str]:
+    """Return the start of the command line that starts so many workers."""
+    launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if launcher is None:
+        raise LabError("no mpirun beside this Python or on the PATH; set up the environment with `make env`")
+    # Horovod: bound to one core, as mpirun does by itself, a worker's threads would share it; and a rank that waits
+    # must yield its core to the ranks that compute.
+    flags = ["-np", str(workers), "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    if slurm.allocation() is None:
+        flags += ["--map-by", ":OVERSUBSCRIBE"]  # `_workers` has counted; Open MPI would count no hyperthreads.
+    return [launcher, *flags]
+
+
+def _workers(asked: int | None, oversubscribe: bool) -> int:
+    allocation = slurm.allocation()
+    if allocation:
+        return slurm.workers(allocation, asked)
+    cores = len(os.sched_getaffinity(0))
+    workers = asked or visible_gpus() or 1
+    if workers < 1:
+        raise LabError(f"--workers {workers}: a run needs at least one")
+    if workers > cores and not oversubscribe:
+        raise LabError(f"{workers} workers on {cores} cores would wait for each other; "
+                       f"ask for at most {cores}, or add --oversubscribe")
+    return workers
+
+
+def visible_gpus() -> int:
+    """Return how many GPUs a worker could use, without loading TensorFlow."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return len([device for device in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "-1")])
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError:
+        return 0
+
+
+class _Told:
+    """What the workers and their launcher said on the error stream that the last line is made of."""
+
+    def __init__(self):
+        self.cause = ""
+        self.launcher = ""
+
+
+def _supervise(arguments: list[str]) -> tuple[int, _Told]:
+    """Run the launcher to its end; whatever ends this process, the workers end too."""
+    told = _Told()
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               env=_environment(), start_new_session=True, preexec_fn=_end_with_parent)
+    readers = [threading.Thread(target=_pass_on, args=(process.stdout, sys.stdout, None), daemon=True),
+               threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, told), daemon=True)]
+    for reader in readers:
+        reader.start()
+    try:
+        with _terminate_is_interrupt():
+            code = process.wait()
+    except BaseException:
+        _end(process)
+        raise
+    finally:
+        for reader in readers:
+            reader.join(timeout=2)
+    return code, told
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment, less what would make a launcher or a worker believe that it is inside a run."""
+    inside = re.compile(r"(OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS))")
+    kept = {name: value for name, value in os.environ.items() if not inside.match(name)}
+    kept["PYTHONUNBUFFERED"] = "1"
+    kept["LABS_TERMINAL"] = str(int(sys.stderr.isatty()))
+    # The labs are found from whatever folder the command is typed in.
+    kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    if os.geteuid() == 0:  # In a container, where root is the only user; Open MPI refuses without both.
+        kept |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return kept
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end the launcher (which ends its workers) should this process be killed outright."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _pass_on(source: IO[bytes], target, told: _Told | None) -> None:
+    """Copy a stream as it comes; keep back error lines and the launcher's dashed boxes: they make the last line."""
+    boxed = False
+    for text in _pieces(source):
+        if told is not None and text.startswith("-" * 60):
+            boxed = not boxed
+        elif told is not None and boxed:
+            told.launcher = f"{told.launcher} {text.strip()}".strip()
+        elif told is not None and ERROR in text:
+            told.cause = told.cause or text.split(ERROR, 1)[1].strip()
+        else:
+            target.write(text)
+            target.flush()
+
+
+def _pieces(source: IO[bytes]) -> Iterator[str]:
+    """Yield lines, and whatever ends in a carriage return: a progress bar has no line end."""
+    rest = b""
+    while piece := source.read1(65536):
+        *whole, rest = re.split(rb"(?<=[\r\n])", rest + piece)
+        yield from (line.decode(errors="replace") for line in whole)
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _terminate_is_interrupt() -> Iterator[None]:
+    """Treat SIGTERM (a scheduler, a closed terminal) as Ctrl-C, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """End the launcher and its workers: asked first, then by force."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
+    process.terminate()
+    _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
+    for one in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait()
+
+
+def _killed(launcher: str, places: Path) -> str:
+    """Say which worker was killed by a signal, from the launcher's words and the place the worker had noted."""
+    from labs.training import watch
+
+    match = re.search(r"rank (\d+) .*?on node (\S+) exited on signal (\d+)", launcher)
+    if not match:
+        return ""
+    rank, node, number = int(match[1]), match[2], int(match[3])
+    place = next((str(place) for place in watch.read_places(places) if place.rank == rank), f"rank {rank} on {node}")
+    hint = "; out of memory?" if number == signal.SIGKILL else ""
+    return f"{place}: killed by {signal.Signals(number).name}{hint}"

@@ -1,0 +1,52 @@
+"""Small convolutional networks that train on two CPU cores."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+layers = tf.keras.layers
+
+
+def mnist_cnn(image_shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10) -> tf.keras.Model:
+    """Return the two-convolution network of Horovod's Keras MNIST example, which report M trained.
+
+    Input uint8 [batch, 28, 28, 1], output probabilities [batch, classes]; 1,199,882 parameters.
+    """
+    return tf.keras.Sequential(
+        [
+            layers.Input(image_shape, dtype="uint8"),
+            layers.Rescaling(1 / 255),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(2),
+            layers.Dropout(0.25),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu"),
+            layers.Dropout(0.5),
+            layers.Dense(classes, activation="softmax"),
+        ],
+        name="mnist_cnn",
+    )
+
+
+def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
+    """Return a network of five convolutions with batch norm for small photographs.
+
+    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes].
+
+    Args:
+        image_size: Side of a picture in pixels; each convolution halves it.
+        classes: Number of classes.
+        width: Channels of the first convolution; they double three times.
+    """
+    pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+    for channels in (width, 2 * width, 4 * width, 8 * width):
+        x = layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False)(x)
+        x = layers.BatchNormalization()(x)
+        x = layers.ReLU()(x)
+    x = layers.Conv2D(8 * width, 3, padding="same", use_bias=False)(x)
+    x = layers.BatchNormalization()(x)
+    x = layers.ReLU()(x)
+    x = layers.GlobalAveragePooling2D()(x)
+    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name="photo_cnn")

@@ -1,0 +1,1 @@
+"""The results store, and what is made of it: tables and plots."""

@@ -1,0 +1,119 @@
+"""The results store: one folder per run, `results/<lab>/<run>/record.json`, whole or not there.
+
+    records.load()            every run of every lab, as a DataFrame
+    records.read(folder)      one run, as the dictionary that is in the file
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labs import durable
+from labs.measure import throughput
+from labs.places import results_dir
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labs.training.workers import Job
+
+Record = dict[str, Any]
+"""What is known of a finished run; JSON can hold it. Its keys are those of `finish`."""
+FORMAT = 1
+
+
+def finish(job: Job, history: list[dict], **metrics: float) -> Record:
+    """Make the run's record, write it with its curves (rank 0), and return it on every worker.
+
+    Args:
+        job: The run.
+        history: Rows of epochs, as `fit` returns them.
+        metrics: Results of the whole run, such as test_accuracy.
+    """
+    from labs.report import plots, tables
+    from labs.training import workers
+
+    layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
+    record = {
+        "format": FORMAT,
+        "lab": job.lab,
+        "run": job.name,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
+        "config": _plain(dataclasses.asdict(job.config)),
+        "layout": _plain(layout | {"global_batch_size": job.config.batch_size * job.size}),
+        "versions": workers.versions(),
+        "machine": workers.machine(),
+        "history": history,
+        "timings": {
+            "total_seconds": time.time() - job.started,
+            "first_epoch_seconds": history[0]["train_seconds"] if history else None,
+            "seconds_per_epoch": throughput.seconds_per_epoch(history),
+            "images_per_sec": throughput.images_per_sec(history),
+        },
+        "metrics": metrics,
+    }
+    if job.rank == 0:
+        plots.save_curves(record, job.folder / "curves.png")
+        durable.write_json(job.folder / "record.json", record)
+        shutil.rmtree(job.folder / "places", ignore_errors=True)
+    job.say("\n" + tables.closing(record) + f"\n\ncurves and record: {job.folder}")
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def read(folder: Path) -> Record:
+    """Read the record of one run.
+
+    Raises:
+        ValueError: The file is torn, or not a record of this format.
+        OSError: There is none.
+    """
+    record = json.loads((Path(folder) / "record.json").read_text())
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"{folder}/record.json is not a record of format {FORMAT}")
+    return record
+
+
+def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
+    """Read every sound record, oldest first; the others are named on the error stream and left out."""
+    sound = []
+    for path in sorted((root or results_dir()).glob(f"{lab}/*/record.json")):
+        try:
+            sound.append(read(path.parent))
+        except (ValueError, OSError) as problem:
+            print(f"labs: left out: {problem}", file=sys.stderr)
+    return sorted(sound, key=lambda record: record["started"])
+
+
+def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
+    """Return one row per run: its name and everything in config, layout, timings and metrics."""
+    return table(read_all(lab, root))
+
+
+def table(records: Iterable[Record]) -> pd.DataFrame:
+    """Return records as a table, one row each."""
+    import pandas as pd
+
+    parts = ("config", "layout", "timings", "metrics")
+    return pd.DataFrame(
+        {key: record[key] for key in ("lab", "run", "started")} | {k: v for part in parts for k, v in record[part].items()}
+        for record in records
+    )
+
+
+def curves(record: Record) -> pd.DataFrame:
+    """Return the history of a run, one row per epoch."""
+    import pandas as pd
+
+    return pd.DataFrame(record["history"]).set_index("epoch")

@@ -1,0 +1,36 @@
+"""Tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def closing(record: dict[str, Any]) -> str:
+    """Return the table that ends a run: workers, rate, seconds per epoch, accuracies."""
+    history = record["history"]
+    last = history[-1] if history else {}
+    row = {
+        "workers": record["layout"]["size"],
+        "global batch": record["layout"]["global_batch_size"],
+        "images/s": record["timings"]["images_per_sec"],
+        "s/epoch": record["timings"]["seconds_per_epoch"],
+    }
+    row |= {name.replace("val_", "validation "): last[name] for name in last if name in ("val_accuracy", "val_loss")}
+    row |= {name.replace("_", " "): value for name, value in record["metrics"].items() if isinstance(value, float)}
+    return text([list(row), [_number(value) for value in row.values()]])
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "one epoch only"
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.4f}"
+
+
+def text(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows, the first being the heading, as lines with columns set to the right."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

@@ -1,0 +1,212 @@
+"""`fit` and `evaluate`: one code path for one worker and for many."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from labs.datasets.pipeline import Augment, Part, eval_batches, train_batches
+from labs.datasets.sharding import coverage, shard, steps_per_epoch
+from labs.errors import LabError
+from labs.training import checkpoint, watch, workers
+from labs.training import horovod_keras as stack
+from labs.training.callbacks import Steps, StillMoving, wants_bar
+from labs.training.workers import Job
+
+NOT_FINITE = "the loss is not finite"
+
+
+@tf.keras.utils.register_keras_serializable("labs")
+class Finite(tf.keras.losses.Loss):
+    """A loss that stops at the very step at which it is no longer a number.
+
+    Args:
+        inner: Name of a Keras loss, such as "sparse_categorical_crossentropy".
+    """
+
+    def __init__(self, inner: str, name: str = "loss", **rest):
+        super().__init__(name=name, **rest)
+        self.inner = inner
+
+    def call(self, y_true, y_pred):
+        return tf.debugging.check_numerics(tf.keras.losses.get(self.inner)(y_true, y_pred), NOT_FINITE)
+
+    def get_config(self):
+        return super().get_config() | {"inner": self.inner}
+
+
+def fit(
+    job: Job,
+    model: tf.keras.Model,
+    optimizer: tf.keras.optimizers.Optimizer,
+    train: Part,
+    validation: Part | None = None,
+    *,
+    loss: str = "sparse_categorical_crossentropy",
+    metrics: tuple[str, ...] = ("accuracy",),
+    batch_size: int,
+    epochs: int,
+    augment: Augment | None = None,
+    fp16_allreduce: bool = False,
+    backward_passes_per_step: int = 1,
+) -> list[dict[str, float]]:
+    """Train on all workers, and return the history: one row per epoch, equal on all of them.
+
+    An interrupted run goes on from its last checkpoint when `job.options.resume` is set, and comes to the same end.
+
+    Args:
+        job: The run, from `workers.start`.
+        model: Built, not compiled.
+        optimizer: With a learning rate that is already scaled to `job.size`.
+        train: Images that are trained on: each by one worker, once per epoch.
+        validation: Images that are looked at after each epoch, each by one worker.
+        loss: Name of a Keras loss.
+        metrics: Names of Keras metrics.
+        batch_size: Images per worker and step.
+        epochs: Passes over the training images.
+        augment: How to vary the training images.
+        fp16_allreduce: Send gradients in half precision.
+        backward_passes_per_step: Batches whose gradients are added up before they are exchanged.
+
+    Raises:
+        LabError: The workers do not agree, or drift apart, or the loss is not finite.
+    """
+    steps = steps_per_epoch(len(train), batch_size, job.size)
+    # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
+    optimizer = stack.distributed_optimizer(
+        optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step
+    )
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False,
+                  steps_per_execution=2 if steps > 1 else 1)
+    position = _begin(job, model, train, validation)
+    history = list(position.history)
+    for epoch in range(position.epoch, epochs):
+        row = _train_epoch(job, model, train, epoch, steps, batch_size, augment)
+        # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
+        stack.average_statistics(model)
+        workers.compare_weights(model, f"after epoch {epoch + 1}")
+        row |= _validate(job, model, validation, batch_size)
+        history.append(row)
+        if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
+            position = checkpoint.Position(epoch + 1, tuple(history))
+            checkpoint.save(job.folder / "checkpoints", model, position, job.config)
+        job.say(_line(row, epochs))
+    watch.rest()
+    return history
+
+
+def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None) -> checkpoint.Position:
+    """Bring all workers to one point: the beginning, or the last checkpoint."""
+    position, problem = checkpoint.Position(), None
+    if job.options.resume and job.rank == 0:
+        try:
+            position = checkpoint.restore(job.folder / "checkpoints", model, job.config)
+        except LabError as error:
+            problem = str(error)
+    # Horovod: rank 0 alone has read the checkpoint.
+    position, problem = stack.broadcast_object((position, problem))
+    if problem:
+        raise LabError(problem)
+    stack.broadcast_state(model)
+    workers.agree(
+        config=dataclasses.asdict(job.config),
+        data={"train": train.digest(), "validation": validation.digest() if validation else None},
+        versions=workers.versions(),
+        model=list(workers.checksums(model)),
+    )
+    workers.compare_weights(model, "before step 1")
+    if position.epoch:
+        job.say(f"resumed after epoch {position.epoch}")
+    elif job.options.resume:
+        job.say("nothing to resume: starting from the beginning")
+    return position
+
+
+def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[str, float]:
+    """Train for one epoch and return its row of the history."""
+    seed = job.config.seed
+    # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
+    mine = shard(len(train), batch_size, job.rank, job.size, epoch, seed)
+    _seed_dropout(model, seed, epoch, job.rank)
+    model._steps_per_execution.assign(1)
+    followed = Steps(watch.current(), epoch + 1, steps, wants_bar(job.rank), pace=steps > 8)
+    began = time.perf_counter()
+    try:
+        logs = model.fit(
+            train_batches(train, mine, augment=augment, epoch=epoch, seed=seed),
+            steps_per_epoch=steps, callbacks=[followed], verbose=0,
+        ).history
+    except tf.errors.InvalidArgumentError as error:
+        _explain(error, model, epoch, steps)
+        raise
+    seconds = time.perf_counter() - began
+    # Horovod: each worker has the mean over its own images; the history holds the mean over all.
+    means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
+    return {"epoch": epoch + 1, **means, "learning_rate": _learning_rate(model), "images": len(train),
+            "steps": steps, "train_seconds": seconds}
+
+
+def _validate(job, model, validation, batch_size) -> dict[str, float]:
+    began = time.perf_counter()
+    if validation is None or not len(validation):
+        return {}
+    values = evaluate(job, model, validation, batch_size)
+    return {f"val_{name}": value for name, value in values.items()} | {"val_seconds": time.perf_counter() - began}
+
+
+def evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> dict[str, float]:
+    """Return loss and metrics over all images of a part, each seen by one worker.
+
+    Args:
+        job: The run.
+        model: Compiled by `fit`.
+        part: The images.
+        batch_size: Images per worker and step.
+    """
+    mine = part.positions[job.rank :: job.size]
+    means = dict.fromkeys(model.metrics_names, 0.0)
+    if len(mine):
+        batches = eval_batches(part, mine, batch_size)
+        model._steps_per_execution.assign(1)
+        means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[StillMoving(watch.current())])
+    # Horovod: the workers' parts differ in size by one image; their means are weighted with it.
+    return stack.mean_over_workers(means, len(mine))
+
+
+def _seed_dropout(model: tf.keras.Model, seed: int, epoch: int, rank: int) -> None:
+    """Draw other masks in every epoch and on every worker, and the same again when the epoch is run again."""
+    for place, layer in enumerate(_random_layers(model)):
+        draw = np.random.SeedSequence([seed, epoch, rank, place]).generate_state(1)[0]
+        layer._random_generator._generator.reset_from_seed(int(draw))
+
+
+def _random_layers(model: tf.keras.Model) -> Iterator[Any]:
+    for layer in model._flatten_layers():
+        generator = getattr(layer, "_random_generator", None)
+        if getattr(generator, "_generator", None) is not None:
+            yield layer
+
+
+def _learning_rate(model: tf.keras.Model) -> float:
+    rate = model.optimizer._learning_rate
+    return float(rate(model.optimizer.iterations) if callable(rate) else rate)
+
+
+def _explain(error: Exception, model: tf.keras.Model, epoch: int, steps: int) -> None:
+    """Turn TensorFlow's many lines into one, where the cause is known."""
+    if NOT_FINITE in str(error):
+        step = int(model.optimizer.iterations) - epoch * steps + 1
+        raise LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {_learning_rate(model):.4g}; "
+                       "lower --base-lr or lengthen the warmup") from None
+
+
+def _line(row: dict[str, float], epochs: int) -> str:
+    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in ("loss", "accuracy", "mae")]
+    rate = row["images"] / row["train_seconds"]
+    return f"epoch {row['epoch']}/{epochs}  {'  '.join(shown)}  {rate:.0f} images/s  {row['train_seconds']:.1f} s"

@@ -1,0 +1,269 @@
+"""The workers of a run: start, layout, GPU, threads, seeds, and what they must agree on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import socket
+import time
+import zlib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import psutil
+import tensorflow as tf
+from filelock import FileLock, Timeout
+
+from labs import command
+from labs.command import Options
+from labs.errors import LabError
+from labs.training import horovod_keras as stack
+from labs.training import watch
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The workers as Horovod sees them, never as somebody asked for them."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    nodes: int
+    hosts: tuple[str, ...]
+    """The node of every rank."""
+    threads: int
+    """TensorFlow's threads of one worker."""
+    gpus: int
+    """GPUs that all workers use together."""
+    backend: str
+    """What carries the gradients: "NCCL", "MPI" or "Gloo"; "none" for one worker."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One run of a lab, as one of its workers sees it."""
+
+    lab: str
+    name: str
+    folder: Path
+    config: Any
+    options: Options
+    layout: Layout
+    started: float
+
+    @property
+    def size(self) -> int:
+        """Number of workers."""
+        return self.layout.size
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker, from 0."""
+        return self.layout.rank
+
+    def say(self, text: str) -> None:
+        """Print a line for the student: once, not once per worker."""
+        if self.rank == 0:
+            print(text, flush=True)
+
+
+@contextlib.contextmanager
+def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
+    """Start this worker and claim the folder of its run; the worker is watched until the block ends.
+
+    Args:
+        lab: Name of the lab, such as "lab10_caltech".
+        config: The lab's Config; it must have a `seed`.
+        options: Where the run lives.
+
+    Raises:
+        LabError: The run's name is taken, or another run holds it.
+    """
+    command.check(config)
+    layout = init(config.seed, options.stall_seconds)
+    with contextlib.ExitStack() as claims:
+        problem = name = None
+        if layout.rank == 0:
+            try:
+                name = _claim(lab, options, layout.size, claims)
+            except LabError as error:
+                problem = str(error)
+        name, problem = stack.broadcast_object((name, problem))
+        if problem:
+            raise LabError(problem)
+        folder = command.store(options) / lab / name
+        watch.begin(folder / "places", layout.rank, options.stall_seconds)
+        claims.callback(watch.end)
+        job = Job(lab, name, folder, config, options, layout, time.time())
+        job.say(f"{lab}: {layout.size} worker{'s' * (layout.size > 1)} on {layout.nodes} node{'s' * (layout.nodes > 1)}, "
+                f"{layout.threads} thread{'s' * (layout.threads > 1)} each, {layout.gpus} GPUs, {layout.backend}; {folder}")
+        yield job
+
+
+def init(seed: int, stall_seconds: float = Options.stall_seconds) -> Layout:
+    """Start Horovod and give this worker its GPU, its share of the cores and its seed.
+
+    Args:
+        seed: Equal on all workers, so that they build equal models and equal splits.
+        stall_seconds: See Options.
+    """
+    # Horovod: its own stall check (rank 0 alone runs it) covers what comes before the first step.
+    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
+    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
+    # Horovod: find the other workers; from here on rank, size and local_rank are known.
+    hvd.init()
+    gpu = _pin_gpu(hvd.local_rank(), hvd.local_size())
+    threads = _share_cores(hvd.local_size())
+    # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
+    tf.keras.utils.set_random_seed(seed)
+    # Dropout's random numbers come from a variable that can be set again when a run is resumed.
+    tf.keras.backend.experimental.enable_tf_random_generator()
+    nodes = [host for host, _ in (everyone := stack.gather_object((_node(), gpu)))]
+    return Layout(
+        rank=hvd.rank(),
+        size=hvd.size(),
+        local_rank=hvd.local_rank(),
+        local_size=hvd.local_size(),
+        nodes=len(set(nodes)),
+        hosts=tuple(nodes),
+        threads=threads,
+        gpus=len({pair for pair in everyone if pair[1]}),
+        backend=backend(),
+    )
+
+
+def backend() -> str:
+    """Return what carries the gradients between the workers: "NCCL", "MPI", "Gloo", or "none" for one worker."""
+    if hvd.size() == 1:
+        return "none"
+    if hvd.nccl_built() and tf.config.get_visible_devices("GPU"):
+        return "NCCL"
+    return "MPI" if hvd.mpi_enabled() else "Gloo"
+
+
+def _node() -> str:
+    """Name the node: Slurm's name for it where there is one, since two of its nodes may be one machine."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def _pin_gpu(local_rank: int, local_size: int) -> str | None:
+    """Give this worker one GPU of its node and return its name; without a GPU, None."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    if 1 < len(gpus) < local_size:
+        raise LabError(f"{local_size} workers on a node with {len(gpus)} GPUs; start at most one worker per GPU")
+    # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
+    gpu = gpus[local_rank % len(gpus)]
+    with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
+
+
+def _share_cores(local_size: int) -> int:
+    """Divide the node's cores among its workers: threads of one worker that wait for another's cost both."""
+    cores = len(os.sched_getaffinity(0))
+    total = psutil.cpu_count() or cores
+    threads = cores if cores < total and local_size > 1 else max(1, cores // local_size)
+    with contextlib.suppress(RuntimeError):  # TensorFlow has begun already, with an earlier run's threads.
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
+    return tf.config.threading.get_intra_op_parallelism_threads() or threads
+
+
+def _claim(lab: str, options: Options, size: int, claims: contextlib.ExitStack) -> str:
+    """Choose the run's name and hold its folder until `claims` closes (rank 0)."""
+    runs = command.store(options) / lab
+    name = command.run_name(options, runs, size)
+    folder = runs / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        claims.enter_context(FileLock(folder / ".lock", timeout=0))
+    except Timeout:
+        holder = (folder / "holder").read_text() if (folder / "holder").exists() else "unknown"
+        raise LabError(f"run {name!r} is held by {holder}; choose another --name") from None
+    except OSError as error:
+        raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
+    if (folder / "record.json").exists():
+        raise LabError(f"run {name!r} of {lab} is finished ({folder}); choose another --name")
+    if any(folder.glob("checkpoints/*.npz")) and not options.resume:
+        raise LabError(f"run {name!r} of {lab} was interrupted; go on with --resume, or choose another --name")
+    (folder / "holder").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    return name
+
+
+def versions() -> dict[str, str]:
+    """Return the versions on which a result depends."""
+    packages = ("tensorflow", "keras", "horovod", "numpy", "pillow", "labs")
+    return {"python": platform.python_version()} | {package: metadata.version(package) for package in packages}
+
+
+def machine() -> dict[str, Any]:
+    """Describe the node of this worker."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+                 for gpu in tf.config.list_physical_devices("GPU")],
+    }
+
+
+def checksums(model: tf.keras.Model) -> dict[str, int]:
+    """Return a CRC-32 of every weight and every variable of the optimizer, by name."""
+    variables = [*model.variables, *model.optimizer.variables]
+    return {f"{place} {variable.name}": zlib.crc32(np.ascontiguousarray(variable.numpy()).tobytes())
+            for place, variable in enumerate(variables)}
+
+
+def agree(**items: Any) -> None:
+    """Stop if an item is not the same on all workers: before step 1 the cheap moment to find it.
+
+    Args:
+        items: By name: the config, the versions, a digest of the data manifest ...; anything that JSON can hold.
+
+    Raises:
+        LabError: Names the item, the first rank that differs from rank 0, and both values.
+    """
+    mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
+    # Horovod: the workers were started apart; nothing but this says that they were started alike.
+    everyone = stack.gather_object(mine)
+    for name in mine:
+        for rank, theirs in enumerate(everyone):
+            if theirs[name] != everyone[0][name]:
+                raise LabError(f"workers differ in {name}: {_difference(everyone[0][name], theirs[name], rank)}; "
+                               "start all workers from the same clone, data and command line")
+
+
+def _difference(zero: str, other: str, rank: int) -> str:
+    """Say where two JSON texts differ: the keys that differ, of dictionaries."""
+    a, b = json.loads(zero), json.loads(other)
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+        a, b = {key: a.get(key) for key in keys[:3]}, {key: b.get(key) for key in keys[:3]}
+    return f"rank 0 has {a}, rank {rank} has {b}"
+
+
+def compare_weights(model: tf.keras.Model, when: str) -> None:
+    """Stop if the workers' weights or optimizer states are not equal bit for bit.
+
+    Raises:
+        LabError: Names the first variable that differs and the rank that holds the other value.
+    """
+    mine = checksums(model)
+    everyone = stack.gather(mine.values())
+    ranks, columns = np.nonzero(everyone != everyone[0])
+    if len(ranks):
+        variable = list(mine)[columns[0]]
+        raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} is not rank 0's; "
+                       "the run is worthless: was the optimizer wrapped and the initial state broadcast?")

@@ -1,0 +1,56 @@
+"""Real workers, started by the real launcher."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labs.launch import local
+
+PROGRAMS = Path(__file__).parent / "programs"
+LABS = [sys.executable, "-m", "labs"]
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.workers)
+
+
+@pytest.fixture(scope="session")
+def workers():
+    """Run a program of `programs/` on so many workers and return the finished process."""
+
+    def run(program: str, size: int, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            [*local.mpirun(size), sys.executable, str(PROGRAMS / program), *map(str, arguments)],
+            env=local._environment(), capture_output=True, text=True, timeout=240, check=False,
+        )
+        assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done
+
+    return run
+
+
+@pytest.fixture
+def labs(tmp_path):
+    """Start `labs ...` with a results store of its own and return the process."""
+    started = []
+
+    def start(*arguments: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [*LABS, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"LABS_RESULTS": str(tmp_path / "results")}, cwd=tmp_path,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(20)

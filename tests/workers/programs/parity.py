@@ -1,0 +1,49 @@
+"""Train on some number of workers with one global batch of 64, and save the weights that come out."""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from labs.command import Options
+from labs.datasets.parts import Part
+from labs.datasets.pipeline import Augment
+from labs.training import workers
+from labs.training.fit import evaluate, fit
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    batch_size: int
+    seed: int = 5
+
+
+def pictures(count: int) -> Part:
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (count, 12, 12, 3), dtype=np.uint8)
+    return Part(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(count))
+
+
+def network() -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.Input((12, 12, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Conv2D(8, 3, activation="relu"),
+        layers.Flatten(), layers.Dense(5, activation="softmax"),
+    ])
+
+
+def main(batch_size: int, results: Path) -> None:
+    with workers.start("parity", Config(batch_size), Options(name=f"b{batch_size}", results=results)) as job:
+        model = network()
+        history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
+                      batch_size=batch_size, epochs=2, augment=Augment())
+        test = evaluate(job, model, pictures(37), batch_size)
+        assert abs(test["loss"] - history[-1]["val_loss"]) < 1e-6
+        if job.rank == 0:
+            np.savez(results / f"{batch_size}.npz", *model.get_weights(), val=[history[-1]["val_loss"]],
+                     train=[row["loss"] for row in history])
+
+
+main(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,125 @@
+"""A worker that dies, raises, freezes or goes astray ends the run, and the last line says who, where and why."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+SMALL = ("--image-size", 32, "--epochs", 4, "--name", "it")
+LAST_LINE = r"labs: error: rank {rank} on \S+ \(epoch \d+, step \d+\): {cause}"
+
+
+def kin(process) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def rank_of(process: psutil.Process) -> int | None:
+    try:
+        return int(process.environ()["OMPI_COMM_WORLD_RANK"])
+    except (KeyError, psutil.Error):
+        return None
+
+
+def wait_for(process, text: str) -> str:
+    """Read the run's output until a line has the text."""
+    told = ""
+    for line in process.stdout:
+        told += line
+        if text in line:
+            return told
+    raise AssertionError(told + process.stderr.read())
+
+
+def end(process, timeout: float) -> tuple[int, str]:
+    """Wait for the end of the run, and return its code and the last line on its error stream."""
+    _, errors = process.communicate(timeout=timeout)
+    return process.returncode, errors.strip().splitlines()[-1]
+
+
+def start(labs, *arguments):
+    """Start lab 10 on two workers, and return it in the middle of its second epoch, with its workers by rank."""
+    process = labs("run", "lab10", "--workers", 2, *SMALL, *arguments)
+    wait_for(process, "epoch 1/")
+    everyone = kin(process)
+    time.sleep(0.3)
+    return process, everyone, {rank_of(one): one for one in everyone if rank_of(one) is not None}
+
+
+def assert_all_gone(everyone) -> None:
+    _, left = psutil.wait_procs(everyone, timeout=5)
+    assert not left
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The weights at the end of a run that nobody disturbed."""
+    import subprocess
+    import sys
+
+    store = tmp_path_factory.mktemp("undisturbed")
+    subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--workers", "2", *map(str, SMALL)], check=True,
+                   env=os.environ | {"LABS_RESULTS": str(store)}, timeout=240, capture_output=True)
+    return weights(store)
+
+
+def weights(store) -> dict[str, np.ndarray]:
+    with np.load(max((store / "lab10_caltech/it/checkpoints").glob("*.npz"))) as file:
+        return {name: file[name] for name in file.files if name != "meta"}
+
+
+def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undisturbed):
+    process, everyone, ranks = start(labs)
+    ranks[1].send_signal(signal.SIGKILL)
+    code, last = end(process, timeout=15)
+    assert code == 1
+    assert re.fullmatch(LAST_LINE.format(rank=1, cause="killed by SIGKILL; out of memory[?]"), last)
+    assert_all_gone(everyone)
+    assert not (tmp_path / "results/lab10_caltech/it/record.json").exists()
+
+    again = labs("run", "lab10", "--workers", 2, *SMALL, "--resume")
+    told, errors = again.communicate(timeout=240)
+    assert again.returncode == 0, errors
+    assert "resumed after epoch" in told
+    mine = weights(tmp_path / "results")
+    assert list(mine) == list(undisturbed)
+    for name in mine:
+        np.testing.assert_array_equal(mine[name], undisturbed[name], err_msg=name)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_frozen_worker(labs, rank):
+    process, everyone, ranks = start(labs, "--stall-seconds", 4)
+    ranks[rank].suspend()
+    code, last = end(process, timeout=4 + 10)
+    assert code == 1
+    assert re.match(LAST_LINE.format(rank=rank, cause=r"has not moved for \d+ s"), last), last
+    assert_all_gone(everyone)
+
+
+def test_loss_that_is_no_number_names_step_and_rate(labs):
+    process = labs("run", "lab10", "--workers", 2, *SMALL, "--base-lr", 1e6, "--warmup-epochs", 0)
+    code, last = end(process, timeout=120)
+    assert code == 1
+    assert re.search(r"rank \d on \S+ \(epoch 1, step \d+\): the loss is not finite at epoch 1, step \d+, "
+                     r"learning rate 2e\+06", last), last
+
+
+def test_interrupt_leaves_no_process(labs):
+    process, everyone, _ = start(labs)
+    process.send_signal(signal.SIGINT)
+    code, last = end(process, timeout=15)
+    assert code == 130
+    assert "--resume" in last
+    assert_all_gone(everyone)
+
+
+def test_killed_launcher_leaves_no_process(labs):
+    process, everyone, _ = start(labs)
+    process.kill()
+    assert_all_gone([one for one in everyone])

@@ -1,0 +1,32 @@
+"""What two workers compute is what one worker computes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def test_two_workers_compute_what_one_computes(workers, tmp_path):
+    """150 images, global batch 64: two full steps and a last one of 22, with augmentation and momentum."""
+    workers("parity.py", 1, 64, tmp_path)
+    workers("parity.py", 2, 32, tmp_path)
+    one, two = (np.load(tmp_path / f"{batch}.npz") for batch in (64, 32))
+    assert len(one.files) == 6
+    for name in one.files:
+        np.testing.assert_allclose(two[name], one[name], rtol=2e-4, atol=2e-6, err_msg=name)
+
+
+def test_workers_that_differ_are_found(workers):
+    told = workers("agreement.py", 2).stdout
+    found = [line.removeprefix("found: ") for line in told.splitlines() if line.startswith("found: ")]
+    assert "rank 0 done, size 2, nodes 1, local_size 2, MPI" in told
+    assert found[0] == "nothing"
+    assert found[1].startswith("workers differ in config: rank 0 has {'epochs': 3}, rank 1 has {'epochs': 4}")
+    assert found[2].startswith("workers differ in data: ")
+    assert found[3] == "nothing"
+    assert "different weights after a nudge" in found[4]
+    assert "kernel" in found[4]
+    assert "rank 1" in found[4]
+    assert found[5] == "nothing"
+    assert "iteration" in found[6]
+    assert "moving_mean" in found[7]
+    assert found[8] == "nothing"
