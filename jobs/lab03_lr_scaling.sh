@@ -1,0 +1,17 @@
+#!/bin/bash
+# Lab 3: what the learning rate has to do when workers are added; one task is one worker.
+#
+#   sbatch jobs/lab03_lr_scaling.sh
+#   sbatch -N 2 --gpus-per-node=4 --ntasks-per-node=4 jobs/lab03_lr_scaling.sh --preset paper --data real
+#SBATCH --job-name=lab03_lr_scaling
+#SBATCH --output=%x-%j.out
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --cpus-per-task=2
+#SBATCH --time=00:30:00
+
+# sbatch runs a copy of this file from a spool folder, so the clone is where sbatch was typed.
+env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
+[ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/lab03_lr_scaling.sh\` in the clone's top folder" >&2; exit 1; }
+source "$env" || exit 1
+labs run lab03_lr_scaling "$@"

@@ -1,0 +1,1 @@
+"""Starts workers: on this machine and inside a Slurm allocation."""

@@ -1,0 +1,91 @@
+"""Slurm's commands on the test cluster, and what runs on it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Slurm:
+    """Slurm's commands on the test cluster."""
+
+    conf: Path
+
+    def run(self, *command: object, cwd: Path = ROOT, check: bool = True, **variables: str) -> str:
+        """Run one of Slurm's commands and return what it printed, its errors included."""
+        done = subprocess.run(
+            [str(word) for word in command],
+            cwd=cwd,
+            env=environment(self.conf) | variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert not check or done.returncode == 0, done.stdout
+        return done.stdout
+
+    def submit(self, *words: object, cwd: Path = ROOT, output: Path, **variables: str) -> Job:
+        """Hand a job to sbatch, its output going to `output`."""
+        answer = self.run("sbatch", "--parsable", f"--output={output}", *words, cwd=cwd, **variables)
+        return Job(self, answer.strip(), output)
+
+
+@dataclass
+class Job:
+    """A submitted job."""
+
+    slurm: Slurm
+    number: str
+    output: Path
+
+    def facts(self) -> dict[str, str]:
+        """Return what scontrol says of the job."""
+        return dict(re.findall(r"(\w+)=(\S*)", self.slurm.run("scontrol", "show", "job", self.number)))
+
+    def wait(self, seconds: float = 120) -> str:
+        """Wait until the job is over and return its final state."""
+        deadline = time.monotonic() + seconds
+        while (state := self.facts()["JobState"]) in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+            if time.monotonic() > deadline:
+                self.slurm.run("scancel", self.number)
+                pytest.fail(f"job {self.number} still {state} after {seconds} s:\n{self.text()}")
+            time.sleep(0.2)
+        return state
+
+    def text(self) -> str:
+        """Return what the job has printed so far."""
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
+
+
+def processes(conf: Path, name: str = "") -> list[str]:
+    """Return what runs on the cluster of `conf`: daemons, job steps and jobs, or those with this name."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            mine = f"SLURM_CONF={conf}".encode() in (process / "environ").read_bytes().split(b"\0")
+            comm = (process / "comm").read_text().strip()
+        except OSError:  # It ended while we looked, or is somebody else's.
+            continue
+        if mine and name in ("", comm):
+            found.append(comm)
+    return found
+
+
+def until(done: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for `done`, or fail."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)

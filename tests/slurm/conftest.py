@@ -1,0 +1,36 @@
+"""The fixture `slurm`: a real cluster of two nodes, started once for all tests here and gone after them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.client import ROOT, Slurm
+from tests.slurm.cluster import missing
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Slurm]:
+    """Two nodes named node1 and node2."""
+    if missing():
+        pytest.skip(f"no Slurm to test with: {missing()}")
+    # A session of its own, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
+    supervisor = subprocess.Popen(
+        [sys.executable, "-m", "tests.slurm.cluster", "--nodes=2", "--until-eof"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        line = supervisor.stdout.readline()
+        assert line.startswith("export SLURM_CONF="), "the cluster did not start: see captured stderr"
+        yield Slurm(Path(line.strip().partition("=")[2]))
+    finally:
+        supervisor.stdin.close()
+        supervisor.wait(timeout=30)

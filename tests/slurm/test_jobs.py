@@ -1,0 +1,126 @@
+"""The job files, on a real Slurm cluster of two nodes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.client import ROOT, processes, until
+
+pytestmark = pytest.mark.slurm
+JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
+STUB = """\
+#!/usr/bin/env python3
+import json, os, sys
+print(json.dumps({"words": sys.argv[1:], "launcher": os.environ["LABS_LAUNCHER"], "folder": os.getcwd()}))
+sys.exit(int(os.environ.get("STUB_EXIT", "0")))
+"""
+needs_labs = pytest.mark.skipif(
+    not (ROOT / ".venv/bin/labs").exists(), reason="no .venv/bin/labs: run `make env`"
+)
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """A clone whose path has a space and whose `labs` only tells how it was called."""
+    clone = tmp_path / "my clone"
+    shutil.copytree(ROOT / "jobs", clone / "jobs")
+    (clone / ".venv/bin").mkdir(parents=True)
+    labs = clone / ".venv/bin/labs"
+    labs.write_text(STUB)
+    labs.chmod(0o755)
+    (clone / ".venv/bin/activate").write_text(f"PATH={shlex.quote(str(labs.parent))}:$PATH\n")
+    return clone
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
+def test_job_file(slurm, job):
+    text = job.read_text()
+    assert text.splitlines()[-1] == f'labs run {job.stem} "$@"'
+    assert f"#SBATCH --job-name={job.stem}\n" in text
+    assert not re.search(
+        r"^#SBATCH.*(partition|account|-p |-A |gpu|gres)", text, re.MULTILINE
+    )  # The site has them.
+    subprocess.run(["bash", "-n", job], check=True)
+    assert "to start at" in slurm.run("sbatch", "--test-only", job)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line.strip("# \n")
+        for job in JOBS
+        for line in job.read_text().splitlines()
+        if line.startswith("#   sbatch")
+    ],
+)
+def test_commands_in_the_comments_are_accepted(slurm, command):
+    fitting = command.replace("=4 ", "=2 ")  # The test cluster's nodes have 2 GPUs and 4 CPUs.
+    assert "to start at" in slurm.run("sbatch", "--test-only", *shlex.split(fitting)[1:])
+
+
+def test_partition_comes_from_the_site(slurm, clone, tmp_path):
+    answer = slurm.run(
+        "sbatch", "--test-only", "jobs/lab10_caltech.sh", cwd=clone, check=False, SBATCH_PARTITION="teaching"
+    )
+    assert "invalid partition specified: teaching" in answer
+
+
+def test_words_survive(slurm, clone, tmp_path):
+    words = ["--data", '/tmp/a  b/it\'s "so" $HOME *', "--name", "", "-N", "--", "\\"]
+    job = slurm.submit("jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out")
+    assert job.wait() == "COMPLETED", job.text()
+    said = json.loads(job.text())
+    assert said == {"words": ["run", "lab10_caltech", *words], "launcher": "mpirun", "folder": str(clone)}
+
+
+def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
+    job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", STUB_EXIT="3")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "3:0")
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        ("my clone/jobs", "no {}/jobs/env.sh; type `sbatch jobs/lab10_caltech.sh` in the clone's top folder"),
+        ("empty", "no {}/jobs/env.sh; type `sbatch jobs/lab10_caltech.sh` in the clone's top folder"),
+        ("bare", "no {}/.venv/bin/labs; run `make env` in {} first"),
+    ],
+    ids=["a sub-folder", "elsewhere", "no environment"],
+)
+def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, place, line):
+    (tmp_path / "empty").mkdir()
+    shutil.copytree(clone / "jobs", tmp_path / "bare/jobs")
+    where = tmp_path / place
+    job = slurm.submit(clone / "jobs/lab10_caltech.sh", cwd=where, output=tmp_path / "out")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0")
+    assert job.text() == "labs: error: " + line.format(where, where) + "\n"
+
+
+def test_horovod_adds_up_over_two_nodes(slurm, tmp_path):
+    pytest.importorskip("horovod")
+    script = tmp_path / "allreduce.sh"
+    # --export=NONE is some sites' default: env.sh must reach the second node nevertheless.
+    command = "mpirun --bind-to none python tests/slurm/allreduce.py"
+    script.write_text(f"#!/bin/bash\nsource jobs/env.sh || exit 1\n{command}\n")
+    job = slurm.submit("-N2", "--ntasks-per-node=1", "--export=NONE", script, output=tmp_path / "out")
+    assert job.wait() == "COMPLETED", job.text()
+    assert sorted(re.findall(r"node\d: rank.*", job.text())) == [
+        f"node{rank + 1}: rank {rank} of 2, local_size 1, cross_size 2, sum 3.0" for rank in range(2)
+    ]
+
+
+def test_no_process_is_left_after_scancel(slurm, tmp_path):
+    script = tmp_path / "sleep.sh"
+    script.write_text("#!/bin/bash\nsource jobs/env.sh || exit 1\nmpirun --bind-to none sleep 86399\n")
+    job = slurm.submit("-N2", "--ntasks-per-node=2", script, output=tmp_path / "out")
+    until(lambda: processes(slurm.conf, "sleep") == ["sleep"] * 4)
+    slurm.run("scancel", job.number)
+    assert job.wait() == "CANCELLED"
+    until(lambda: not processes(slurm.conf, "sleep"))
