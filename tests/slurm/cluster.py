@@ -29,8 +29,8 @@ PR_SET_CHILD_SUBREAPER = 36
 STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GPUS = 2  # Per node, in the scheduler's books only: enough to submit a GPU job's command line as it is.
 
-# config_overrides: a node has the CPUs written here, not those of the machine that plays it. No...AddrAny: listen
-# on the addresses written here alone. MinJobAge: finished jobs stay visible to scontrol for a day.
+# config_overrides: a node has the CPUs written here, not those of the machine that plays it. No...AddrAny:
+# listen on the addresses written here. MinJobAge: finished jobs stay visible to scontrol for a day.
 CONF = """\
 ClusterName=labs
 SlurmctldHost={host}(127.0.0.1)
@@ -192,8 +192,9 @@ def descendants() -> list[int]:
     return found
 
 
-def end_descendants(patience: float = 5) -> None:
+def end_descendants(patience: float = 1.5) -> None:
     """End every daemon, job step and job process: politely, then by force."""
+    # The short patience is for jobs to clear up; slurmstepd and srun never end when asked.
     deadline = time.monotonic() + patience
     polite = True
     while alive := descendants():
