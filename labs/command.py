@@ -47,7 +47,8 @@ def find(name: str) -> ModuleType:
     """
     matches = [lab for lab in names() if lab == name] or [lab for lab in names() if lab.startswith(name)]
     if len(matches) != 1:
-        raise LabError(f"no lab is called {name!r}; there are: {', '.join(matches or names())}")
+        problem = "no lab is" if not matches else "more than one lab is"
+        raise LabError(f"{problem} called {name!r}; there are: {', '.join(matches or names())}")
     return importlib.import_module(f"labs.{matches[0]}")
 
 
@@ -84,6 +85,18 @@ def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
     check(asked.config)
     check(asked.options)
     return asked.config, asked.options
+
+
+def spell(lab: ModuleType, config: Any) -> list[str]:
+    """Return the command line that asks for a Config, as a notebook needs it to run its own on several workers."""
+    words = []
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        option = field.name.replace("_", "-")
+        if value == getattr(lab.PRESETS["demo"], field.name):
+            continue
+        words += [f"--{option}" if value else f"--no-{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
+    return words
 
 
 RANGES = {

@@ -53,7 +53,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     # TensorFlow loads here, not above: `labs list` and `--help` answer at once.
     import tensorflow as tf
 
-    from labs.datasets import fetch, pipeline
+    from labs.datasets import fetch, parts, pipeline
     from labs.models import cnn
     from labs.report import records
     from labs.training import schedule, workers
@@ -61,7 +61,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
     with workers.start("lab10_caltech", config, options) as job:
         root = fetch.locate("caltech256", config.data)
-        photos = pipeline.photo_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
+        photos = parts.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
         job.say(photos.description)
 
         # Horovod: `size` workers make one step on `size` times the images, so each step may be as much longer.

@@ -59,12 +59,12 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
         seed: Of the division.
     """
     index = folders.index(root)
-    bad = folders.undecodable(index)
+    index = folders.without(index, pictures.undecodable(index))
     division = folders.split(index, test_split, validation_split, seed)
-    index, division = folders.without(index, bad), division.without(index, bad)
     images = Images(index, image_size)
     parts = (Part(images, index.labels, positions) for positions in division)
-    return Parts(*parts, index.class_names, folders.describe(index, bad))
+    text = "\n".join(filter(None, [folders.describe(index), folders.missing(division, index)]))
+    return Parts(*parts, index.class_names, text)
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import re
 import shutil
@@ -12,9 +13,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from types import ModuleType
+from typing import IO, Any
 
 import psutil
 
@@ -27,12 +29,12 @@ ERROR = "labs: error: "
 SECONDS_TO_END = 5.0
 
 
-def run(lab: str, arguments: Sequence[str] = (), workers: int | None = None, oversubscribe: bool = False) -> dict:
+def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, oversubscribe: bool = False) -> dict:
     """Run a lab on several workers and return rank 0's record; what the workers print is passed on as it comes.
 
     Args:
-        lab: Its name, or the beginning of it ("lab10").
-        arguments: What stands behind the lab's name on the command line, such as ["--epochs", "3"].
+        lab: Its module or its name, or the beginning of it ("lab10").
+        asked: The lab's Config, or what stands behind the lab's name on the command line, as ["--epochs", "3"].
         workers: How many; if left out: the allocation's tasks, else one per visible GPU, else one.
         oversubscribe: Allow more workers than cores.
 
@@ -41,9 +43,10 @@ def run(lab: str, arguments: Sequence[str] = (), workers: int | None = None, ove
     """
     from labs.report import records
 
-    module = command.find(lab)
+    module = command.find(lab) if isinstance(lab, str) else lab
     name = module.__name__.removeprefix("labs.")
-    config, options = command.parse(module, arguments)
+    arguments = command.spell(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
+    _, options = command.parse(module, arguments)
     workers = _workers(workers, oversubscribe)
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)
@@ -69,13 +72,13 @@ def mpirun(workers: int) -> list[str]:
 
 
 def _workers(asked: int | None, oversubscribe: bool) -> int:
+    if asked is not None and asked < 1:
+        raise LabError(f"--workers {asked}: a run needs at least one")
     allocation = slurm.allocation()
     if allocation:
-        return slurm.workers(allocation, asked)
+        return slurm.workers(asked, allocation)
     cores = len(os.sched_getaffinity(0))
-    workers = asked or visible_gpus() or 1
-    if workers < 1:
-        raise LabError(f"--workers {workers}: a run needs at least one")
+    workers = visible_gpus() or 1 if asked is None else asked
     if workers > cores and not oversubscribe:
         raise LabError(f"{workers} workers on {cores} cores would wait for each other; "
                        f"ask for at most {cores}, or add --oversubscribe")

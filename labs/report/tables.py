@@ -26,7 +26,7 @@ def _number(value: Any) -> str:
         return "one epoch only"
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 1 else f"{value:.4f}"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
 def text(rows: Sequence[Sequence[str]]) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.pipeline import Augment, Part, eval_batches, train_batches
+from labs.datasets.parts import Part
+from labs.datasets.pipeline import Augment, eval_batches, train_batches
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
 from labs.training import checkpoint, watch, workers
@@ -86,6 +87,7 @@ def fit(
                   steps_per_execution=2 if steps > 1 else 1)
     position = _begin(job, model, train, validation)
     history = list(position.history)
+    job.say(_coverage(job, train, batch_size, position.epoch))
     for epoch in range(position.epoch, epochs):
         row = _train_epoch(job, model, train, epoch, steps, batch_size, augment)
         # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
@@ -97,7 +99,7 @@ def fit(
             position = checkpoint.Position(epoch + 1, tuple(history))
             checkpoint.save(job.folder / "checkpoints", model, position, job.config)
         job.say(_line(row, epochs))
-    watch.rest()
+    watch.current().rest()
     return history
 
 
@@ -128,18 +130,24 @@ def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None
     return position
 
 
+def _coverage(job: Job, train: Part, batch_size: int, epoch: int) -> str:
+    """Prove, from what the workers really hold, that together they see every image once."""
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.config.seed)
+    return coverage(stack.gather_object(mine), train.positions)
+
+
 def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[str, float]:
     """Train for one epoch and return its row of the history."""
     seed = job.config.seed
     # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
-    mine = shard(len(train), batch_size, job.rank, job.size, epoch, seed)
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)
     _seed_dropout(model, seed, epoch, job.rank)
     model._steps_per_execution.assign(1)
     followed = Steps(watch.current(), epoch + 1, steps, wants_bar(job.rank), pace=steps > 8)
     began = time.perf_counter()
     try:
         logs = model.fit(
-            train_batches(train, mine, augment=augment, epoch=epoch, seed=seed),
+            train_batches(train.images, train.labels, mine, augment=augment, seed=seed),
             steps_per_epoch=steps, callbacks=[followed], verbose=0,
         ).history
     except tf.errors.InvalidArgumentError as error:
@@ -172,7 +180,7 @@ def evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> di
     mine = part.positions[job.rank :: job.size]
     means = dict.fromkeys(model.metrics_names, 0.0)
     if len(mine):
-        batches = eval_batches(part, mine, batch_size)
+        batches = eval_batches(part.images, part.labels, mine, batch_size)
         model._steps_per_execution.assign(1)
         means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[StillMoving(watch.current())])
     # Horovod: the workers' parts differ in size by one image; their means are weighted with it.

@@ -126,14 +126,15 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds) -> Layout:
     tf.keras.utils.set_random_seed(seed)
     # Dropout's random numbers come from a variable that can be set again when a run is resumed.
     tf.keras.backend.experimental.enable_tf_random_generator()
-    nodes = [host for host, _ in (everyone := stack.gather_object((_node(), gpu)))]
+    everyone = stack.gather_object((_node(), gpu))
+    hosts = tuple(host for host, _ in everyone)
     return Layout(
         rank=hvd.rank(),
         size=hvd.size(),
         local_rank=hvd.local_rank(),
         local_size=hvd.local_size(),
-        nodes=len(set(nodes)),
-        hosts=tuple(nodes),
+        nodes=len(set(hosts)),
+        hosts=hosts,
         threads=threads,
         gpus=len({pair for pair in everyone if pair[1]}),
         backend=backend(),

@@ -1,0 +1,85 @@
+"""The results store."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs.measure import throughput
+from labs.report import plots, records, tables
+
+HISTORY = [
+    {"epoch": 1, "loss": 2.0, "accuracy": 0.2, "val_loss": 1.9, "val_accuracy": 0.25, "images": 1000,
+     "train_seconds": 9.0, "val_seconds": 1.0},
+    {"epoch": 2, "loss": 1.0, "accuracy": 0.6, "val_loss": 1.2, "val_accuracy": 0.55, "images": 1000,
+     "train_seconds": 2.0, "val_seconds": 0.5},
+    {"epoch": 3, "loss": 0.5, "accuracy": 0.8, "val_loss": 1.1, "val_accuracy": 0.60, "images": 1000,
+     "train_seconds": 3.0, "val_seconds": 0.5},
+]
+
+
+def record(run: str = "a", size: int = 2) -> dict:
+    return {
+        "format": records.FORMAT, "lab": "lab10_caltech", "run": run, "started": f"2026-01-01T00:00:0{size}+0000",
+        "config": {"batch_size": 32, "seed": 1}, "layout": {"size": size, "nodes": 1, "global_batch_size": 32 * size},
+        "versions": {}, "machine": {}, "history": HISTORY,
+        "timings": {"images_per_sec": throughput.images_per_sec(HISTORY),
+                    "seconds_per_epoch": throughput.seconds_per_epoch(HISTORY)},
+        "metrics": {"test_accuracy": 0.61},
+    }
+
+
+def test_rates_leave_the_first_epoch_out():
+    assert throughput.images_per_sec(HISTORY) == 2000 / 5.0
+    assert throughput.seconds_per_epoch(HISTORY) == 3.0
+    assert throughput.images_per_sec(HISTORY[:1]) is None
+
+
+def test_the_store_is_a_table_and_damaged_records_are_named(tmp_path, capsys):
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name, 2 - number)))
+    for name, text in (("torn", json.dumps(record())[:100]), ("foreign", "[1, 2]"), ("older", '{"format": 0}')):
+        (tmp_path / "lab10_caltech" / name).mkdir()
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(text)
+    runs = records.load("lab10_caltech", tmp_path)
+    assert list(runs["run"]) == ["b", "a"]
+    assert list(runs["size"]) == [1, 2]
+    assert list(runs["images_per_sec"]) == [400, 400]
+    told = capsys.readouterr().err
+    assert told.count("left out") == 3
+    assert all(name in told for name in ("foreign", "older"))
+    assert records.load("lab99", tmp_path).empty
+
+
+def test_closing_table():
+    heading, rule, row = tables.closing(record()).splitlines()
+    assert heading.split("  ")[0] == "workers"
+    assert "images/s" in heading
+    assert "validation accuracy" in heading
+    assert "test accuracy" in heading
+    assert row.split() == ["2", "64", "400", "3.00", "1.10", "0.6000", "0.6100"]
+    assert len(heading) == len(rule) == len(row)
+    assert "one epoch only" in tables.closing(record() | {"timings": {"images_per_sec": None, "seconds_per_epoch": 1.0}})
+
+
+def test_curves_have_labels_units_and_the_reports_figure():
+    figure = plots.curves([record(size=1), record()], reference={"report F": 0.9869})
+    loss, accuracy = figure.axes
+    assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
+    labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
+    assert labels == ["1 worker, training", "1 worker, validation", "2 workers, training", "2 workers, validation", "report F"]
+
+
+def test_curves_are_written_whole(tmp_path):
+    plots.save_curves(record(), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null"])
+def test_reading_what_is_no_record(tmp_path, text):
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(ValueError):  # noqa: PT011 - JSON's own, or ours
+        records.read(tmp_path)

@@ -1,0 +1,104 @@
+"""The command line that is made from a lab's Config."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from labs import command
+from labs.errors import LabError
+
+
+def labs(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", *arguments], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def test_a_lab_is_found_by_the_beginning_of_its_name():
+    assert command.find("lab10").__name__ == "labs.lab10_caltech"
+    with pytest.raises(LabError, match="no lab is called 'lab99'; there are: .*lab10_caltech"):
+        command.find("lab99")
+    with pytest.raises(LabError, match="more than one lab is called 'lab'"):
+        command.find("lab")
+
+
+def test_a_preset_is_where_the_defaults_come_from():
+    lab = command.find("lab10")
+    demo, options = command.parse(lab, [])
+    assert demo == lab.PRESETS["demo"]
+    assert options == command.Options()
+    paper, _ = command.parse(lab, ["--batch-size", "7", "--preset", "paper"])
+    assert paper.batch_size == 7
+    assert paper.epochs == lab.PRESETS["paper"].epochs != demo.epochs
+    with pytest.raises(LabError, match="no preset is called 'fast'"):
+        command.parse(lab, ["--preset", "fast"])
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--batch-size", "0"], ["--epochs", "-1"], ["--validation-split", "1.5"], ["--base-lr", "nan"],
+    ["--stall-seconds", "0"], ["--seed", "-3"],
+])
+def test_numbers_that_cannot_work_are_refused(arguments):
+    with pytest.raises(LabError, match=f"{arguments[0]} .* is out of range; choose"):
+        command.parse(command.find("lab10"), arguments)
+
+
+def test_every_number_of_every_lab_has_a_range():
+    import dataclasses
+
+    for name in command.names():
+        fields = dataclasses.fields(command.find(name).Config)
+        assert {field.name for field in fields if field.type in ("int", "float")} <= set(command.RANGES)
+
+
+def test_commands_that_only_print_load_no_tensorflow():
+    program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\ntry: cli.main()\nexcept SystemExit: pass\n" \
+              "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
+    for arguments in ([], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"]):
+        done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["frob"], "no command is called 'frob'"),
+    (["run", "lab99"], "no lab is called 'lab99'"),
+    (["run", "--workers", "2"], "name the lab first"),
+    (["run", "lab10", "--workers", "0"], "--workers 0: a run needs at least one"),
+    (["run", "lab10", "--workers", "999"], "999 workers on"),
+    (["run", "lab10", "--preset", "x"], "no preset is called 'x'"),
+    (["data", "fetch", "imagenet"], "imagenet"),
+])
+def test_a_mistake_is_told_in_one_line(arguments, line):
+    done = labs(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("labs: error: ")
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_run_to_resume_is_the_newest_without_a_record(tmp_path):
+    import os
+
+    for age, name in enumerate(("new", "old", "finished")):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints/epoch-00001.npz").touch()
+        os.utime(tmp_path / name / "checkpoints/epoch-00001.npz", (1e9 - age, 1e9 - age))
+    os.utime(tmp_path / "finished/checkpoints/epoch-00001.npz", (2e9, 2e9))
+    (tmp_path / "finished/record.json").touch()
+    assert command.run_name(command.Options(resume=True), tmp_path, 2) == "new"
+    assert command.run_name(command.Options(resume=True, name="x"), tmp_path, 2) == "x"
+    assert command.run_name(command.Options(), tmp_path, 2).endswith("-w2")
+
+
+def test_a_config_survives_being_spelled_as_a_command_line():
+    import dataclasses
+
+    lab = command.find("lab10")
+    config = dataclasses.replace(lab.PRESETS["demo"], epochs=3, augment=False, data="a b'c", warmup_epochs=0.5)
+    assert command.parse(lab, command.spell(lab, config))[0] == config
+    assert command.spell(lab, lab.PRESETS["demo"]) == []
