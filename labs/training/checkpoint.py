@@ -39,13 +39,11 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
         position: How far the run has come.
         config: The lab's Config, which a run that resumes must share.
     """
-    state = [*model.variables, *model.optimizer.variables]
-    meta = {"position": dataclasses.asdict(position), "config": dataclasses.asdict(config),
-            "names": [variable.name for variable in state]}
+    meta = {"position": dataclasses.asdict(position), "config": dataclasses.asdict(config), "shapes": _shapes(model)}
     path = folder / f"epoch-{position.epoch:05d}.npz"
     with durable.writing(path) as file:
         np.savez(file, meta=np.array(json.dumps(meta, default=str)),
-                 **{f"v{place:04d}": variable.numpy() for place, variable in enumerate(state)})
+                 **{f"v{place:04d}": variable.numpy() for place, variable in enumerate(_state(model))})
     for old in sorted(folder.glob("epoch-*.npz"))[:-KEEP]:
         old.unlink()
     return path
@@ -64,7 +62,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
             print(f"labs: {path.name} is damaged; trying the one before", flush=True)
             continue
         _same_run(path, meta, model, config)
-        for variable, value in zip([*model.variables, *model.optimizer.variables], values, strict=True):
+        for variable, value in zip(_state(model), values, strict=True):
             variable.assign(value)
         return Position(meta["position"]["epoch"], tuple(meta["position"]["history"]))
     return Position()
@@ -83,6 +81,14 @@ def _same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) -> Non
     if changed:
         before = {name: meta["config"].get(name) for name in changed}
         raise LabError(f"{path.parents[1].name} was begun with {before}; resume it so, or choose another --name")
-    names = [variable.name for variable in [*model.variables, *model.optimizer.variables]]
-    if len(names) != len(meta["names"]):
-        raise LabError(f"{path} holds another model ({len(meta['names'])} variables, here {len(names)})")
+    if meta["shapes"] != _shapes(model):
+        raise LabError(f"{path} holds another model ({len(meta['shapes'])} variables, here {len(_shapes(model))}, or of "
+                       "other shapes); resume it with the code it was begun with, or choose another --name")
+
+
+def _state(model: tf.keras.Model) -> list[tf.Variable]:
+    return [*model.variables, *model.optimizer.variables]
+
+
+def _shapes(model: tf.keras.Model) -> list[list[int]]:
+    return [list(variable.shape) for variable in _state(model)]
