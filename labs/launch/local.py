@@ -65,10 +65,9 @@ def mpirun(workers: int) -> list[str]:
         raise LabError("no mpirun beside this Python or on the PATH; set up the environment with `make env`")
     # Horovod: bound to one core, as mpirun does by itself, a worker's threads would share it; and a rank that waits
     # must yield its core to the ranks that compute.
-    flags = ["-np", str(workers), "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    if slurm.allocation() is None:
-        flags += ["--map-by", ":OVERSUBSCRIBE"]  # `_workers` has counted; Open MPI would count no hyperthreads.
-    return [launcher, *flags]
+    flags = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    # `_workers` has counted the cores; Open MPI would count no hyperthreads, and tasks where a site grants cores.
+    return [launcher, "-np", str(workers), *flags, "--map-by", ":OVERSUBSCRIBE"]
 
 
 def _workers(asked: int | None, oversubscribe: bool) -> int:
@@ -76,7 +75,10 @@ def _workers(asked: int | None, oversubscribe: bool) -> int:
         raise LabError(f"--workers {asked}: a run needs at least one")
     allocation = slurm.allocation()
     if allocation:
-        return slurm.workers(asked, allocation)
+        slurm.check_step()
+        if advice := slurm.advice(allocation):
+            print(f"labs: {advice}", file=sys.stderr)
+        return slurm.workers(allocation, asked)
     cores = len(os.sched_getaffinity(0))
     workers = visible_gpus() or 1 if asked is None else asked
     if workers > cores and not oversubscribe:

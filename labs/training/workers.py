@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from labs import command
 from labs.command import Options
 from labs.errors import LabError
+from labs.launch import slurm
 from labs.training import horovod_keras as stack
 from labs.training import watch
 
@@ -120,6 +121,8 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds) -> Layout:
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     hvd.init()
+    if hvd.size() == 1:
+        slurm.check_step()
     gpu = _pin_gpu(hvd.local_rank(), hvd.local_size())
     threads = _share_cores(hvd.local_size())
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
