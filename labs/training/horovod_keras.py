@@ -86,4 +86,5 @@ def gather_object(value):
 
 def broadcast_object(value):
     """Return rank 0's value on every worker."""
+    # Horovod: what one worker alone has read or decided, all must know.
     return hvd.broadcast_object(value, root_rank=0)

@@ -1,0 +1,88 @@
+"""The house stays in order: every lab in its places, every room left of those that use it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+
+import pytest
+
+from labs import command
+from labs.places import ROOT
+
+ROOMS = ["datasets", "models", "training", "measure", "report"]
+LABS = command.names()
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_lab_is_one_stem_in_three_places_and_a_row(lab):
+    assert (ROOT / f"notebooks/{lab}.ipynb").is_file()
+    assert (ROOT / f"jobs/{lab}.sh").is_file()
+    assert re.search(rf"^\|.*{lab}", (ROOT / "README.md").read_text(), re.MULTILINE), "no row in the README"
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_lab_has_the_shape_of_a_lab(lab):
+    module = command.find(lab)
+    assert re.match(r"Lab \d+: .*\.\n\n    labs run ", module.__doc__)
+    assert set(module.PRESETS) >= {"demo", "paper"}
+    assert module.PRESETS["demo"] == module.Config(), "the defaults are the demo"
+    assert module.Config.__dataclass_params__.frozen
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_notebook_is_thin_and_was_executed(lab):
+    cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    assert all(cell["execution_count"] for cell in code), "a cell was never executed"
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), "not from top to bottom"
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
+    assert any("parameters" in cell["metadata"].get("tags", []) for cell in code), "no cell for papermill's parameters"
+    assert len(code) <= 16
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_is_left_of_it(room):
+    forbidden = {f"labs.{other}" for other in ROOMS[ROOMS.index(room) + 1 :]}
+    for path in (ROOT / "labs" / room).glob("*.py"):
+        for name in _imports(path):
+            assert not name.startswith(tuple(forbidden)), f"{path} imports {name}"
+            assert not re.match(r"labs\.lab\d\d", name), f"{path} imports a lab"
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_horovods_lines_say_why():
+    """Every call of Horovod has a comment `# Horovod:` in the same function."""
+    for path in (ROOT / "labs").rglob("*.py"):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                body = ast.get_source_segment(text, node)
+                calls = re.findall(r"\bhvd\.(?:init|allreduce|grouped_allreduce|broadcast\w*|allgather\w*)\(", body)
+                assert not calls or "# Horovod:" in body, f"{path}: {node.name}"
+
+
+def test_no_registry_and_no_path_of_a_machine_is_named():
+    import subprocess
+
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\n")
+    hosts = re.compile("|".join(["pypi" + r"\.org", "files" + r"\.pythonhosted", "deb" + r"\.debian", "registry" + r"\.npmjs"]))
+    for name in filter(None, tracked):
+        path = ROOT / name
+        if path.suffix in {".png", ".csv"} or not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        assert not hosts.search(text), name
+        assert str(ROOT) + "/" not in text, name
