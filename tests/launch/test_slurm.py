@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.errors import LabError
@@ -67,6 +67,7 @@ def test_gpus_as_asked_for(asked):
     assert slurm.allocation(PLAIN | {"SLURM_GPUS_PER_NODE": asked}).gpus_per_node == 4
 
 
+@settings(deadline=None)  # The machine may be busy.
 @given(st.lists(st.tuples(st.integers(1, 99), st.integers(1, 9)), min_size=1, max_size=9))
 def test_short_form(groups):
     text = ",".join(f"{tasks}(x{times})" if times > 1 else str(tasks) for tasks, times in groups)

@@ -103,6 +103,34 @@ def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, place, line):
     assert job.text() == "labs: error: " + line.format(where, where) + "\n"
 
 
+@pytest.mark.parametrize(
+    ("asked", "granted"),
+    [
+        (["-N2"], "'node[1-2]', ntasks_per_node=(1, 1), cpus_per_task=1, gpus_per_node=0"),
+        (["-N2", "-n3", "-c2"], "'node[1-2]', ntasks_per_node=(2, 1), cpus_per_task=2, gpus_per_node=0"),
+        (
+            ["--exclusive", "-n1", "--gpus=2"],
+            "'node1', ntasks_per_node=(1,), cpus_per_task=4, gpus_per_node=2",
+        ),
+    ],
+    ids=["plain", "uneven", "whole node"],
+)
+def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, asked, granted):
+    code = "from labs.launch import slurm; print(slurm.allocation())"
+    command = f"source jobs/env.sh && python -c {shlex.quote(code)}"
+    job = slurm.submit(*asked, f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
+    assert job.wait() == "COMPLETED", job.text()
+    assert f"Allocation(job_id='{job.number}', node_list={granted})" in job.text()
+
+
+def test_tasks_that_mpi_did_not_join_are_refused(slurm, tmp_path):
+    code = "from labs.launch import slurm; slurm.check_step()"
+    command = f"source jobs/env.sh && srun --mpi=none python -c {shlex.quote(code)}"
+    job = slurm.submit("-N2", f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
+    assert job.wait() == "FAILED"
+    assert "LabError: srun started 2 tasks" in job.text()
+
+
 def test_horovod_adds_up_over_two_nodes(slurm, tmp_path):
     pytest.importorskip("horovod")
     script = tmp_path / "allreduce.sh"
