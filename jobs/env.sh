@@ -2,11 +2,12 @@
 # The only site-specific file: every job sources it on its first node, before its one line. Partition and account are
 # not here: put `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
 
-# --- Modules: what your site calls Python 3.11, CUDA and, if you build Horovod against it, its own MPI.
+# --- Modules: what your site calls Python 3.11, CUDA and, after `make env MPI=system`, its own MPI.
 # module purge
 # module load python/3.11 cuda/12.2 openmpi/5.0
 
-# --- The clone's virtual environment. Unlike the job file, this file is not copied by sbatch: it knows where it lies.
+# --- The clone's environment. Unlike the job file, this file is not copied by sbatch: it knows where it lies.
+# With conda (environment.yml), put this in its place: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs
 clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [ ! -x "$clone/.venv/bin/labs" ]; then
     echo "labs: error: no $clone/.venv/bin/labs; run \`make env\` in $clone first" >&2
@@ -14,8 +15,16 @@ if [ ! -x "$clone/.venv/bin/labs" ]; then
 fi
 source "$clone/.venv/bin/activate"
 
-# --- Launcher: mpirun finds the allocation's nodes by itself. srun only where the site's Slurm and MPI share a PMI.
-export LABS_LAUNCHER=${LABS_LAUNCHER:-mpirun}
+# --- Launcher: LABS_LAUNCHER=mpirun finds the allocation's nodes by itself. LABS_LAUNCHER=srun is for sites whose Slurm
+# speaks the PMI of their own MPI; its name is in `srun --mpi=list`.
+# export LABS_LAUNCHER=srun SLURM_MPI_TYPE=pmix
+launch() { # LAB [OPTIONS ...]
+    case ${LABS_LAUNCHER:-mpirun} in
+        mpirun) labs run "$@" ;;
+        srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" ;;
+        *) echo "labs: error: LABS_LAUNCHER is '$LABS_LAUNCHER'; choose mpirun or srun" >&2; return 1 ;;
+    esac
+}
 
 # --- With `sbatch --export=NONE` (some sites' default) the other nodes would get none of the above.
 export SLURM_EXPORT_ENV=ALL

@@ -14,4 +14,4 @@
 env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
 [ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/lab01_baseline.sh\` in the clone's top folder" >&2; exit 1; }
 source "$env" || exit 1
-labs run lab01_baseline "$@"
+launch lab01_baseline "$@"

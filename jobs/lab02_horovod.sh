@@ -14,4 +14,4 @@
 env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
 [ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/lab02_horovod.sh\` in the clone's top folder" >&2; exit 1; }
 source "$env" || exit 1
-labs run lab02_horovod "$@"
+launch lab02_horovod "$@"

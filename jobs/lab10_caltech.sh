@@ -15,4 +15,4 @@
 env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
 [ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/lab10_caltech.sh\` in the clone's top folder" >&2; exit 1; }
 source "$env" || exit 1
-labs run lab10_caltech "$@"
+launch lab10_caltech "$@"

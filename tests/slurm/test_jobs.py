@@ -18,7 +18,7 @@ JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
 STUB = """\
 #!/usr/bin/env python3
 import json, os, sys
-print(json.dumps({"words": sys.argv[1:], "launcher": os.environ["LABS_LAUNCHER"], "folder": os.getcwd()}))
+print(json.dumps({"words": sys.argv[1:], "folder": os.getcwd()}))
 sys.exit(int(os.environ.get("STUB_EXIT", "0")))
 """
 needs_labs = pytest.mark.skipif(
@@ -28,21 +28,22 @@ needs_labs = pytest.mark.skipif(
 
 @pytest.fixture
 def clone(tmp_path) -> Path:
-    """A clone whose path has a space and whose `labs` only tells how it was called."""
+    """A clone whose path has a space and whose `labs` and `python` only tell how they were called."""
     clone = tmp_path / "my clone"
     shutil.copytree(ROOT / "jobs", clone / "jobs")
-    (clone / ".venv/bin").mkdir(parents=True)
-    labs = clone / ".venv/bin/labs"
-    labs.write_text(STUB)
-    labs.chmod(0o755)
-    (clone / ".venv/bin/activate").write_text(f"PATH={shlex.quote(str(labs.parent))}:$PATH\n")
+    programs = clone / ".venv/bin"
+    programs.mkdir(parents=True)
+    for name in ("labs", "python"):
+        (programs / name).write_text(STUB)
+        (programs / name).chmod(0o755)
+    (programs / "activate").write_text(f"PATH={shlex.quote(str(programs))}:$PATH\n")
     return clone
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
 def test_job_file(slurm, job):
     text = job.read_text()
-    assert text.splitlines()[-1] == f'labs run {job.stem} "$@"'
+    assert text.splitlines()[-1] == f'launch {job.stem} "$@"'
     assert f"#SBATCH --job-name={job.stem}\n" in text
     assert not re.search(
         r"^#SBATCH.*(partition|account|-p |-A |gpu|gres)", text, re.MULTILINE
@@ -72,12 +73,22 @@ def test_partition_comes_from_the_site(slurm, clone, tmp_path):
     assert "invalid partition specified: teaching" in answer
 
 
-def test_words_survive(slurm, clone, tmp_path):
+@pytest.mark.parametrize(
+    ("launcher", "first"), [("mpirun", ["run", "lab10_caltech"]), ("srun", ["-m", "labs.lab10_caltech"])]
+)
+def test_words_survive(slurm, clone, tmp_path, launcher, first):
     words = ["--data", '/tmp/a  b/it\'s "so" $HOME *', "--name", "", "-N", "--", "\\"]
-    job = slurm.submit("jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out")
+    job = slurm.submit(
+        "jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out", LABS_LAUNCHER=launcher
+    )
     assert job.wait() == "COMPLETED", job.text()
-    said = json.loads(job.text())
-    assert said == {"words": ["run", "lab10_caltech", *words], "launcher": "mpirun", "folder": str(clone)}
+    assert json.loads(job.text()) == {"words": [*first, *words], "folder": str(clone)}
+
+
+def test_an_unknown_launcher_is_one_clear_line(slurm, clone, tmp_path):
+    job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_LAUNCHER="prun")
+    assert job.wait() == "FAILED"
+    assert job.text() == "labs: error: LABS_LAUNCHER is 'prun'; choose mpirun or srun\n"
 
 
 def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
