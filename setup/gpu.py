@@ -1,0 +1,99 @@
+"""Finds the CUDA compiler and NCCL for Horovod's GPU operations: conda's, a wheel's or the site's."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from steps import SetupError
+
+OR_CPU = "HOROVOD_GPU_OPERATIONS= builds for CPUs"
+# From site-packages/horovod/tensorflow/mpi_lib.so to the NCCL that TensorFlow's wheels bring.
+WHEEL_RPATH = "$ORIGIN/../../nvidia/nccl/lib"
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """What Horovod's GPU operations are built with: a name for people, variables for the build."""
+
+    name: str
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+    movable: bool = True  # Its libraries are part of the environment.
+    rpath: str = ""
+
+
+CPU = Gpu("CPU")
+
+
+def find_gpu(environ: Mapping[str, str]) -> Gpu:
+    """Return this machine's CUDA and NCCL; HOROVOD_CUDA_HOME and HOROVOD_NCCL_HOME name other places.
+
+    Raises:
+        SetupError: There is no CUDA compiler or no NCCL.
+    """
+    cuda, nccl = _cuda_home(environ), _nccl_home(environ)
+    in_wheel = nccl == _wheel_home()
+    options = {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_CUDA_HOME": str(cuda),
+        "HOROVOD_NCCL_HOME": str(nccl),
+        "HOROVOD_NCCL_LINK": "SHARED",  # Else a static NCCL is compiled in where one is found.
+        "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),  # setup/horovod.cmake says what for.
+    }
+    return Gpu(
+        name=f"NCCL-{_nccl_version(nccl)}-CUDA-{_cuda_version(cuda)}",
+        options=options,
+        movable=in_wheel or nccl == Path(sys.prefix),
+        rpath=WHEEL_RPATH if in_wheel else "",
+    )
+
+
+def _cuda_home(environ: Mapping[str, str]) -> Path:
+    on_path = shutil.which("nvcc")
+    homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    if on_path:
+        homes.insert(2, Path(on_path).resolve().parent.parent)
+    for home in filter(None, homes):
+        if Path(home, "bin", "nvcc").exists():
+            return Path(home)
+    raise SetupError(
+        "there is no CUDA compiler (nvcc) for Horovod; conda env create -f environment.yml brings one,"
+        f" HOROVOD_CUDA_HOME names another, {OR_CPU}"
+    )
+
+
+def _cuda_version(cuda: Path) -> str:
+    said = subprocess.run([cuda / "bin" / "nvcc", "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release ([\d.]+)", said)
+    return release[1] if release else "unknown"
+
+
+def _nccl_home(environ: Mapping[str, str]) -> Path:
+    for home in filter(None, [environ.get("HOROVOD_NCCL_HOME"), sys.prefix, _wheel_home(), "/usr"]):
+        if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
+            return Path(home)
+    raise SetupError(
+        "there is no NCCL (nccl.h and libnccl.so) for Horovod; conda install nccl brings it,"
+        f" HOROVOD_NCCL_HOME names another, {OR_CPU}"
+    )
+
+
+def _nccl_library(nccl: Path) -> Path | None:
+    folders = (nccl / "lib", nccl / "lib64", nccl / "lib" / "x86_64-linux-gnu")
+    candidates = [folder / name for name in ("libnccl.so", "libnccl.so.2") for folder in folders]
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _nccl_version(nccl: Path) -> str:
+    header = (nccl / "include" / "nccl.h").read_text()
+    return ".".join(re.search(rf"NCCL_{part}\s+(\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def _wheel_home() -> Path:
+    return Path(sysconfig.get_path("purelib"), "nvidia", "nccl")

@@ -1,0 +1,16 @@
+# CMake reads this before Horovod's own files (CMAKE_TOOLCHAIN_FILE, from setup/horovod_wheel.py).
+
+# Without -g the wheel has 1 MB instead of 17; Horovod itself makes -O3 of -O2.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -DNDEBUG" CACHE STRING "")
+
+# Where the loader finds MPI and NCCL, relative to the wheel's library: the wheel serves other environments than the
+# one it was built in, long after that one is gone. Not for an MPI of the site, whose absolute path is the right one.
+if(NOT "$ENV{LABS_RPATH}" STREQUAL "")
+    set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
+    set(CMAKE_INSTALL_RPATH "$ENV{LABS_RPATH}")
+endif()
+
+# The wheel nvidia-nccl-cu12 has libnccl.so.2 alone, and CMake would look for libnccl.so.
+if(NOT "$ENV{LABS_NCCL_LIBRARY}" STREQUAL "")
+    set(NCCL_LIBRARY "$ENV{LABS_NCCL_LIBRARY}" CACHE FILEPATH "")
+endif()

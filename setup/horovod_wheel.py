@@ -1,0 +1,103 @@
+"""Builds Horovod's wheel against the TensorFlow and the MPI that are there, once for each combination."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+from pathlib import Path
+
+from gpu import CPU, Gpu
+from machine import Mpi, check_compiler, check_space
+from packages import clean_environment
+from steps import Steps, locked
+
+TOOLCHAIN = Path(__file__).resolve().parent / "horovod.cmake"
+PARTS = {
+    "HOROVOD_WITH_TENSORFLOW": "1",
+    "HOROVOD_WITHOUT_PYTORCH": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+    "HOROVOD_WITH_GLOO": "1",  # Elastic training and `horovodrun --gloo`.
+    "HOROVOD_WITH_MPI": "1",
+    "HOROVOD_WITHOUT_NVTX": "1",  # Marks for NVIDIA's profiler, whose headers only some machines have.
+}
+# From <prefix>/lib/python3.11/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
+PREFIX_RPATH = "$ORIGIN/../../../.."
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """What decides which wheel fits: all that is compiled in, and where its libraries are looked for."""
+
+    horovod: str
+    tensorflow: str
+    python: str
+    mpi: Mpi
+    gpu: Gpu = CPU
+    movable: bool = True  # Its libraries are part of the environment: the wheel serves any other like it.
+
+    @property
+    def key(self) -> str:
+        """The name of its folder in the cache: the versions for people, a digest for all the rest."""
+        places = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
+        rest = repr((PARTS, TOOLCHAIN.read_text(), self.rpath, places))
+        digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
+        versions = f"horovod-{self.horovod}_tensorflow-{self.tensorflow}_python-{self.python}"
+        return f"{versions}_{self.mpi.version}_{self.gpu.name}_{platform.machine()}_{digest}"
+
+    @property
+    def rpath(self) -> str:
+        """Where the loader looks, as CMake writes it; empty for absolute paths, which CMake finds itself."""
+        return ";".join(filter(None, [PREFIX_RPATH, self.gpu.rpath])) if self.movable else ""
+
+    @property
+    def folder(self) -> Path:
+        """Its folder in the user's cache, which clones share."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cache / "labs-kit" / "horovod" / self.key
+
+
+def cached(build: Build) -> Path | None:
+    """Return the wheel, if it was built before."""
+    return next(iter(build.folder.glob("*.whl")), None)
+
+
+def check(build: Build) -> None:
+    """Raise SetupError if the wheel has to be built and this machine cannot."""
+    if cached(build) is None:
+        check_compiler()
+        check_space(Path(tempfile.gettempdir()), build.folder)
+
+
+def wheel(steps: Steps, build: Build, python: Path) -> Path:
+    """Return the wheel from the cache, or build it there; of two at once, one builds and the other waits."""
+    build.folder.mkdir(parents=True, exist_ok=True)
+    with locked(build.folder / ".lock", " (another run builds it: waiting)"):
+        return cached(build) or _build(steps, build, python)
+
+
+def _build(steps: Steps, build: Build, python: Path) -> Path:
+    for left_by_a_killed_run in build.folder.glob(".building-*"):
+        shutil.rmtree(left_by_a_killed_run)
+    with tempfile.TemporaryDirectory(dir=build.folder, prefix=".building-") as folder:
+        flags = ["--no-build-isolation", "--no-cache-dir", "--no-deps", "--no-binary", "horovod"]
+        wanted = ["--wheel-dir", folder, f"horovod=={build.horovod}"]
+        steps.run([python, "-m", "pip", "wheel", "-v", *flags, *wanted], environment(build, python))
+        built = next(Path(folder).glob("*.whl"))
+        return built.rename(build.folder / built.name)  # On one disk: whole or not at all.
+
+
+def environment(build: Build, python: Path) -> dict[str, str]:
+    """Return the variables of Horovod's build, whose CMake and MPI are first looked for beside `python`."""
+    env = {name: value for name, value in clean_environment().items() if not name.startswith("HOROVOD_")}
+    cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes about half a gigabyte.
+    ours = {
+        "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
+        "LABS_RPATH": build.rpath,
+        "MAKEFLAGS": f"-j{cores}",
+        "PATH": f"{python.parent}{os.pathsep}{env['PATH']}",
+    }
+    return env | PARTS | build.gpu.options | ours

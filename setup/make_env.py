@@ -1,0 +1,173 @@
+"""Makes the kit's environment: `make env` makes .venv, `make horovod` adds Horovod to the active one.
+
+A run that is killed leaves no stamp, and the next one begins afresh; two at once take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import horovod_wheel
+import packages
+from gpu import CPU, find_gpu
+from horovod_wheel import Build
+from machine import Mpi, check_keras, check_machine, check_space, find_mpi
+from steps import SetupError, Steps, locked
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+EXTRAS = ["build", "notebook", "test"]
+PROOF_SECONDS = 300  # It takes about ten on two idle cores.
+
+
+def make_env(mpi_choice: str) -> None:
+    """Make .venv: packages at their pins, Horovod, and the proof that two workers train together."""
+    started = time.time()
+    check_machine()
+    with locked(ROOT / ".env-lock", "another run makes this environment: waiting for it\n") as waited:
+        stamp = VENV / f".ready-{mpi_choice}"
+        if waited and stamp.exists() and stamp.stat().st_mtime > started:
+            return
+        # No stamp: a run was killed here. A stamp that names another place: the clone was moved.
+        fresh = not stamp.exists() or stamp.read_text() != str(ROOT)
+        check_keras(_keras_of_venv(), ".venv", "rm -r .venv, then make env (Horovod's wheel is kept)")
+        build = _build_for_venv(mpi_choice)
+        horovod_wheel.check(build)
+        if fresh:
+            check_space(VENV)
+        for old in VENV.glob(".ready-*"):
+            old.unlink()
+        verdict = _fill(build, mpi_choice, fresh)
+        stamp.write_text(str(ROOT))
+        print(verdict)
+
+
+def _fill(build: Build, mpi_choice: str, fresh: bool) -> str:
+    steps = Steps(3 + fresh, ROOT / ".env-log")
+    if fresh:
+        with steps.step(f"virtual environment .venv, Python {sys.version.split()[0]}"):
+            steps.run([sys.executable, "-m", "venv", "--clear", VENV], packages.clean_environment())
+    with steps.step("packages of pyproject.toml at the versions of constraints.txt"):
+        extras = [*EXTRAS, "mpi"] if mpi_choice == "own" else EXTRAS
+        packages.install(steps, PYTHON, ROOT, packages.requirements(ROOT, extras))
+    return _add_horovod(steps, build, PYTHON)
+
+
+def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
+    how = "from the wheel built before" if horovod_wheel.cached(build) else "built once, then kept: minutes"
+    with steps.step(f"Horovod {build.horovod} for TensorFlow {build.tensorflow}, {build.mpi.version}: {how}"):
+        wheel = horovod_wheel.wheel(steps, build, python)
+        flags = ["--no-deps", "--force-reinstall", "--no-index"]
+        steps.run([python, *packages.PIP_INSTALL, *flags, wheel], packages.clean_environment())
+    with steps.step("proof: two workers take a step"):
+        return prove(steps, build.mpi, python)
+
+
+def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" / "proof.py") -> str:
+    """Return the line of setup/proof.py, run by two workers.
+
+    Raises:
+        SetupError: It found their weights different, did not run, or did not end.
+    """
+    mpirun = [mpi.folder / "mpirun", "-np", "2"]
+    if mpi.version.startswith("openmpi"):
+        # Two workers also where there is one core, and without the busy wait that would starve them.
+        mpirun += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    env = packages.clean_environment() | {
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "LABS_MPI": mpi.version,
+    }
+    if _gpu_count() < 2:
+        env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
+    try:
+        return _verdict(steps.run([*mpirun, python, program], env, timeout=PROOF_SECONDS))
+    except SetupError as error:
+        told = _verdict(steps.log.read_text(errors="replace")) or f"proof: {error}"
+        raise SetupError(f"{told}; look for the cause in {steps.log}") from None
+
+
+def _verdict(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.startswith("proof: ")), "")
+
+
+def _gpu_count() -> int:
+    if shutil.which("nvidia-smi") is None:
+        return 0
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+    return 0 if listed.returncode else listed.stdout.count("GPU ")
+
+
+def _keras_of_venv() -> str | None:
+    found = next(VENV.glob("lib/python3.11/site-packages/keras-*.dist-info"), None)
+    return found.name.removeprefix("keras-").removesuffix(".dist-info") if found else None
+
+
+def _build_for_venv(mpi_choice: str) -> Build:
+    pins = packages.read_pins(ROOT)
+    own = Mpi(f"openmpi-{pins['openmpi']}", PYTHON.parent)
+    mpi = own if mpi_choice == "own" else find_mpi(os.environ["PATH"])
+    return Build(pins["horovod"], pins["tensorflow"], "3.11", mpi, movable=mpi is own)
+
+
+def make_horovod() -> None:
+    """Add Horovod, with NCCL unless HOROVOD_GPU_OPERATIONS is empty, to the Python that runs this."""
+    python = Path(sys.executable)
+    tensorflow = _installed("tensorflow")
+    if tensorflow is None:
+        raise SetupError(f"no TensorFlow for {python}; conda env create -f environment.yml, and activate it")
+    pins = packages.read_pins(ROOT)
+    check_keras(_installed("keras"), sys.prefix, f"python -m pip install keras=={pins['keras']}")
+    build = _build_for_active(pins["horovod"], tensorflow)
+    horovod_wheel.check(build)
+    print(_add_horovod(Steps(2, ROOT / ".env-horovod-log"), build, python))
+
+
+def _build_for_active(horovod: str, tensorflow: str) -> Build:
+    scripts = Path(sysconfig.get_path("scripts"))
+    mpi = find_mpi(f"{scripts}{os.pathsep}{os.environ['PATH']}")
+    gpu = find_gpu(os.environ) if os.environ.get("HOROVOD_GPU_OPERATIONS", "NCCL") else CPU
+    return Build(horovod, tensorflow, "3.11", mpi, gpu, movable=mpi.folder == scripts and gpu.movable)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def main() -> int:
+    """Run one of the two commands; an obstacle is one line, the exit status 1."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", choices=["env", "horovod"])
+    parser.add_argument("--mpi", default="own", help="own: Open MPI inside .venv; system: the one on PATH")
+    args = parser.parse_args()
+    try:
+        if args.mpi not in ("own", "system"):
+            raise SetupError(
+                f"there is no MPI={args.mpi}; leave it out, or say MPI=system for the one on PATH"
+            )
+        make_env(args.mpi) if args.command == "env" else make_horovod()
+    except SetupError as error:
+        print(f"{args.command}: error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{args.command}: stopped; the same command begins again", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

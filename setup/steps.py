@@ -1,0 +1,117 @@
+"""Numbered steps, commands whose output goes to a log, and the one line that ends a failed run."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import subprocess
+import time
+from pathlib import Path
+
+# What a command's log tells, and what to say instead of it.
+CAUSES = (
+    (
+        "No space left on device|Disk quota exceeded",
+        "the disk is full; free some space, or point TMPDIR, UV_CACHE_DIR and XDG_CACHE_HOME at a larger one",
+    ),
+    (
+        "dns error|error sending request|Name or service not known|Temporary failure in name resolution"
+        "|Network is unreachable|Failed to establish a new connection|Connection refused|operation timed out",
+        "the package index cannot be reached; connect this machine, or name a mirror in PIP_INDEX_URL",
+    ),
+)
+
+
+class SetupError(Exception):
+    """An obstacle, told in one line that names the cause and the cure."""
+
+
+@contextlib.contextmanager
+def locked(path: Path, waiting: str):
+    """Hold a lock while the block runs; yield whether another run held it first, after saying so."""
+    with path.open("w") as lock:
+        # This run's commands inherit the lock: if this program alone is killed, the next run waits for them.
+        os.set_inheritable(lock.fileno(), True)
+        waited = not _try_lock(lock)
+        if waited:
+            print(waiting, end="", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield waited
+
+
+def _try_lock(lock) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # A disk without locks (some clusters' home folders): two runs at once are then the user's to avoid.
+        return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN)
+    return True
+
+
+class Steps:
+    """Prints what is being done and how long it took; keeps what the commands say in a log."""
+
+    def __init__(self, total: int, log: Path) -> None:
+        self.total, self.log, self.done = total, log, 0
+        log.write_bytes(b"")
+
+    @contextlib.contextmanager
+    def step(self, title: str):
+        """Print one numbered line: the title at once, the elapsed seconds when the block ends."""
+        self.done += 1
+        started = time.monotonic()
+        print(f"[{self.done}/{self.total}] {title} ...", end="", flush=True)
+        try:
+            yield
+        except BaseException:
+            print(flush=True)
+            raise
+        print(f" {time.monotonic() - started:.1f} s", flush=True)
+
+    def run(self, command: list, env: dict[str, str], timeout: float | None = None) -> str:
+        """Run a command and return what it printed.
+
+        Raises:
+            SetupError: It ended badly or ran past `timeout` seconds.
+        """
+        command = [str(word) for word in command]
+        program = Path(command[0]).name
+        with self.log.open("ab+") as log:
+            log.write(f"$ {' '.join(command)}\n".encode())
+            log.flush()
+            start = log.tell()
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            code = _wait(subprocess.Popen(command, env=env, close_fds=False, **streams), timeout)
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        if code is None:
+            raise SetupError(f"{program} had not ended after {timeout:.0f} s and was stopped; see {self.log}")
+        if code:
+            raise SetupError(self._explain(program, code, output))
+        return output
+
+    def _explain(self, program: str, code: int, output: str) -> str:
+        for pattern, explanation in CAUSES:
+            if re.search(pattern, output):
+                return f"{explanation} (log: {self.log})"
+        lines = [line for line in output.splitlines() if line.strip()]
+        telling = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)] or lines
+        print("".join(f"\n    {line.strip()[:200]}" for line in telling[-8:]), end="")
+        return f"{program} ended with status {code}, its last words are above, all of them in {self.log}"
+
+
+def _wait(process: subprocess.Popen, timeout: float | None) -> int | None:
+    """Return the exit status, or None past the time limit; a command never outlives its caller."""
+    try:
+        return process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            process.kill()
