@@ -53,7 +53,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     # TensorFlow loads here, not above: `labs list` and `--help` answer at once.
     import tensorflow as tf
 
-    from labs.datasets import fetch, parts, pipeline
+    from labs.datasets import fetch, parts
+    from labs.datasets.augment import Augment
     from labs.models import cnn
     from labs.report import records
     from labs.training import schedule, workers
@@ -73,7 +74,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         history = fit(
             job, model, tf.keras.optimizers.SGD(rate, config.momentum), photos.train, photos.validation,
             batch_size=config.batch_size, epochs=config.epochs,
-            augment=pipeline.Augment() if config.augment else None,
+            augment=Augment() if config.augment else None,
         )
         test = evaluate(job, model, photos.test, config.batch_size)
         return records.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets import folders
+from labs.datasets import folders, pictures
 from labs.datasets.arrays import Arrays
-from labs.datasets.pipeline import Images
+from labs.datasets.images import Images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     index = folders.index(root)
     index = folders.without(index, pictures.undecodable(index))
     division = folders.split(index, test_split, validation_split, seed)
-    images = Images(index, image_size)
+    images = Images(index.root, index.paths, image_size)
     parts = (Part(images, index.labels, positions) for positions in division)
     text = "\n".join(filter(None, [folders.describe(index), folders.missing(division, index)]))
     return Parts(*parts, index.class_names, text)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.parts import Part
-from labs.datasets.pipeline import Augment, eval_batches, train_batches
+from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
 from labs.training import checkpoint, watch, workers
@@ -147,12 +147,11 @@ def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[s
     began = time.perf_counter()
     try:
         logs = model.fit(
-            train_batches(train.images, train.labels, mine, augment=augment, seed=seed),
+            train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed),
             steps_per_epoch=steps, callbacks=[followed], verbose=0,
         ).history
-    except tf.errors.InvalidArgumentError as error:
-        _explain(error, model, epoch, steps)
-        raise
+    except tf.errors.OpError as error:
+        raise _explained(error, model, epoch, steps) from None
     seconds = time.perf_counter() - began
     # Horovod: each worker has the mean over its own images; the history holds the mean over all.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
@@ -206,12 +205,13 @@ def _learning_rate(model: tf.keras.Model) -> float:
     return float(rate(model.optimizer.iterations) if callable(rate) else rate)
 
 
-def _explain(error: Exception, model: tf.keras.Model, epoch: int, steps: int) -> None:
+def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, steps: int) -> Exception:
     """Turn TensorFlow's many lines into one, where the cause is known."""
     if NOT_FINITE in str(error):
         step = int(model.optimizer.iterations) - epoch * steps + 1
-        raise LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {_learning_rate(model):.4g}; "
-                       "lower --base-lr or lengthen the warmup") from None
+        return LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {_learning_rate(model):.4g}; "
+                        "lower --base-lr or lengthen the warmup")
+    return lab_error(error) or error
 
 
 def _line(row: dict[str, float], epochs: int) -> str:

@@ -128,11 +128,11 @@ class Watch:
         os._exit(1)
 
 
-_current: Watch | None = None
+_current: Watch | None = None  # A process runs one worker of one run at a time; the last one's place is told at its end.
 
 
 def begin(folder: Path, rank: int, stall_seconds: float) -> Watch:
-    """Begin to watch this process, which runs one worker of one run at a time."""
+    """Begin to watch this process."""
     global _current
     _current = Watch(folder, rank, stall_seconds)
     return _current
@@ -141,14 +141,6 @@ def begin(folder: Path, rank: int, stall_seconds: float) -> Watch:
 def current() -> Watch:
     """Return the watch over this process's worker."""
     return _current
-
-
-def end() -> None:
-    """Stop watching this process."""
-    global _current
-    if _current:
-        _current.close()
-    _current = None
 
 
 def rank() -> int:

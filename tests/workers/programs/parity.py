@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from labs.command import Options
 from labs.datasets.parts import Part
-from labs.datasets.pipeline import Augment
+from labs.datasets.augment import Augment
 from labs.training import workers
 from labs.training.fit import evaluate, fit
 
