@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import threading
+import time
 
 import psutil
 
 
 class Utilization:
-    """Samples this process's cores and this node's GPUs while the `with` block runs.
+    """Samples this process's cores and this process's GPUs while the `with` block runs.
 
         with Utilization() as busy:
             train()
@@ -21,50 +23,73 @@ class Utilization:
 
     def __init__(self, interval: float = 0.2):
         self.interval = interval
-        self.samples: dict[str, list[float]] = {}
+        self.samples: list[dict[str, float]] = []
+        """One row per sample: seconds since the start, cpu_seconds, memory_bytes, gpu0_percent and so on."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
-        self._process = psutil.Process()
-        self._process.cpu_percent()  # The first call only sets the start.
-        self._gpus = _gpus()
-        self._thread = threading.Thread(target=self._sample, name="labs-utilization", daemon=True)
+        self._process, self._gpus, self._began = psutil.Process(), _gpus(), time.perf_counter()
+        self._cores = len(os.sched_getaffinity(0))
+        self._sample()
+        self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
         self._ended.set()
         self._thread.join()
+        self._sample()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(self.interval):
+            self._sample()
 
     def _sample(self) -> None:
-        cores = psutil.cpu_count() or 1
-        while not self._ended.wait(self.interval):
-            self._note("cpu_percent", self._process.cpu_percent() / cores)
-            self._note("memory_bytes", self._process.memory_info().rss)
-            for number, gpu in enumerate(self._gpus):
-                self._note(f"gpu{number}_percent", _gpu_percent(gpu))
+        spent = self._process.cpu_times()
+        row = {"seconds": time.perf_counter() - self._began, "cpu_seconds": spent.user + spent.system}
+        row["memory_bytes"] = self._process.memory_info().rss
+        percents = {f"gpu{number}_percent": _gpu_percent(gpu) for number, gpu in enumerate(self._gpus)}
+        self.samples.append(row | {name: value for name, value in percents.items() if value is not None})
 
-    def _note(self, name: str, value: float) -> None:
-        self.samples.setdefault(name, []).append(value)
+    def summary(self, skip: float = 0.0) -> dict[str, float]:
+        """Return the mean percentages and the largest memory, in bytes.
 
-    def summary(self) -> dict[str, float]:
-        """Return the mean of each percentage (of all cores; of a GPU) and the largest memory in bytes."""
-        return {name: max(values) if name.endswith("bytes") else statistics.fmean(values)
-                for name, values in self.samples.items()}
+        `cpu_percent` is the share of the time of all cores this process may use: at 100 all are busy.
+        `gpu0_percent` is the driver's: the share of the time in which at least one kernel ran, however small.
+
+        Args:
+            skip: Seconds at the start to leave out, such as the first epoch, which traces the model.
+        """
+        rows = [row for row in self.samples if row["seconds"] >= skip]
+        rows = rows if len(rows) > 1 else self.samples
+        seconds, cpu_seconds = (rows[-1][name] - rows[0][name] for name in ("seconds", "cpu_seconds"))
+        gpus = sorted({name for row in rows for name in row if name.startswith("gpu")})
+        return {
+            "cpu_percent": 100 * cpu_seconds / seconds / self._cores,
+            "memory_bytes": max(row["memory_bytes"] for row in rows),
+            **{gpu: statistics.fmean(row[gpu] for row in rows if gpu in row) for gpu in gpus},
+        }
 
 
 def _gpus() -> list:
-    """Return NVML's handles of the GPUs of this node; none where there is no driver."""
+    """Return NVML's handles of this process's GPUs, as TensorFlow counts them; none without a driver."""
     import pynvml
 
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         pynvml.nvmlInit()
-        return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError:
+        names = range(pynvml.nvmlDeviceGetCount()) if shown is None else filter(None, shown.split(","))
+        return [pynvml.nvmlDeviceGetHandleByIndex(int(name)) if str(name).isdecimal() else
+                pynvml.nvmlDeviceGetHandleByUUID(name) for name in names]
+    except (pynvml.NVMLError, ValueError):
         return []
 
 
-def _gpu_percent(gpu) -> float:
+def _gpu_percent(gpu) -> float | None:
+    """Return how busy a GPU is; None for one that does not tell, such as a part of a GPU (MIG)."""
     import pynvml
 
-    return float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    try:
+        return float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    except pynvml.NVMLError:
+        return None

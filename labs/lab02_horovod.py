@@ -1,0 +1,125 @@
+"""Lab 2: from one worker to many: the lines that change, and what they bring.
+
+    labs run lab02_horovod --workers 2
+    sbatch --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from labs.command import Options, main
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What a student may change in lab 2."""
+
+    data: str = "embedded"
+    """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    batch_size: int = 32
+    """Images per worker and step."""
+    epochs: int = 6
+    """Passes over the training images."""
+    base_lr: float = 0.001
+    """Learning rate of one worker's Adam, before scaling."""
+    scaling: Literal["linear", "sqrt", "none"] = "linear"
+    """How the learning rate grows with the number of workers."""
+    seed: int = 1
+    """Of the weights, the order and dropout."""
+    code: Literal["kit", "textbook"] = "kit"
+    """What trains: the kit's `fit`, or `train_together` below, as one would write it by hand."""
+
+
+PRESETS = {"demo": Config(), "paper": Config(data="real", batch_size=128, epochs=40)}
+
+
+def plain_cnn():
+    """Return a small network without dropout, so that one worker and many can come to the same weights."""
+    import tensorflow as tf
+
+    layers = tf.keras.layers
+    return tf.keras.Sequential([
+        layers.Input((28, 28, 1), dtype="uint8"),
+        layers.Rescaling(1 / 255),
+        layers.Conv2D(16, 3, strides=2, activation="relu"),
+        layers.Conv2D(32, 3, strides=2, activation="relu"),
+        layers.Flatten(),
+        layers.Dense(10, activation="softmax"),
+    ])
+
+
+def train_alone(images, labels, batch_size, epochs, base_lr, seed):
+    """Train with plain Keras, and return the model."""
+    import tensorflow as tf
+
+    tf.keras.utils.set_random_seed(seed)
+    data = tf.data.Dataset.from_tensor_slices((images, labels))
+    data = data.shuffle(len(images), seed=seed).repeat()
+    steps = len(images) // batch_size
+    model = plain_cnn()
+    optimizer = tf.keras.optimizers.Adam(base_lr)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    callbacks = []
+    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
+    return model
+
+
+def train_together(images, labels, batch_size, epochs, base_lr, seed):
+    """Train with plain Keras and Horovod, and return the model."""
+    import horovod.tensorflow.keras as hvd  # Horovod: its version for Keras.
+    import tensorflow as tf
+
+    hvd.init()  # Horovod: find the other workers; from here on rank() and size() are known.
+    gpus = tf.config.list_physical_devices("GPU")  # Horovod: every worker sees all GPUs of its node,
+    if gpus:  # Horovod: and would take them all; one worker, one GPU, by its rank on the node.
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")  # Horovod: this one.
+    tf.keras.utils.set_random_seed(seed)
+    data = tf.data.Dataset.from_tensor_slices((images, labels))
+    data = data.shuffle(len(images), seed=seed).repeat()
+    data = data.shard(hvd.size(), hvd.rank())  # Horovod: each takes every size-th image of one order.
+    steps = len(images) // (batch_size * hvd.size())  # Horovod: each step trains on `size` batches.
+    model = plain_cnn()
+    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: steps on more images may be longer.
+    optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients before they are applied.
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: all begin at rank 0's weights.
+    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
+    return model
+
+
+def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
+    """Train on this worker's share, judge on the test images, and return the run's record."""
+    import tensorflow as tf
+
+    from labs.datasets import arrays, fetch, parts
+    from labs.models import cnn
+    from labs.report import records
+    from labs.training import schedule, workers
+    from labs.training.fit import evaluate, fit
+
+    with workers.start("lab02_horovod", config, options) as job:
+        digits = parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+        job.say(digits.description)
+        if config.code == "textbook":
+            train, test = digits.train, digits.test
+            model = train_together(
+                train.images, train.labels, config.batch_size, config.epochs, config.base_lr, config.seed
+            )
+            loss, accuracy = model.evaluate(test.images, test.labels, verbose=0)
+            return records.finish(job, [], test_accuracy=accuracy, test_loss=loss)
+
+        model = cnn.mnist_cnn()
+        # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
+        rate = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
+        history = fit(
+            job, model, tf.keras.optimizers.Adam(rate), digits.train,
+            batch_size=config.batch_size, epochs=config.epochs,
+        )
+        test = evaluate(job, model, digits.test, config.batch_size)
+        return records.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Lab 1 on real digits, and the sampler that watches it."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+
+from labs import lab01_baseline as lab
+from labs.datasets.sharding import steps_per_epoch
+from labs.errors import LabError
+from labs.launch import local
+from labs.measure.utilization import Utilization
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.mark.workers
+def test_one_worker_learns_the_digits_and_tells_how_busy_it_was():
+    record = local.run(lab, ["--epochs", "4", "--batch-size", "64"], workers=1)
+    metrics = record["metrics"]
+    assert metrics["steps"] == 4 * math.ceil(record["history"][0]["images"] / 64)
+    assert metrics["test_accuracy"] > 0.85
+    assert 0 < metrics["cpu_percent"] < 105
+    assert ("gpu0_percent" in metrics) == bool(record["layout"]["gpus"])
+    assert record["layout"]["size"] == 1
+
+
+@pytest.mark.workers
+def test_the_baseline_of_two_workers_is_refused():
+    with pytest.raises(LabError, match="lab 1 measures one worker; add --workers 1"):
+        local.run(lab, [], workers=2, oversubscribe=True)
+
+
+def test_paper_is_the_reports_setting():
+    paper = lab.PRESETS["paper"]
+    assert (paper.data, paper.batch_size, paper.epochs) == ("real", 128, 40)
+    assert paper.epochs * steps_per_epoch(60_000, paper.batch_size, 1) == 18_760  # Not 18,750.
+
+
+def spin(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def test_cpu_percent_is_the_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    cpu, wall = time.process_time(), time.perf_counter()
+    with Utilization(interval=0.05) as busy:
+        spin(0.6)
+        time.sleep(0.2)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    assert busy.summary()["cpu_percent"] == pytest.approx(100 * cpu / wall / 4, abs=1.5)
+    assert busy.summary()["memory_bytes"] > 1e6
+
+
+def test_the_beginning_can_be_left_out():
+    with Utilization(interval=0.02) as busy:
+        began = time.perf_counter()
+        time.sleep(0.4)
+        slept = time.perf_counter() - began
+        spin(0.6)
+    assert busy.summary(skip=slept)["cpu_percent"] > busy.summary()["cpu_percent"]
+    assert busy.summary(skip=1e9) == busy.summary()  # Nothing is left: all, then.
+
+
+def test_a_block_shorter_than_the_interval_is_sampled():
+    with Utilization(interval=60) as busy:
+        pass
+    assert len(busy.samples) == 2
+    assert busy.summary()["cpu_percent"] >= 0
+
+
+@pytest.mark.parametrize(("shown", "names"), [
+    (None, {"gpu0_percent": 10, "gpu1_percent": 20}), ("1", {"gpu0_percent": 20}), ("-1", {}), ("", {}),
+    ("GPU-b,0", {"gpu0_percent": 20, "gpu1_percent": 10}), ("0,MIG-a", {"gpu0_percent": 10}),
+])
+def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
+    """Told by a driver that is not here: two GPUs, 10 and 20 percent busy, and a part that does not tell."""
+    import pynvml
+
+    known = {0: 10, 1: 20, "GPU-b": 20, "MIG-a": None}
+
+    def handle(name):
+        if name not in known:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return known[name]
+
+    def rates(gpu):
+        if gpu is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return pynvml.c_nvmlUtilization_t(gpu=gpu)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", handle)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", rates)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if shown is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    with Utilization(interval=60) as busy:
+        pass
+    assert {name: value for name, value in busy.summary().items() if name.startswith("gpu")} == names
