@@ -93,8 +93,10 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
     try:
         return _verdict(steps.run([*mpirun, python, program], env, timeout=PROOF_SECONDS))
     except SetupError as error:
-        told = _verdict(steps.log.read_text(errors="replace")) or f"proof: {error}"
-        raise SetupError(f"{told}; look for the cause in {steps.log}") from None
+        verdict = _verdict(steps.log.read_text(errors="replace"))
+        raise SetupError(
+            f"{verdict} (log: {steps.log})" if verdict else f"the proof failed: {error}"
+        ) from None
 
 
 def _verdict(text: str) -> str:

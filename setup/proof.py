@@ -12,9 +12,10 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import horovod
-import horovod.tensorflow.keras as hvd
+import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
+from horovod.tensorflow.keras import DistributedOptimizer
 
 
 def weights_of_all(model: tf.keras.Model) -> list[np.ndarray]:
@@ -30,7 +31,7 @@ def step() -> str | None:
     drawn = weights_of_all(model)
     hvd.broadcast_variables(model.variables, root_rank=0)
     sent = weights_of_all(model)
-    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse")
+    model.compile(DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse")
     x = np.random.normal(size=(32, 4)).astype("float32")
     model.fit(x, x.sum(axis=1, keepdims=True), batch_size=32, epochs=1, verbose=0)
     stepped = weights_of_all(model)

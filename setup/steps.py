@@ -98,7 +98,7 @@ class Steps:
             if re.search(pattern, output):
                 return f"{explanation} (log: {self.log})"
         lines = [line for line in output.splitlines() if line.strip()]
-        telling = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)] or lines
+        telling = [line for line in lines if re.search(r"error\b", line, re.IGNORECASE)] or lines
         print("".join(f"\n    {line.strip()[:200]}" for line in telling[-8:]), end="")
         return f"{program} ended with status {code}, its last words are above, all of them in {self.log}"
 
