@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from importlib import metadata
 
@@ -27,6 +28,11 @@ import horovod.tensorflow as hvd  # noqa: E402
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from horovod.tensorflow.keras import DistributedOptimizer  # noqa: E402
+
+# Horovod's own code uses TensorFlow's control flow, and yet is handed to AutoGraph, which takes many seconds of every
+# start to rewrite it. Measured on the 17 gradients of lab 10: see docs/how-we-measure.md.
+for module in (hvd, hvd.functions):
+    module._make_subgraph = functools.partial(tf.function, autograph=False)
 
 
 def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_passes_per_step: int = 1):
