@@ -56,7 +56,9 @@ def _fill(build: Build, mpi_choice: str, fresh: bool) -> str:
     steps = Steps(3 + fresh, ROOT / ".env-log")
     if fresh:
         with steps.step(f"virtual environment .venv, Python {sys.version.split()[0]}"):
-            steps.run([sys.executable, "-m", "venv", "--clear", VENV], packages.clean_environment())
+            env = packages.clean_environment()
+            steps.run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], env)
+            steps.run([PYTHON, "-m", "ensurepip"], env)  # Apart: `venv` would keep its reasons to itself.
     with steps.step("packages of pyproject.toml at the versions of constraints.txt"):
         extras = [*EXTRAS, "mpi"] if mpi_choice == "own" else EXTRAS
         packages.install(steps, PYTHON, ROOT, packages.requirements(ROOT, extras))
@@ -163,6 +165,9 @@ def main() -> int:
             )
         make_env(args.mpi) if args.command == "env" else make_horovod()
     except SetupError as error:
+        print(f"{args.command}: error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:  # A folder that may not be written to, a program that is gone.
         print(f"{args.command}: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
