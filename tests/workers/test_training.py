@@ -30,3 +30,10 @@ def test_workers_that_differ_are_found(workers):
     assert "iteration" in found[6]
     assert "moving_mean" in found[7]
     assert found[8] == "nothing"
+
+
+def test_workers_of_unequal_speed_keep_one_pace(workers, tmp_path):
+    """Unequal steps_per_execution would hang: Horovod pairs gradients by names that depend on it."""
+    told = workers("pace.py", 2, tmp_path).stdout
+    assert "rank 0 took 80 steps" in told
+    assert "rank 1 took 80 steps" in told

@@ -46,4 +46,5 @@ def main(batch_size: int, results: Path) -> None:
                      train=[row["loss"] for row in history])
 
 
-main(int(sys.argv[1]), Path(sys.argv[2]))
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))
