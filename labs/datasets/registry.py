@@ -1,0 +1,139 @@
+"""What data sets there are: whence, how large, under which licence, in which layout."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from labs.errors import LabError
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A data set of the labs. None may be committed; `labs data fetch NAME` downloads it."""
+
+    name: str
+    title: str
+    url: str
+    filename: str
+    size: int | None  # Bytes of the download; None where the host promises none.
+    checksum: str | None  # "sha256:..."; None where none is published: the first one seen is held to.
+    files: int  # About how many files it unpacks to; twice as many are refused.
+    unpacked: int  # About how many bytes it unpacks to; twice as many are refused.
+    images: int
+    classes: int
+    licence: str
+    citation: str
+    layout: str
+    folder: str  # Below the data folder.
+    inner: str  # The folder that the archive itself brings.
+    parts: tuple[str, ...]  # Patterns of what must lie in the inner folder.
+
+
+_SETS = [
+    Dataset(
+        name="mnist",
+        title="MNIST handwritten digits",
+        url="https://storage.googleapis.com/tensorflow/tf-keras-datasets/mnist.npz",
+        filename="mnist.npz",
+        size=11_490_434,
+        checksum="sha256:731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
+        files=1,
+        unpacked=11_490_434,
+        images=70_000,
+        classes=10,
+        licence="CC BY-SA 3.0",
+        citation="Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: Gradient-based learning applied to document "
+        "recognition, Proceedings of the IEEE 86(11), 1998.",
+        layout="mnist.npz with x_train, y_train, x_test, y_test (uint8)",
+        folder="mnist",
+        inner="",
+        parts=("mnist.npz",),
+    ),
+    Dataset(
+        name="cifar10",
+        title="CIFAR-10, binary version",
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        filename="cifar-10-binary.tar.gz",
+        size=170_052_171,
+        checksum="sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        files=8,
+        unpacked=184_400_000,
+        images=60_000,
+        classes=10,
+        licence="none stated; its author asks to be cited",
+        citation="A. Krizhevsky: Learning multiple layers of features from tiny images, technical report, "
+        "University of Toronto, 2009.",
+        layout="data_batch_1.bin ... test_batch.bin, made of records: 1 byte of label, 3072 of pixels",
+        folder="cifar10",
+        inner="cifar-10-batches-bin",
+        parts=("data_batch_1.bin", "test_batch.bin"),
+    ),
+    Dataset(
+        name="fruits360",
+        title="Fruits-360, 100 x 100 pixels",
+        url="https://github.com/fruits-360/fruits-360-100x100/archive/refs/heads/main.zip",
+        filename="fruits-360-100x100-main.zip",
+        size=None,  # GitHub packs the archive while it sends it, and the set still grows.
+        checksum=None,
+        files=200_000,
+        unpacked=1_500_000_000,
+        images=102_639,
+        classes=155,
+        licence="CC BY-SA 4.0",
+        citation="M. Oltean: Fruits-360 dataset, 2017-.",
+        layout="Training/VARIETY/*.jpg and Test/VARIETY/*.jpg",
+        folder="fruits360",
+        inner="fruits-360-100x100-main",
+        parts=("Training", "Test"),
+    ),
+    Dataset(
+        name="caltech256",
+        title="Caltech256 object categories",
+        url="https://data.caltech.edu/records/nyy15-4j048/files/256_ObjectCategories.tar",
+        filename="256_ObjectCategories.tar",
+        size=1_183_006_720,
+        checksum="sha512:c71e604fa72092f5235dfdde8821ae58d3c7ba35ee0ce81bfbf397e1061f6f89"
+        "f84c7ee400049244a3bd940b63a45a3754d7a788c5d2cb3f60baee02385c665a",
+        files=30_900,
+        unpacked=1_183_006_720,
+        images=30_607,
+        classes=257,
+        licence="CC BY 4.0",
+        citation="G. Griffin, A. Holub, P. Perona: Caltech 256, CaltechDATA, 2022, doi:10.22002/D1.20087.",
+        layout="256_ObjectCategories/001.ak47/001_0001.jpg ... 257.clutter",
+        folder="caltech256",
+        inner="256_ObjectCategories",
+        parts=("*/",),
+    ),
+    Dataset(
+        name="imdb_wiki",
+        title="IMDB-WIKI, faces from Wikipedia, cropped",
+        url="https://data.vision.ee.ethz.ch/cvl/rrothe/imdb-wiki/static/wiki_crop.tar",
+        filename="wiki_crop.tar",
+        size=None,
+        checksum=None,
+        files=62_500,
+        unpacked=1_000_000_000,
+        images=62_328,
+        classes=101,
+        licence="academic research only",
+        citation="R. Rothe, R. Timofte, L. Van Gool: Deep expectation of real and apparent age from a single "
+        "image without facial landmarks, International Journal of Computer Vision 126, 2018.",
+        layout="00 ... 99/ID_BIRTHDATE_YEAR.jpg and wiki.mat (dob, photo_taken, full_path, face_score ...)",
+        folder="imdb_wiki",
+        inner="wiki_crop",
+        parts=("wiki.mat",),
+    ),
+]
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _SETS}
+
+
+def get(name: str) -> Dataset:
+    """Return the data set of a name.
+
+    Raises:
+        LabError: There is none of that name.
+    """
+    if name not in DATASETS:
+        raise LabError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
+    return DATASETS[name]
