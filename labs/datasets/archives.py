@@ -1,0 +1,79 @@
+"""Unpack archives from strangers: nothing outside the folder, no links, no bombs."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from labs.errors import LabError
+
+Member = tuple[str, bool, int, Callable[[], object]]  # Name, plain file or folder?, bytes, how to extract it.
+
+
+def unpack(archive: Path, home: Path, max_files: int, max_bytes: int) -> None:
+    """Unpack a tar (plain or compressed) or a zip; any other file is copied.
+
+    Args:
+        home: An existing folder; whoever calls throws it away if this raises.
+
+    Raises:
+        LabError: The archive is damaged, or it holds what no data set needs.
+    """
+    files = total = 0
+    try:
+        for name, plain, size, extract in _members(archive, home):
+            files, total = files + 1, total + size
+            if not plain:
+                raise LabError(f"{archive.name} holds {name!r}, which is a link or a device: refused")
+            if not inside(name):
+                raise LabError(f"{archive.name} holds {name!r}, which would lie outside its folder: refused")
+            if files > max_files or total > max_bytes:
+                limits = f"{max_files:,} files or {max_bytes:,} bytes"
+                raise LabError(f"{archive.name} unpacks to more than {limits}: refused")
+            extract()
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+        raise LabError(f"{archive.name} is damaged or no archive at all ({error}); fetch it again") from error
+    except OSError as error:
+        if error.errno is None or isinstance(error, (FileExistsError, NotADirectoryError, IsADirectoryError)):
+            raise LabError(f"{archive.name} is damaged ({error}); fetch it again") from error
+        raise
+
+
+def inside(name: str) -> bool:
+    """Tell whether a member's name stays inside the folder that it is unpacked to."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\\" not in name and "\0" not in name
+
+
+def _members(archive: Path, home: Path) -> Iterator[Member]:
+    if archive.suffix == ".zip":
+        yield from _zip_members(archive, home)
+    elif ".tar" in archive.suffixes:
+        yield from _tar_members(archive, home)
+    else:
+        yield archive.name, True, archive.stat().st_size, functools.partial(shutil.copy, archive, home)
+
+
+def _tar_members(archive: Path, home: Path) -> Iterator[Member]:
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            extract = functools.partial(tar.extract, member, home, filter="data")
+            yield member.name, member.isreg() or member.isdir(), member.size, extract
+        # tarfile takes a damaged header for the end of the archive; the true end is a block of zeros.
+        tar.fileobj.seek(tar.offset)
+        if tar.fileobj.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("it breaks off")
+
+
+def _zip_members(archive: Path, home: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(archive) as file:
+        for member in file.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)  # 0 where the packer recorded none.
+            plain = kind in (0, stat.S_IFREG, stat.S_IFDIR)
+            yield member.filename, plain, member.file_size, functools.partial(file.extract, member, home)
