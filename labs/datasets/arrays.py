@@ -1,0 +1,158 @@
+"""Read the data sets that are arrays or tables in a file: MNIST, CIFAR-10, the ages of IMDB-WIKI."""
+
+from __future__ import annotations
+
+import dataclasses
+import zipfile
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from labs.errors import LabError
+
+CIFAR10_RECORD = 1 + 3 * 32 * 32  # Bytes: a label, then the red, the green and the blue plane.
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrays:
+    """A data set in memory: images uint8 [n, height, width, channels], labels int64 [n]."""
+
+    train_images: np.ndarray
+    train_labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+    class_names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Faces:
+    """The usable rows of IMDB-WIKI: paths below root, ages in years int64 [n]."""
+
+    root: Path
+    paths: list[str]
+    ages: np.ndarray
+    left_out: dict[str, int]  # How many rows, by reason.
+
+
+def read_mnist(path: str | Path) -> Arrays:
+    """Read mnist.npz.
+
+    Args:
+        path: The file or its folder.
+
+    Raises:
+        LabError: It is not such a file; a pickle in it is never opened.
+    """
+    path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            parts = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        raise LabError(f"{path} is no mnist.npz ({error}); fetch it again or use --data embedded") from error
+    for images, labels in (parts[:2], parts[2:]):
+        if images.dtype != np.uint8 or images.ndim != 3 or len(images) != len(labels) or not len(images):
+            raise LabError(
+                f"{path} should hold as many images uint8 [n, 28, 28] as labels, not {images.shape}"
+            )
+        _check_labels(path, labels, 10)
+    train_images, train_labels, test_images, test_labels = parts
+    return Arrays(
+        train_images=train_images[..., None],
+        train_labels=train_labels.astype(np.int64),
+        test_images=test_images[..., None],
+        test_labels=test_labels.astype(np.int64),
+        class_names=tuple("0123456789"),
+    )
+
+
+def read_cifar10(path: str | Path) -> Arrays:
+    """Read the folder of CIFAR-10's binary version; its files may hold fewer than 10,000 records.
+
+    Raises:
+        LabError: A file is missing, or is not made of whole records.
+    """
+    path = Path(path)
+    train = [_read_records(file) for file in sorted(path.glob("data_batch_*.bin"))]
+    if not train:
+        raise LabError(f"{path} holds no data_batch_1.bin: not the binary version of CIFAR-10")
+    images, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
+    test_images, test_labels = _read_records(path / "test_batch.bin")
+    return Arrays(images, labels, test_images, test_labels, _class_names(path / "batches.meta.txt"))
+
+
+def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        records = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise LabError(f"cannot read {path} ({error.strerror}); fetch CIFAR-10 again") from error
+    if not len(records) or len(records) % CIFAR10_RECORD:
+        raise LabError(
+            f"{path}: {len(records):,} bytes are no whole records of {CIFAR10_RECORD}; fetch it again"
+        )
+    records = records.reshape(-1, CIFAR10_RECORD)
+    labels = records[:, 0].astype(np.int64)
+    _check_labels(path, labels, 10)
+    return np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
+
+
+def _class_names(path: Path) -> tuple[str, ...]:
+    names = tuple(path.read_text(errors="replace").split()) if path.exists() else ()
+    return names if len(names) == 10 else tuple(str(label) for label in range(10))
+
+
+def _check_labels(path: Path, labels: np.ndarray, classes: int) -> None:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise LabError(f"{path} should hold one whole number per image as its label, not {labels.dtype}")
+    if labels.min() < 0 or labels.max() >= classes:
+        raise LabError(f"{path} holds the label {labels.max()}; there are {classes} classes, from 0")
+
+
+def read_wiki(path: str | Path) -> Faces:
+    """Read wiki.mat: a person's age in the middle of the photograph's year.
+
+    Rows without a face, with a second face or with an age outside 0 to 100 are left out and counted.
+
+    Args:
+        path: The folder that holds wiki.mat.
+
+    Raises:
+        LabError: The table cannot be read, or a path in it leaves the folder.
+    """
+    path = Path(path)
+    wiki = _read_struct(path / "wiki.mat")
+    for name in wiki["full_path"]:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise LabError(f"{path / 'wiki.mat'} names {name!r}, outside its folder: refused")
+    ages = _ages(wiki["dob"], wiki["photo_taken"])
+    faults = {
+        "no face": ~np.isfinite(wiki["face_score"]),
+        "two faces": np.isfinite(wiki["second_face_score"]),
+        "absurd age": (ages < 0) | (ages > 100),
+    }
+    usable = np.flatnonzero(~np.any(list(faults.values()), axis=0))
+    left_out = {fault: int(rows.sum()) for fault, rows in faults.items()}
+    return Faces(path, [wiki["full_path"][row] for row in usable], ages[usable], left_out)
+
+
+def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
+    """Return ages int64; dates of birth are Matlab's, in days since the year 0."""
+    days = np.nan_to_num(dob).astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
+    born = days.astype("datetime64[D]")
+    years = born.astype("datetime64[Y]").astype(np.int64) + 1970
+    months = born.astype("datetime64[M]").astype(np.int64) % 12
+    return photo_taken.astype(np.int64) - years - (months >= 6)
+
+
+def _read_struct(path: Path) -> dict:
+    from scipy.io import loadmat
+
+    try:
+        wiki = loadmat(path)["wiki"][0, 0]
+        numbers = ("dob", "photo_taken", "face_score", "second_face_score")
+        table = {field: wiki[field].ravel().astype(float) for field in numbers}
+        table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
+    except Exception as error:  # scipy's reader lets anything out when a file is damaged.
+        raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
+    if len({len(column) for column in table.values()}) != 1:
+        raise LabError(f"{path} has columns of different lengths; fetch it again")
+    return table
