@@ -2,7 +2,7 @@
 # Lab 1: one worker on MNIST, the baseline that every speedup is measured against.
 #
 #   sbatch jobs/lab01_baseline.sh
-#   sbatch --gpus-per-node=1 jobs/lab01_baseline.sh --preset paper --data real
+#   sbatch --gpus-per-node=1 jobs/lab01_baseline.sh --preset paper
 #SBATCH --job-name=lab01_baseline
 #SBATCH --output=%x-%j.out
 #SBATCH --nodes=1

@@ -2,7 +2,7 @@
 # Lab 2: the same training on several workers; one task is one worker.
 #
 #   sbatch jobs/lab02_horovod.sh
-#   sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper --data real
+#   sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
 #SBATCH --job-name=lab02_horovod
 #SBATCH --output=%x-%j.out
 #SBATCH --nodes=1

@@ -3,7 +3,7 @@
 #
 #   sbatch jobs/lab10_caltech.sh
 #   sbatch -N 2 jobs/lab10_caltech.sh --preset paper --data DIR
-#   sbatch -N 2 --gpus-per-node=4 --ntasks-per-node=4 --time=04:00:00 jobs/lab10_caltech.sh --preset paper --data real
+#   sbatch -N 2 --gpus-per-node=4 --ntasks-per-node=4 --time=04:00:00 jobs/lab10_caltech.sh --preset paper
 #SBATCH --job-name=lab10_caltech
 #SBATCH --output=%x-%j.out
 #SBATCH --nodes=1
