@@ -167,7 +167,8 @@ def _pieces(source: IO[bytes]) -> Iterator[str]:
     """Yield lines, and whatever ends in a carriage return: a progress bar has no line end."""
     rest = b""
     while piece := source.read1(65536):
-        *whole, rest = re.split(rb"(?<=[\r\n])", rest + piece)
+        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL.
+        *whole, rest = re.split(rb"(?<=[\r\n])", rest + piece.replace(b"\0", b""))
         yield from (line.decode(errors="replace") for line in whole)
     if rest:
         yield rest.decode(errors="replace")

@@ -9,7 +9,6 @@ import time
 import tensorflow as tf
 from tqdm import tqdm
 
-from labs.training import horovod_keras as stack
 from labs.training import watch
 
 BETWEEN_CALLBACKS = 0.2
@@ -22,7 +21,7 @@ class Steps(tf.keras.callbacks.Callback):
 
     Keras returns to Python after every `steps_per_execution` steps. For small models that return costs more than the
     step; so after a few steps that are timed alone, their number is set such that a return comes about every
-    BETWEEN_CALLBACKS seconds. It changes no result.
+    BETWEEN_CALLBACKS seconds. It changes no result, and the workers need not choose alike.
 
     Args:
         watched: This worker's watch.
@@ -51,9 +50,7 @@ class Steps(tf.keras.callbacks.Callback):
     def _set_pace(self, done: int) -> None:
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
-        # Horovod: pairs gradients by the names of their operations, which differ between the first step of an
-        # execution and the others: workers with another pace would wait for each other for ever.
-        self.model._steps_per_execution.assign(stack.broadcast_object(pace))
+        self.model._steps_per_execution.assign(pace)
         self.pace = False
 
     def on_train_end(self, logs=None):

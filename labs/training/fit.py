@@ -83,8 +83,8 @@ def fit(
         optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step
     )
     optimizer.build(model.trainable_variables)
-    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False,
-                  steps_per_execution=2 if steps > 1 else 1)
+    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
+    model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
     position = _begin(job, model, train, validation)
     history = list(position.history)
     job.say(_coverage(job, train, batch_size, position.epoch))
@@ -153,6 +153,8 @@ def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[s
     except tf.errors.OpError as error:
         raise _explained(error, model, epoch, steps) from None
     seconds = time.perf_counter() - began
+    if int(model._train_counter) != steps:
+        raise LabError(f"took {int(model._train_counter)} of the {steps} steps of epoch {epoch + 1}; the data ran out")
     # Horovod: each worker has the mean over its own images; the history holds the mean over all.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
     return {"epoch": epoch + 1, **means, "learning_rate": _learning_rate(model), "images": len(train),

@@ -63,9 +63,10 @@ class Watch:
         folder: Where the places of this run are; on storage that all nodes share.
         rank: This worker's rank.
         stall_seconds: How long a worker may stand still between two steps.
+        host: What to call this node.
     """
 
-    def __init__(self, folder: Path, rank: int, stall_seconds: float):
+    def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str | None = None):
         self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(folder / f"rank-{rank:05d}", "w+b")  # noqa: SIM115 - held open for the whole run.
@@ -73,7 +74,7 @@ class Watch:
         self._map = mmap.mmap(self._file.fileno(), PLACE_BYTES)
         self._lock = threading.Lock()
         self._armed = False
-        self._place = Place(rank, socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
+        self._place = Place(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="labs-watch", daemon=True)
         self._write()
@@ -131,10 +132,10 @@ class Watch:
 _current: Watch | None = None  # A process runs one worker of one run at a time; the last one's place is told at its end.
 
 
-def begin(folder: Path, rank: int, stall_seconds: float) -> Watch:
+def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Watch:
     """Begin to watch this process."""
     global _current
-    _current = Watch(folder, rank, stall_seconds)
+    _current = Watch(folder, rank, stall_seconds, host)
     return _current
 
 

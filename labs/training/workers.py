@@ -101,7 +101,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         if problem:
             raise LabError(problem)
         folder = command.store(options) / lab / name
-        claims.callback(watch.begin(folder / "places", layout.rank, options.stall_seconds).close)
+        claims.callback(watch.begin(folder / "places", layout.rank, options.stall_seconds, _node()).close)
         job = Job(lab, name, folder, config, options, layout, time.time())
         job.say(f"{lab}: {layout.size} worker{'s' * (layout.size > 1)} on {layout.nodes} node{'s' * (layout.nodes > 1)}, "
                 f"{layout.threads} thread{'s' * (layout.threads > 1)} each, {layout.gpus} GPUs, {layout.backend}; {folder}")
