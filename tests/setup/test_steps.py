@@ -1,0 +1,122 @@
+"""Commands, their log and their time limit; the lock that outlives a killed run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT
+from steps import SetupError, Steps, locked
+
+NOWHERE = "http://127.0.0.1:9"  # Nothing listens there.
+
+
+@pytest.fixture
+def steps(tmp_path):
+    return Steps(2, tmp_path / "log")
+
+
+def test_a_step_is_one_numbered_line(steps, capsys):
+    for title in ("first", "second"):
+        with steps.step(title):
+            pass
+    assert [line.rsplit(" ", 2)[0] for line in capsys.readouterr().out.splitlines()] == [
+        "[1/2] first ...",
+        "[2/2] second ...",
+    ]
+
+
+def test_a_command_returns_its_words_and_logs_them(steps):
+    assert steps.run(["echo", "one"], os.environ) == "one\n"
+    assert steps.run(["echo", "two"], os.environ) == "two\n"
+    assert steps.log.read_text() == "$ echo one\none\n$ echo two\ntwo\n"
+
+
+def test_a_command_that_fails_shows_its_errors_and_names_the_log(steps, capsys):
+    script = "echo a.cc:3: error: no such thing; for i in 1 2 3 4 5 6 7 8 9; do echo noise; done; exit 7"
+    with pytest.raises(SetupError, match=rf"bash ended with status 7.*{steps.log}"):
+        steps.run(["bash", "-c", script], os.environ)
+    assert capsys.readouterr().out == "\n    a.cc:3: error: no such thing"
+
+
+def test_a_command_that_hangs_is_stopped(steps):
+    with pytest.raises(SetupError, match="bash had not ended after 1 s and was stopped"):
+        steps.run(["bash", "-c", "echo $$; exec sleep 60"], os.environ, timeout=1)
+    hanging = int(steps.log.read_text().splitlines()[1])
+    psutil.wait_procs([psutil.Process(hanging)] if psutil.pid_exists(hanging) else [], timeout=10)
+    assert not psutil.pid_exists(hanging)
+
+
+def test_a_full_disk_is_told_as_such(steps):
+    with pytest.raises(SetupError, match=r"^the disk is full; free some space"):
+        steps.run(
+            [sys.executable, "-c", "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"], os.environ
+        )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "pip", "download", "--retries", "1", "--index-url", NOWHERE, "labs-nowhere"],
+        ["-m", "uv", "pip", "install", "--target", "here", "--index-url", NOWHERE, "labs-nowhere"],
+    ],
+    ids=["pip", "uv"],
+)
+def test_no_network_is_told_as_such(steps, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = os.environ | {"UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
+    with pytest.raises(SetupError, match=r"^the package index cannot be reached"):
+        steps.run([sys.executable, *command], env)
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from steps import Steps, locked
+with locked(Path("lock"), ""):
+    script = "echo $$ > child.new; mv child.new child; exec sleep 60"
+    Steps(1, Path("log")).run(["bash", "-c", script], os.environ)
+"""
+
+
+def test_the_next_run_waits_for_what_a_killed_run_left_running(tmp_path, capsys):
+    env = os.environ | {"PYTHONPATH": str(ROOT / "setup")}
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER], cwd=tmp_path, env=env)
+    while not (tmp_path / "child").exists():
+        time.sleep(0.05)
+    holder.kill()
+    holder.wait()
+    child = int((tmp_path / "child").read_text())
+    ending = subprocess.Popen(["bash", "-c", f"sleep 0.5; kill {child}"])
+    with locked(tmp_path / "lock", "waiting") as waited:
+        assert waited
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    ending.wait()
+    assert capsys.readouterr().out == "waiting"
+
+
+def test_a_lock_that_is_free_is_taken_in_silence(tmp_path, capsys):
+    with locked(tmp_path / "lock", "waiting") as waited:
+        assert not waited
+    assert not capsys.readouterr().out
+
+
+def test_a_stopped_run_says_so_in_one_line(clone):
+    clone.link("sleep", Path(shutil.which("sleep")))
+    clone.script("g++", "exec sleep 60")
+    env = {"PATH": str(clone.bin), "HOME": str(clone.folder)}
+    command = [clone.bin / "python3.11", "setup/make_env.py", "env"]
+    running = subprocess.Popen(command, cwd=clone.folder, env=env, stderr=subprocess.PIPE, text=True)
+    while not psutil.Process(running.pid).children():
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert said == "env: stopped; the same command begins again\n"
+    assert running.returncode == 130

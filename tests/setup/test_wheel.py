@@ -1,0 +1,188 @@
+"""Horovod's wheel is built once for each combination that needs its own, whoever asks, whatever dies."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from gpu import CPU, WHEEL_RPATH, Gpu, find_gpu
+from horovod_wheel import PREFIX_RPATH, Build, environment
+from machine import Mpi, find_mpi
+
+BUILD = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
+NCCL = Gpu("NCCL-2.16.5-CUDA-12.2", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
+SITE = dataclasses.replace(BUILD, movable=False)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (BUILD, dataclasses.replace(BUILD, horovod="0.28.2")),
+        (BUILD, dataclasses.replace(BUILD, tensorflow="2.15.0")),
+        (BUILD, dataclasses.replace(BUILD, python="3.12")),
+        (BUILD, dataclasses.replace(BUILD, mpi=Mpi("openmpi-4.1.4", Path("/one/bin")))),
+        (BUILD, dataclasses.replace(BUILD, gpu=NCCL)),
+        (BUILD, SITE),
+        (SITE, dataclasses.replace(SITE, mpi=Mpi("openmpi-5.0.11", Path("/other/bin")))),
+    ],
+)
+def test_another_combination_has_another_wheel(one, other):
+    assert one.key != other.key
+
+
+def test_a_movable_wheel_serves_every_clone():
+    assert BUILD.key == dataclasses.replace(BUILD, mpi=Mpi("openmpi-5.0.11", Path("/other/bin"))).key
+
+
+def test_the_cache_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert BUILD.folder == tmp_path / "labs-kit" / "horovod" / BUILD.key
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert BUILD.folder == tmp_path / ".cache" / "labs-kit" / "horovod" / BUILD.key
+
+
+def test_what_the_user_has_set_does_not_change_the_build(monkeypatch):
+    monkeypatch.setenv("HOROVOD_WITH_PYTORCH", "1")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("MAKEFLAGS", " --jobserver-auth=3,4")
+    monkeypatch.setenv("CUDAARCHS", "60")
+    monkeypatch.setenv("LDFLAGS", "-Wl,--as-needed -Wl,-rpath,/conda/lib -Wl,-rpath-link,/conda/lib")
+    env = environment(BUILD, Path("/env/bin/python"))
+    assert env["PATH"].startswith("/env/bin:")
+    assert env["MAKEFLAGS"].startswith("-j")
+    assert env["LDFLAGS"] == "-Wl,--as-needed -Wl,-rpath-link,/conda/lib"
+    assert not {"PYTHONPATH", "CUDAARCHS"} & set(env)
+    assert {name: env[name] for name in env if name.startswith("HOROVOD_WITH")} == {
+        "HOROVOD_WITH_TENSORFLOW": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITH_MPI": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITHOUT_NVTX": "1",
+    }
+
+
+ASK = """
+from pathlib import Path
+from horovod_wheel import Build, wheel
+from machine import Mpi
+from steps import Steps
+build = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
+print("\\n" + str(wheel(Steps(1, Path(f"log-{__import__('os').getpid()}")), build, Path("python").resolve())))
+"""
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """Start a program that asks for the wheel, with a `pip wheel` of so many seconds."""
+    env = os.environ | {"PYTHONPATH": str(ROOT / "setup"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def start(seconds: float) -> subprocess.Popen:
+        name = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
+        (tmp_path / "python").write_text(
+            "#!/bin/bash\nwhile [ $1 != --wheel-dir ]; do shift; done\n"
+            f"echo half >$2/{name}; echo $$ >>built; sleep {seconds}; echo whole >$2/{name}\n"
+        )
+        (tmp_path / "python").chmod(0o755)
+        command = [sys.executable, "-c", ASK]
+        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+
+    return start
+
+
+def test_two_at_once_build_once(ask, tmp_path):
+    both = [ask(1), ask(1)]
+    wheels = {process.communicate()[0].splitlines()[-1] for process in both}
+    assert len(wheels) == 1
+    assert Path(wheels.pop()).read_text() == "whole\n"
+    assert len((tmp_path / "built").read_text().split()) == 1
+
+
+def test_a_killed_build_leaves_nothing_that_counts(ask, tmp_path):
+    killed = ask(60)
+    while not (tmp_path / "built").exists():
+        time.sleep(0.05)
+    killed.kill()
+    killed.communicate()
+    subprocess.run(["kill", (tmp_path / "built").read_text().strip()], check=True)
+    wheel = Path(ask(0).communicate()[0].splitlines()[-1])
+    assert wheel.read_text() == "whole\n"
+    assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
+
+
+def test_the_installed_library_finds_its_mpi_from_where_it_lies():
+    if not (ROOT / ".venv" / ".ready-own").exists():
+        pytest.skip("this environment was not made by `make env` with its own MPI")
+    package = Path(importlib.util.find_spec("horovod").origin).parent
+    library = next((package / "tensorflow").glob("mpi_lib*.so"))
+    assert PREFIX_RPATH.encode() in library.read_bytes()
+    loaded = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
+    mpi = next(line.split()[2] for line in loaded.splitlines() if "libmpi.so" in line)
+    assert Path(mpi).resolve().is_relative_to(ROOT / ".venv")
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", "openmpi-4.1.4"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "intelmpi-2021.9"),
+        ("HYDRA build details:\n    Version:      4.0.2\n", "mpich-4.0.2"),
+        ("something of the site's", "mpi-unknown"),
+    ],
+)
+def test_the_sites_mpi_is_known_by_what_mpirun_says(tmp_path, said, version):
+    for name in ("mpicxx", "mpirun"):
+        (tmp_path / name).write_text(f"#!/bin/bash\necho '{said}'\n")
+        (tmp_path / name).chmod(0o755)
+    assert find_mpi(str(tmp_path)) == Mpi(version, tmp_path)
+
+
+class TestGpu:
+    """CUDA and NCCL, told from their files."""
+
+    @pytest.fixture
+    def cuda(self, tmp_path):
+        nvcc = tmp_path / "cuda" / "bin" / "nvcc"
+        nvcc.parent.mkdir(parents=True)
+        nvcc.write_text("#!/bin/bash\necho 'Cuda compilation tools, release 12.2, V12.2.140'\n")
+        nvcc.chmod(0o755)
+        return tmp_path / "cuda"
+
+    def nccl(self, home: Path, library: str) -> Path:
+        for folder in ("include", "lib"):
+            (home / folder).mkdir(parents=True)
+        (home / "lib" / library).touch()
+        version = "#define NCCL_MAJOR 2\n#define NCCL_MINOR 16\n#define NCCL_PATCH 5\n"
+        (home / "include" / "nccl.h").write_text(version)
+        return home
+
+    def test_of_the_site(self, cuda, tmp_path):
+        nccl = self.nccl(tmp_path / "nccl", "libnccl.so")
+        gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda), "HOROVOD_NCCL_HOME": str(nccl)})
+        assert gpu.name == "NCCL-2.16.5-CUDA-12.2"
+        assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so")
+        assert not gpu.movable
+
+    def test_of_conda(self, cuda, tmp_path, monkeypatch):
+        monkeypatch.setattr(sys, "prefix", str(self.nccl(tmp_path / "env", "libnccl.so")))
+        gpu = find_gpu({"CUDA_HOME": str(cuda)})
+        assert gpu.movable
+        assert dataclasses.replace(BUILD, gpu=gpu).rpath == PREFIX_RPATH
+
+    def test_of_tensorflows_wheels(self, cuda, tmp_path, monkeypatch):
+        monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "site-packages"))
+        nccl = self.nccl(tmp_path / "site-packages" / "nvidia" / "nccl", "libnccl.so.2")
+        gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda)})
+        assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so.2")
+        assert dataclasses.replace(BUILD, gpu=gpu).rpath == f"{PREFIX_RPATH};{WHEEL_RPATH}"
+
+    def test_cpu_is_not_another_wheel_by_its_options(self):
+        assert dataclasses.replace(BUILD, gpu=CPU).key == BUILD.key
