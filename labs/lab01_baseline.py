@@ -20,7 +20,7 @@ class Config:
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: int = 128
     """Images per step."""
-    epochs: int = 10
+    epochs: int = 8
     """Passes over the training images."""
     base_lr: float = 0.001
     """Learning rate of Adam."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import Literal
 
 from labs.command import Options, main
@@ -20,7 +21,7 @@ class Config:
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: int = 32
     """Images per worker and step."""
-    epochs: int = 6
+    epochs: int = 5
     """Passes over the training images."""
     base_lr: float = 0.001
     """Learning rate of one worker's Adam, before scaling."""
@@ -103,12 +104,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         digits = parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
         job.say(digits.description)
         if config.code == "textbook":
-            train, test = digits.train, digits.test
-            model = train_together(
-                train.images, train.labels, config.batch_size, config.epochs, config.base_lr, config.seed
-            )
-            loss, accuracy = model.evaluate(test.images, test.labels, verbose=0)
-            return records.finish(job, [], test_accuracy=accuracy, test_loss=loss)
+            return _run_by_hand(job, digits)
 
         model = cnn.mnist_cnn()
         # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
@@ -119,6 +115,23 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         test = evaluate(job, model, digits.test, config.batch_size)
         return records.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+
+
+def _run_by_hand(job, digits):
+    """Let `train_together` train, judge its model on the test images, and return the run's record."""
+    import tensorflow as tf
+
+    from labs.report import records
+
+    tf.get_logger().setLevel("ERROR")  # Keras would complain that the broadcast is slower than a batch.
+    config, images, labels = job.config, digits.train.images, digits.train.labels
+    began = time.perf_counter()
+    model = train_together(images, labels, config.batch_size, config.epochs, config.base_lr, config.seed)
+    # Keras ran all epochs at once, so there is one row, and no rate without the first epoch.
+    row = {"epoch": config.epochs, **{name: values[-1] for name, values in model.history.history.items()}}
+    row |= {"images": config.epochs * len(images), "train_seconds": time.perf_counter() - began}
+    loss, accuracy = model.evaluate(digits.test.images, digits.test.labels, verbose=0)
+    return records.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
 
 if __name__ == "__main__":
