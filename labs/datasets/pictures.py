@@ -1,0 +1,161 @@
+"""One picture file after the other: reading it small, and finding those that cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import numpy as np
+import PIL
+from PIL import Image, ImageOps, UnidentifiedImageError
+from tqdm import tqdm
+
+from labs import durable, places
+from labs.datasets.folders import Index, printable
+from labs.datasets.locks import alone
+from labs.errors import LabError
+
+# By content, whatever the name says. Pillow knows more, but some of those start other programs (EPS).
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+READER = f"1, Pillow {PIL.__version__}"  # Raise the number when `read` changes: what was kept is made anew.
+KEPT = 50  # Trees whose check is remembered.
+warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
+
+
+def read(path: str | os.PathLike, size: int) -> np.ndarray:
+    """Return a picture of any kind as uint8 [size, size, 3], squeezed to a square.
+
+    Raises:
+        LabError: It cannot be decoded.
+    """
+    try:
+        return np.asarray(_decode(path, size).resize((size, size), Image.Resampling.BILINEAR))
+    except Exception as error:
+        raise LabError(f"cannot decode {printable(str(path))} ({_reason(error)}); "
+                       "repair or remove the file, then start again") from error
+
+
+def _decode(path: str | os.PathLike, size: int) -> Image.Image:
+    """Decode as RGB, not much larger than needed.
+
+    A JPEG can be decoded to a half, a quarter or an eighth of its size at a fraction of the cost. Sides of
+    3/4 of `size` will do, or photos of 300 x 200 would just miss 128; tests/datasets/test_pictures.py bounds
+    what that changes.
+    """
+    with Image.open(path, formats=FORMATS) as picture:
+        picture.draft(None, (max(1, size * 3 // 4),) * 2)
+        picture.load()
+        return _rgb(_upright(picture))
+
+
+def _upright(picture: Image.Image) -> Image.Image:
+    """Turned as its EXIF tag says; a tag that makes no sense is no reason to lose the picture."""
+    with contextlib.suppress(Exception):
+        if "exif" in picture.info:
+            return ImageOps.exif_transpose(picture)
+    return picture
+
+
+def _rgb(picture: Image.Image) -> Image.Image:
+    if picture.mode.startswith("I"):  # 16 bits per pixel: Pillow would cut off what is above 255.
+        picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+    elif "transparency" in picture.info:  # A palette with alpha: by way of RGBA, or Pillow warns.
+        picture = picture.convert("RGBA")
+    return picture if picture.mode == "RGB" else picture.convert("RGB")
+
+
+def undecodable(index: Index, threads: int | None = None, threshold: float = 0.1) -> dict[str, str]:
+    """Return the images that cannot be decoded, and why.
+
+    All are decoded, at an eighth of their size: the header of a truncated file is in order. What was found is
+    kept by path, size and time, so the next run looks at new and changed files only. One process works, the
+    others wait and find it done.
+
+    Args:
+        index: The images.
+        threads: That decode at a time; one per core by default.
+        threshold: Share of undecodable images above which something is wrong with the whole set.
+
+    Raises:
+        LabError: There are more than that.
+    """
+    file = _memory(index.root)
+    with alone(file.with_suffix(".lock"), f"checking the images of {index.root}"):
+        known = _load(file)
+        found = {path: known[path] for path in index.paths if path in known}
+        try:
+            found.update(_verdicts(index, known, threads or cores()))
+        finally:  # What was seen before Ctrl-C counts too.
+            if found != known:
+                _save(file, index.root, found)
+    bad = {path: found[path][2] for path in index.paths if found[path][2]}
+    if len(bad) > threshold * len(index):
+        path, reason = next(iter(bad.items()))
+        raise LabError(f"{len(bad)} of {len(index)} images in {index.root} cannot be decoded, such as "
+                       f"{printable(path)} ({reason}); fetch or copy the data set again")
+    return bad
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _verdicts(index: Index, known: dict[str, list], threads: int) -> Iterator[tuple[str, list]]:
+    def verdict(path: str) -> tuple[str, list]:
+        file = os.path.join(index.root, path)  # noqa: PTH118 - ten times as fast, and there may be a million.
+        try:
+            status = os.stat(file)  # noqa: PTH116
+        except OSError as error:
+            return path, [-1, -1, _reason(error)]
+        old = known.get(path)
+        if old and old[:2] == [status.st_size, status.st_mtime_ns]:
+            return path, old
+        return path, [status.st_size, status.st_mtime_ns, _fault(file)]
+
+    with ThreadPool(threads) as pool:
+        results = pool.imap(verdict, index.paths, chunksize=64)
+        # `disable=None`: no bar where nobody watches. `delay`: nor where it would be gone at once.
+        yield from tqdm(results, "checking images", len(index), disable=None, delay=1, unit=" images")
+
+
+def _fault(file: str) -> str:
+    try:
+        _decode(file, 1)
+    except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
+        return _reason(error)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return printable(text or type(error).__name__)
+
+
+def _memory(root: Path) -> Path:
+    name = hashlib.blake2b(str(root).encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return places.cache_dir() / "checked" / f"{name}.json"
+
+
+def _load(file: Path) -> dict[str, list]:
+    try:
+        memory = json.loads(file.read_bytes())
+    except (OSError, ValueError):  # None yet, or not ours: it can be made again.
+        return {}
+    return memory["files"] if memory.get("reader") == READER else {}
+
+
+def _save(file: Path, root: Path, found: dict[str, list]) -> None:
+    with durable.writing(file, "w") as stream:
+        json.dump({"reader": READER, "root": str(root), "files": found}, stream, separators=(",", ":"))
+    by_age = sorted(file.parent.glob("*.json"), key=lambda other: other.stat().st_mtime)
+    for old in by_age[:-KEPT]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,49 @@
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from PIL import Image
+
+from labs import places
+
+settings.register_profile("labs", deadline=None)  # A slow machine is no failure.
+settings.load_profile("labs")
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path, tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
+
+
+@pytest.fixture(scope="session")
+def samples():
+    """Real data beside the clone; elsewhere the tests that ask for it are skipped."""
+    folder = Path(os.environ.get("LABS_SAMPLES") or places.ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no samples in {folder} (set LABS_SAMPLES)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def caltech(samples):
+    return samples / "caltech-sample" / "256_ObjectCategories"
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Make a tree of small pictures: tree({"cat": 3, "dog": 2}) has cat/0001.png to dog/0002.png."""
+
+    def make(counts, size=(12, 10), root=tmp_path / "tree"):
+        random = np.random.default_rng(0)
+        for name, count in counts.items():
+            (root / name).mkdir(parents=True)
+            for number in range(1, count + 1):
+                pixels = random.integers(0, 256, (size[1], size[0], 3), np.uint8)
+                Image.fromarray(pixels).save(root / name / f"{number:04d}.png")
+        return root
+
+    return make

@@ -1,0 +1,131 @@
+"""Any tree of one folder per class is listed alike everywhere, and what cannot be used is named."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labs.datasets import folders
+from labs.errors import LabError
+
+
+def test_images_are_listed_by_class_and_name(tree):
+    found = folders.index(tree({"dog": 2, "cat": 1}))
+    assert found.class_names == ("cat", "dog")
+    assert found.paths == ["cat/0001.png", "dog/0001.png", "dog/0002.png"]
+    assert found.labels.tolist() == [0, 1, 1]
+    assert found.labels.dtype == np.int64
+    assert len(found) == 3
+
+
+def test_real_tree_with_its_strays(caltech):
+    found = folders.index(caltech)
+    assert (len(found), len(found.class_names)) == (1240, 21)
+    assert found.strays == {
+        "folder": ["005.car-side/greg"],
+        "no extension": ["017.starfish/RENAME2", "257.clutter/tmp"],
+    }
+    assert "1240 images in 21 classes (from 40 in 257.clutter to 60" in folders.describe(found)
+    assert "no extension: 2 (017.starfish/RENAME2, 257.clutter/tmp)" in folders.describe(found)
+
+
+def test_strays_are_counted_by_name_and_left_out(tree):
+    root = tree({"a": 1, "b": 1})
+    (root / "readme.txt").touch()
+    (root / "loose.jpg").touch()
+    (root / ".git").mkdir()
+    (root / "empty").mkdir()
+    (root / "a" / "deeper").mkdir()
+    (root / "a" / "RENAME2").touch()
+    (root / "a" / "notes.docx").touch()
+    (root / "a" / "._0001.png").touch()
+    (root / "a" / "gone.png").symlink_to("nowhere")
+    (root / "a" / "circle.png").symlink_to("circle.png")
+    os.mkfifo(root / "b" / "pipe.png")
+    found = folders.index(root)
+    assert found.paths == ["a/0001.png", "b/0001.png"]
+    assert found.strays == {
+        "not an image": ["a/notes.docx", "readme.txt"],
+        "outside a class folder": ["loose.jpg"],
+        "hidden": [".git", "a/._0001.png"],
+        "folder without images": ["empty"],
+        "folder": ["a/deeper"],
+        "no extension": ["a/RENAME2"],
+        "broken link or special file": ["a/circle.png", "a/gone.png", "b/pipe.png"],
+    }
+
+
+def test_links_to_folders_are_classes_and_circles_end(tree, tmp_path):
+    elsewhere = tree({"real": 2}, root=tmp_path / "elsewhere")
+    root = tree({"a": 1})
+    (root / "linked").symlink_to(elsewhere / "real")
+    (root / "up").symlink_to("..")
+    (root / "a" / "again").symlink_to("..")
+    found = folders.index(root)
+    assert found.class_names == ("a", "linked")
+    assert found.strays == {"folder": ["a/again", "up/elsewhere", "up/tree"], "folder without images": ["up"]}
+
+
+def test_strange_names(tree):
+    names = ["a b", "äöü 猫", "line\nbreak", os.fsdecode(b"caf\xe9"), "Apple", "apple"]
+    root = tree(dict.fromkeys(names, 1))
+    (root / "Apple" / "not\nan image.txt").touch()
+    found = folders.index(root)
+    assert sorted(found.class_names) == sorted(names)
+    text = folders.describe(found)
+    assert r"left out, not an image: 1 (Apple/not\nan image.txt)" in text
+    assert "names that differ only in case: 2 (Apple, apple)" in text
+    assert text.encode()  # Can be printed.
+    assert folders.split(found, 0, 0, 1).train.tolist() == list(range(6))
+
+
+@pytest.mark.parametrize("extension", ["JPG", "jpeg", "Png", "tiff"])
+def test_extension_in_any_case(tree, extension):
+    root = tree({"a": 1, "b": 1})
+    (root / "a" / f"x.{extension}").touch()
+    assert f"a/x.{extension}" in folders.index(root).paths
+
+
+def test_trees_that_cannot_train(tree, tmp_path):
+    root = tree({"inner/a": 1, "inner/b": 1})
+    with pytest.raises(LabError, match=r"is .*/inner the folder of the class folders\?"):
+        folders.index(root)
+    with pytest.raises(LabError, match=r"the images lie in .*; put the images of each class into a folder"):
+        folders.index(root / "inner" / "a")
+    with pytest.raises(LabError, match=r"cannot read folder .*nowhere \(No such file or directory\); check"):
+        folders.index(tmp_path / "nowhere")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(LabError, match=r"no images in the folders of .*; put the images"):
+        folders.index(tmp_path / "bare")
+    with pytest.raises(LabError, match=r"has images of one class only \(a\)"):
+        folders.index(tree({"a": 3}, root=tmp_path / "one"))
+
+
+def test_a_folder_that_may_not_be_read_is_an_error():
+    with tempfile.TemporaryDirectory(dir="/tmp") as root:
+        root = Path(root)
+        root.chmod(0o755)
+        for name in ("a", "b"):
+            (root / name).mkdir()
+            (root / name / "1.png").touch()
+        (root / "b").chmod(0)
+        me = os.geteuid()
+        if me == 0:  # Root may read everything.
+            os.seteuid(65534)
+        try:
+            with pytest.raises(LabError, match=r"cannot read folder .*/b \(Permission denied\); check"):
+                folders.index(root)
+        finally:
+            os.seteuid(me)
+
+
+def test_undecodable_images_are_taken_out_and_told(tree):
+    found = folders.index(tree({"a": 2, "b": 2}))
+    rest = folders.without(found, {"a/0001.png": "truncated"})
+    assert rest.paths == ["a/0002.png", "b/0001.png", "b/0002.png"]
+    assert rest.labels.tolist() == [0, 1, 1]
+    assert "undecodable: 1 (a/0001.png)" in folders.describe(rest)
+    with pytest.raises(LabError, match="no image of class a can be decoded"):
+        folders.without(found, ["a/0001.png", "a/0002.png"])

@@ -1,0 +1,188 @@
+"""Pictures of every kind are read alike, and those that cannot be read are found before training."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labs.datasets import folders, pictures
+from labs.errors import LabError
+
+
+def gradient(width=40, height=30):
+    """A smooth picture: whatever a format does to it, each corner keeps its colour."""
+    across, down = np.meshgrid(np.linspace(0, 255, width), np.linspace(0, 255, height))
+    return Image.fromarray(np.stack([across, down, 255 - across], -1).astype(np.uint8))
+
+
+def plain(path, size):
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+
+
+def difference(one, other):
+    return np.abs(one.astype(int) - other).mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "options"),
+    [
+        ("rgb.png", "RGB", {}), ("rgb.jpg", "RGB", {"quality": 95}), ("waves.jpg", "RGB", {"optimize": True}),
+        ("grey.jpg", "L", {}), ("grey.png", "L", {}), ("grey_alpha.png", "LA", {}), ("rgba.png", "RGBA", {}),
+        ("cmyk.jpg", "CMYK", {}), ("cmyk.tif", "CMYK", {}), ("palette.png", "P", {}), ("few.gif", "P", {}),
+        ("palette_alpha.png", "P", {"transparency": bytes(range(256))}), ("one_bit.png", "1", {}),
+        ("rgb.bmp", "RGB", {}), ("rgb.webp", "RGB", {"lossless": True}), ("rgb.ppm", "RGB", {}),
+    ],
+)  # fmt: skip
+def test_every_kind_of_picture(tmp_path, name, mode, options):
+    picture = gradient().convert(mode)
+    picture.save(tmp_path / name, **options)
+    expected = np.asarray(picture.convert("RGB").resize((16, 16), Image.Resampling.BILINEAR))
+    assert difference(pictures.read(tmp_path / name, 16), expected) < 4
+
+
+@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
+def test_sixteen_bits_are_scaled_not_cut(tmp_path, name):
+    grey = np.linspace(0, 65535, 900).reshape(30, 30).astype(np.uint16)
+    Image.fromarray(grey).save(tmp_path / name)
+    read = pictures.read(tmp_path / name, 30)
+    assert np.array_equal(read, np.repeat((grey >> 8)[..., None], 3, axis=2))
+
+
+def test_content_counts_not_the_name(tmp_path):
+    gradient().save(tmp_path / "really.png")
+    (tmp_path / "really.png").rename(tmp_path / "a.jpg")
+    assert np.array_equal(pictures.read(tmp_path / "a.jpg", 16), plain(tmp_path / "a.jpg", 16))
+
+
+def test_pictures_stand_upright(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # The camera was held on its side.
+    turned, upright = tmp_path / "turned.jpg", tmp_path / "upright.jpg"
+    gradient().transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif, quality=95)
+    gradient().save(upright, quality=95)
+    assert difference(pictures.read(turned, 16), pictures.read(upright, 16)) < 4
+
+
+def test_broken_exif_does_no_harm(tmp_path):
+    gradient().save(tmp_path / "odd.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff\x12", quality=95)
+    gradient().save(tmp_path / "even.jpg", quality=95)
+    assert np.array_equal(pictures.read(tmp_path / "odd.jpg", 16), pictures.read(tmp_path / "even.jpg", 16))
+
+
+@pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12)])
+def test_decoding_at_a_reduced_scale_changes_little(caltech, size, mean, most):
+    """Of 255 levels, against full decoding; Keras' image_dataset_from_directory is off by 8 and 4."""
+    photos = sorted(caltech.glob("*/*.jpg"))[::20]
+    differences = [difference(pictures.read(photo, size), plain(photo, size)) for photo in photos]
+    assert np.mean(differences) < mean
+    assert max(differences) < most
+
+
+@pytest.fixture
+def spoilt(tree):
+    """60 good pictures and four bad ones."""
+    root = tree({"a": 30, "b": 30})
+    photo = root / "a" / "whole.jpg"
+    gradient(400, 300).save(photo)
+    content = photo.read_bytes()
+    photo.unlink()
+    (root / "a" / "cut.jpg").write_bytes(content[: len(content) // 2])
+    (root / "a" / "empty.jpg").touch()
+    (root / "b" / "text.jpg").write_text("<html>404 Not Found</html>")
+    (root / "b" / "program.jpg").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    return folders.index(root)
+
+
+def test_undecodable_pictures_are_named(spoilt, capfd):
+    bad = pictures.undecodable(spoilt)
+    assert bad.keys() == {"a/cut.jpg", "a/empty.jpg", "b/program.jpg", "b/text.jpg"}
+    assert "truncated" in bad["a/cut.jpg"]
+    assert bad["b/text.jpg"] == bad["b/program.jpg"] == "not a picture"
+    assert capfd.readouterr().err == ""  # Nobody watches: no progress bar.
+    assert len(folders.without(spoilt, bad)) == 60
+
+
+def test_a_huge_picture_is_refused(tree):
+    root = tree({"a": 20, "b": 20})
+    Image.new("1", (20000, 10000)).save(root / "a" / "bomb.png")
+    assert "decompression bomb" in pictures.undecodable(folders.index(root))["a/bomb.png"]
+
+
+def test_reading_a_bad_picture_names_it(spoilt):
+    with pytest.raises(LabError, match=r"cannot decode .*/a/cut\.jpg \(image file is truncated.*repair or"):
+        pictures.read(spoilt.root / "a/cut.jpg", 16)
+
+
+def replace(path, content):
+    """Other content of the same size and time."""
+    status = path.stat()
+    path.write_bytes(content[: status.st_size].ljust(status.st_size))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_what_was_checked_is_not_checked_again(spoilt):
+    first = pictures.undecodable(spoilt)
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    assert pictures.undecodable(spoilt) == first
+    os.utime(spoilt.root / "a/0001.png")
+    assert pictures.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+    (spoilt.root / "a/0002.png").unlink()
+    assert pictures.undecodable(spoilt)["a/0002.png"] == "No such file or directory"
+
+
+def test_another_reader_checks_anew(spoilt, monkeypatch):
+    first = pictures.undecodable(spoilt)
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    monkeypatch.setattr(pictures, "READER", "another")
+    assert pictures.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+
+
+def test_memory_is_dropped_with_the_files_and_bounded(spoilt, tree, tmp_path, monkeypatch):
+    pictures.undecodable(spoilt)
+    memory = next((tmp_path / "cache").rglob("*.json"))
+    assert "a/0001.png" in memory.read_text()
+    (spoilt.root / "a/0001.png").unlink()
+    pictures.undecodable(folders.index(spoilt.root))
+    assert "a/0001.png" not in memory.read_text()
+    monkeypatch.setattr(pictures, "KEPT", 1)
+    pictures.undecodable(folders.index(tree({"a": 1, "b": 1}, root=tmp_path / "other")))
+    assert not memory.exists()
+
+
+def test_a_broken_memory_is_made_anew(spoilt, tmp_path):
+    first = pictures.undecodable(spoilt)
+    next((tmp_path / "cache").rglob("*.json")).write_text('{"reader": "')
+    assert pictures.undecodable(spoilt) == first
+
+
+def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch):
+    class Stop(BaseException):
+        pass
+
+    def stop(*_):
+        yield "a/0002.png", [1, 1, "seen"]
+        raise Stop
+
+    pictures.undecodable(spoilt)
+    os.utime(spoilt.root / "b/text.jpg")
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    monkeypatch.setattr(pictures, "_verdicts", stop)
+    with pytest.raises(Stop):
+        pictures.undecodable(spoilt)
+    monkeypatch.undo()
+    monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
+    kept = json.loads(next((tmp_path / "cache").rglob("*.json")).read_text())["files"]
+    assert kept["a/0002.png"] == [1, 1, "seen"]
+    assert "a/0001.png" not in pictures.undecodable(spoilt)
+
+
+def test_too_many_are_an_error(spoilt):
+    with pytest.raises(LabError, match=r"4 of 64 images in .* cannot be decoded, such as a/cut"):
+        pictures.undecodable(spoilt, threshold=0.05)
+
+
+def test_real_photos_can_all_be_decoded(caltech):
+    assert pictures.undecodable(folders.index(caltech)) == {}

@@ -1,0 +1,103 @@
+"""The shard: equal steps, every image once, the global batch in charge, exact weights."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs.datasets.sharding import coverage, shard, steps_per_epoch
+from labs.errors import LabError
+
+small, digits = st.integers(1, 8), st.integers(0, 9)
+cases = st.tuples(st.integers(1, 300), st.integers(1, 40), small, digits, digits)
+
+
+def shards(n, batch_size, size, epoch=0, seed=1, **more):
+    return [shard(n, batch_size, rank, size, epoch, seed, **more) for rank in range(size)]
+
+
+@given(cases)
+def test_every_image_is_used_once_in_equal_steps(case):
+    n, batch_size, size, epoch, seed = case
+    all_ = shards(n, batch_size, size, epoch, seed)
+    assert {each.rows.shape for each in all_} == {(steps_per_epoch(n, batch_size, size), batch_size)}
+    used = np.concatenate([each.rows[each.weights > 0] for each in all_])
+    assert sorted(used) == list(range(n))
+    assert coverage(all_, n).startswith(f"epoch {epoch + 1}: {n} of {n} training images used once")
+
+
+@given(cases)
+def test_weighted_means_over_workers_are_the_mean_over_the_images_of_the_step(case):
+    n, batch_size, size, epoch, seed = case
+    loss = np.random.default_rng(seed).random(n)
+    all_ = shards(n, batch_size, size, epoch, seed)
+    for step in range(all_[0].steps):
+        means = [np.mean(each.weights[step] * loss[each.rows[step]]) for each in all_]
+        images = np.concatenate([each.rows[step][each.weights[step] > 0] for each in all_])
+        assert np.mean(means) == pytest.approx(loss[images].mean(), rel=1e-5)
+        assert np.mean([each.weights[step] for each in all_]) == pytest.approx(1, rel=1e-6)
+
+
+@given(st.integers(1, 300), st.sampled_from([(64, 1), (32, 2), (16, 4), (8, 8)]), st.integers(0, 9))
+def test_a_step_depends_on_the_global_batch_only(n, layout, epoch):
+    batch_size, size = layout
+    alone, many = shards(n, 64, 1, epoch)[0], shards(n, batch_size, size, epoch)
+    for step in range(alone.steps):
+        for values in ("rows", "weights"):
+            together = np.concatenate([getattr(each, values)[step] for each in many])
+            assert sorted(together) == sorted(getattr(alone, values)[step])
+
+
+@given(cases)
+def test_left_over_images_are_dealt_out_evenly(case):
+    n, batch_size, size, epoch, seed = case
+    last = [np.sum(each.weights[-1] > 0) for each in shards(n, batch_size, size, epoch, seed)]
+    assert max(last) - min(last) <= 1
+
+
+def test_an_example_by_hand():
+    """Five images in order, two workers of batch 2: the fifth is alone in the second step and counts four."""
+    first, second = shards(5, 2, 2, shuffle=False)
+    assert (first.rows.tolist(), second.rows.tolist()) == ([[0, 2], [4, 1]], [[1, 3], [0, 2]])
+    assert (first.weights.tolist(), second.weights.tolist()) == ([[1, 1], [4, 0]], [[1, 1], [0, 0]])
+    assert first.weights.dtype == np.float32
+
+
+def test_the_order_changes_with_epoch_and_seed():
+    orders = {tuple(shard(99, 10, 0, 1, epoch, seed).rows.ravel()) for epoch in range(3) for seed in range(3)}
+    assert len(orders) == 9
+    assert np.array_equal(shard(100, 10, 0, 1, 2, 1).rows, shard(100, 10, 0, 1, 2, 1).rows)
+
+
+def test_positions_may_be_some_images_of_many():
+    training = np.array([3, 5, 8, 13, 21])
+    all_ = shards(training, 2, 2)
+    assert set(np.concatenate([each.rows.ravel() for each in all_])) == set(training)
+    assert coverage(all_, training) == "epoch 1: 5 of 5 training images used once, by 2 workers in 2 steps"
+
+
+def test_coverage_finds_what_is_wrong():
+    good = shards(100, 10, 2)
+    with pytest.raises(LabError, match="50 of 100 training images used, in 100 draws"):
+        coverage([good[0], good[0]], 100)  # Every worker believes it is rank 0.
+    with pytest.raises(LabError, match=r"of 100 training images used, in 100 draws"):
+        coverage([good[0], shard(100, 10, 1, 2, 0, seed=2)], 100)  # Another seed, another order.
+    with pytest.raises(LabError, match=r"the workers take \[5, 6\] steps"):
+        coverage([good[0], shard(101, 10, 1, 2, 0, 1)], 100)
+    with pytest.raises(LabError, match=r"the workers take"):
+        coverage([good[0], shard(100, 10, 1, 2, 1, 1)], 100)  # An epoch ahead.
+    with pytest.raises(LabError, match="do not average 1"):
+        coverage([dataclasses.replace(each, weights=each.weights * 2) for each in good], 100)
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"rank": 2}, {"seed": -1}])
+def test_numbers_out_of_range(wrong):
+    with pytest.raises(LabError, match="cannot share"):
+        shard(**{"positions": 10, "batch_size": 2, "rank": 0, "size": 2, "epoch": 0, "seed": 1} | wrong)
+
+
+def test_nothing_to_share():
+    with pytest.raises(LabError, match="no training images"):
+        shard(0, 2, 0, 2, 0, 1)
