@@ -37,15 +37,16 @@ def download(url: str, part: Path, size: int | None, limit: int) -> None:
     for attempt, pause in enumerate((*PAUSES, None)):
         try:
             _go_on(url, part, size, limit)
+            _stamp(part).unlink(missing_ok=True)
             return
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             offline = attempt == 0 and isinstance(error, requests.ConnectionError)
             if offline or pause is None:
-                cause = "cannot be reached (no network?)" if offline else f"broke off {attempt + 1} times"
+                cause = "cannot be reached: no network?" if offline else f"broke off {attempt + 1} times"
                 cure = (
                     "fetch again later to go on where it stopped, or use --data embedded: no network needed"
                 )
-                raise LabError(f"{host} {cause}; {cure}") from error
+                raise LabError(f"{host} {cause} ({type(error).__name__}); {cure}") from error
             time.sleep(pause)
 
 

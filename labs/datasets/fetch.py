@@ -71,7 +71,7 @@ def locate(name: str, data: str) -> Path:
     elif data == "real" and not home.is_dir():
         cure = f"`labs data fetch {name}` downloads it, --data embedded needs no network"
         raise LabError(f"{name} is not in {home}; {cure}")
-    elif home.is_file() and home.name.endswith(dataset.parts[0]):
+    elif home.is_file() and dataset.filename in dataset.parts:  # A set of one file.
         return home
     elif not home.is_dir():
         raise LabError(f"--data {data}: there is no such folder; say embedded, real or a folder")
@@ -186,10 +186,9 @@ def _download(dataset: Dataset, root: Path) -> Path:
     try:
         return Path(pooch.retrieve(dataset.url, known, dataset.filename, desk, downloader=resume))
     except ValueError as error:  # pooch has removed the file.
-        right = "the published one" if dataset.checksum else f"the first one seen, in {desk / 'record.json'}"
-        raise LabError(
-            f"{dataset.filename} is damaged or has changed: its checksum is not {right}; "
-            "it has been removed: fetch it again, and if that does not help tell your teacher"
-        ) from error
+        wrong = "its checksum is not the published one; fetch it again, or tell your teacher"
+        if not dataset.checksum:
+            wrong = f"it is not the one first seen; if it may be another, remove {desk / 'record.json'}"
+        raise LabError(f"{dataset.filename} is damaged or has changed: {wrong}") from error
     except OSError as error:
         raise LabError(f"cannot write in {desk} ({error.strerror}); what has arrived is kept") from error

@@ -93,7 +93,7 @@ def test_a_torn_npz_is_refused(tmp_path):
 
 @pytest.fixture
 def cifar10(tmp_path):
-    """Two training files of 3 and 2 records, and one test record; pixel k is the number of the record plus k."""
+    """Two training files of 3 and 2 records, and one test record; pixel k is its number plus k."""
     records = []
     for number in range(6):
         planes = (np.arange(3072) + number).astype(np.uint8)
