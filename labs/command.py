@@ -103,7 +103,7 @@ RANGES = {
     "batch_size": (1, 1 << 20),
     "epochs": (1, 1 << 20),
     "image_size": (16, 4096),
-    "base_lr": (1e-12, 1e6),
+    "base_lr": (1e-12, 1e38),
     "warmup_epochs": (0, 1 << 20),
     "momentum": (0, 0.9999),
     "test_split": (0, 0.9),

@@ -18,13 +18,13 @@ class Config:
 
     data: str = "embedded"
     """"embedded" (drawn pictures), "real" (after `labs data fetch caltech256`) or a folder with a folder per class."""
-    image_size: int = 64
+    image_size: int = 48
     """Side of the pictures that the network sees, in pixels."""
     batch_size: int = 16
     """Images per worker and step."""
-    epochs: int = 8
+    epochs: int = 10
     """Passes over the training images."""
-    base_lr: float = 0.02
+    base_lr: float = 0.03
     """Learning rate of one worker, before scaling."""
     scaling: Literal["linear", "sqrt", "none"] = "linear"
     """How the learning rate grows with the number of workers."""

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from labs.datasets import pictures
+from labs.datasets.folders import printable
 from labs.errors import LabError
 
 
@@ -51,8 +52,10 @@ class Images:
         self.root, self.paths = Path(root), paths
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
-        sizes, times = _sizes_and_times(self.root, paths)
-        self.digest = _digest(pictures.READER, size, *paths, sizes)
+        sizes, times = zip(*pictures.stamps(self.root, paths), strict=True)
+        if -1 in sizes:
+            raise LabError(f"cannot find {printable(str(self.root / paths[sizes.index(-1)]))}; start again")
+        self.digest = _digest(pictures.READER, size, list(paths), sizes)
         """Of names, sizes and settings: equal on two machines that have the same pictures."""
         name = _digest(self.digest, self.root, times, _boot()).hex()
         self._file = _open(name, len(paths) * (1 + self._bytes))
@@ -101,19 +104,8 @@ class Images:
             self._limit = 0
 
 
-def _sizes_and_times(root: Path, paths: Sequence[str]) -> np.ndarray:
-    try:
-        status = [os.stat(os.path.join(root, path)) for path in paths]  # noqa: PTH116, PTH118 - ten times as fast.
-    except OSError as error:
-        raise LabError(f"cannot read picture {error.filename} ({error.strerror}); start again") from error
-    return np.array([(each.st_size, each.st_mtime_ns) for each in status], np.int64).reshape(-1, 2).T
-
-
 def _digest(*things) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for thing in things:
-        digest.update(thing.tobytes() if isinstance(thing, np.ndarray) else repr(thing).encode())
-    return digest.digest()
+    return hashlib.blake2b(repr(things).encode(), digest_size=16).digest()
 
 
 def _boot() -> str:

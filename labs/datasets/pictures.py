@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
@@ -88,9 +88,11 @@ def undecodable(index: Index, threads: int | None = None, threshold: float = 0.1
     file = _memory(index.root)
     with alone(file.with_suffix(".lock"), f"checking the images of {index.root}"):
         known = _load(file)
-        found = {path: known[path] for path in index.paths if path in known}
+        now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
+        found = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}
         try:
-            found.update(_verdicts(index, known, threads or cores()))
+            for path, reason in _faults(index.root, [path for path in now if path not in found], threads):
+                found[path] = [*now[path], reason]
         finally:  # What was seen before Ctrl-C counts too.
             if found != known:
                 _save(file, index.root, found)
@@ -107,22 +109,27 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _verdicts(index: Index, known: dict[str, list], threads: int) -> Iterator[tuple[str, list]]:
-    def verdict(path: str) -> tuple[str, list]:
-        file = os.path.join(index.root, path)  # noqa: PTH118 - ten times as fast, and there may be a million.
-        try:
-            status = os.stat(file)  # noqa: PTH116
-        except OSError as error:
-            return path, [-1, -1, _reason(error)]
-        old = known.get(path)
-        if old and old[:2] == [status.st_size, status.st_mtime_ns]:
-            return path, old
-        return path, [status.st_size, status.st_mtime_ns, _fault(file)]
+def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
+    """Return size in bytes and time of change of each file; (-1, -1) where there is none."""
+    return [_stamp(f"{root}/{path}") for path in paths]
 
-    with ThreadPool(threads) as pool:
-        results = pool.imap(verdict, index.paths, chunksize=64)
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - five times as fast, and there may be a million.
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _faults(root: Path, paths: list[str], threads: int | None) -> Iterator[tuple[str, str]]:
+    if not paths:
+        return
+    with ThreadPool(threads or cores()) as pool:
+        reasons = pool.imap(_fault, (f"{root}/{path}" for path in paths), chunksize=16)
         # `disable=None`: no bar where nobody watches. `delay`: nor where it would be gone at once.
-        yield from tqdm(results, "checking images", len(index), disable=None, delay=1, unit=" images")
+        bar = tqdm(reasons, "checking images", len(paths), disable=None, delay=1, unit=" images")
+        yield from zip(paths, bar, strict=True)
 
 
 def _fault(file: str) -> str:

@@ -35,18 +35,16 @@ def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes].
 
     Args:
-        image_size: Side of a picture in pixels; each convolution halves it.
+        image_size: Side of a picture in pixels; the first four convolutions halve it.
         classes: Number of classes.
         width: Channels of the first convolution; they double three times.
     """
     pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
     x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
-    for channels in (width, 2 * width, 4 * width, 8 * width):
-        x = layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False)(x)
-        x = layers.BatchNormalization()(x)
+    for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
+        x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
+        # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
+        x = layers.BatchNormalization(momentum=0.9)(x)
         x = layers.ReLU()(x)
-    x = layers.Conv2D(8 * width, 3, padding="same", use_bias=False)(x)
-    x = layers.BatchNormalization()(x)
-    x = layers.ReLU()(x)
     x = layers.GlobalAveragePooling2D()(x)
     return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name="photo_cnn")

@@ -155,7 +155,7 @@ def test_digest_tells_sets_apart_but_not_machines(index, tree, tmp_path):
 
 def test_a_missing_picture_is_named(index):
     (index.root / index.paths[2]).unlink()
-    with pytest.raises(LabError, match=r"cannot read picture .*/a/0003\.png \(No such file"):
+    with pytest.raises(LabError, match=r"cannot find .*/a/0003\.png; start again"):
         make(index)
 
 

@@ -163,19 +163,19 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
         pass
 
     def stop(*_):
-        yield "a/0002.png", [1, 1, "seen"]
+        yield "a/0002.png", "seen"
         raise Stop
 
     pictures.undecodable(spoilt)
-    os.utime(spoilt.root / "b/text.jpg")
+    os.utime(spoilt.root / "a/0002.png")
     replace(spoilt.root / "a/0001.png", b"spoilt")
-    monkeypatch.setattr(pictures, "_verdicts", stop)
+    monkeypatch.setattr(pictures, "_faults", stop)
     with pytest.raises(Stop):
         pictures.undecodable(spoilt)
     monkeypatch.undo()
     monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
     kept = json.loads(next((tmp_path / "cache").rglob("*.json")).read_text())["files"]
-    assert kept["a/0002.png"] == [1, 1, "seen"]
+    assert kept["a/0002.png"][2] == "seen"
     assert "a/0001.png" not in pictures.undecodable(spoilt)
 
 
