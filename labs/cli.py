@@ -68,7 +68,8 @@ def _run(arguments: list[str]) -> None:
         parser.print_help()
         return
     if arguments[0].startswith("-"):
-        raise LabError(f"name the lab first: labs run LAB {' '.join(arguments)}; there are: {', '.join(command.names())}")
+        there = ", ".join(command.names())
+        raise LabError(f"name the lab first: labs run LAB {' '.join(arguments)}; there are: {there}")
     helps = [word for word in arguments if word in ("-h", "--help")]  # The lab's help, not that of the launch.
     asked, rest = parser.parse_known_args([word for word in arguments if word not in helps])
     local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)

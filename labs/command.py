@@ -78,7 +78,7 @@ def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
     asked = tyro.cli(
         both,
         prog=f"labs run {lab.__name__.removeprefix('labs.')}",
-        description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: where the defaults below come from ({preset}).",
+        description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: whence the defaults below come ({preset}).",
         default=both(lab.PRESETS[preset], Options()),
         args=rest,
     )
@@ -95,7 +95,10 @@ def spell(lab: ModuleType, config: Any) -> list[str]:
         option = field.name.replace("_", "-")
         if value == getattr(lab.PRESETS["demo"], field.name):
             continue
-        words += [f"--{option}" if value else f"--no-{option}"] if isinstance(value, bool) else [f"--{option}", str(value)]
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", str(value)]
     return words
 
 

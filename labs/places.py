@@ -21,3 +21,8 @@ def results_dir() -> Path:
 def cache_dir() -> Path:
     """Return the folder of what can be made again at any time: `LABS_CACHE`, else `.cache/` beside the data."""
     return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person reads it best: from the clone's top, if it lies below."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -77,9 +77,9 @@ def test_horovods_lines_say_why():
 def test_no_registry_and_no_path_of_a_machine_is_named():
     import subprocess
 
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split("\n")
-    hosts = re.compile("|".join(["pypi" + r"\.org", "files" + r"\.pythonhosted", "deb" + r"\.debian", "registry" + r"\.npmjs"]))
-    for name in filter(None, tracked):
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    hosts = re.compile(r"py[p]i\.org|files\.[p]ythonhosted|deb\.[d]ebian|registry\.[n]pmjs")  # Not to find this line.
+    for name in listed.splitlines():
         path = ROOT / name
         if path.suffix in {".png", ".csv"} or not path.is_file():
             continue

@@ -108,10 +108,7 @@ def _caltech256(home: Path) -> None:
 
 def _photo(rng: np.random.Generator, name: str | None):
     size = int(rng.integers(90, 161)), int(rng.integers(90, 161))
-    if name:
-        picture = _drawn(rng, name, CALTECH256, size, 0.4, 20)
-    else:
-        picture = drawings.scene(rng, None, size, [GREY], 1, 0)
+    picture = _drawn(rng, name, CALTECH256, size, 0.4, 20) if name else drawings.scene(rng, None, size, [GREY], 1, 0)
     return picture.convert("L") if rng.random() < 0.03 else picture
 
 

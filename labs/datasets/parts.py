@@ -80,5 +80,6 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
     train, validation = (Part(arrays.train_images, arrays.train_labels, positions)
                          for positions in (division.train, division.validation))
     test = Part(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)))
-    text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images of {len(arrays.class_names)} classes"
+    text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
+    text = f"{text} of {len(arrays.class_names)} classes"
     return Parts(train, validation, test, arrays.class_names, text)

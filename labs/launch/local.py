@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -131,7 +130,9 @@ def _supervise(arguments: list[str]) -> tuple[int, _Told]:
 
 def _environment() -> dict[str, str]:
     """This process's environment, less what would make a launcher or a worker believe that it is inside a run."""
-    inside = re.compile(r"(OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS))")
+    inside = re.compile(
+        r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS)"
+    )
     kept = {name: value for name, value in os.environ.items() if not inside.match(name)}
     kept["PYTHONUNBUFFERED"] = "1"
     kept["LABS_TERMINAL"] = str(int(sys.stderr.isatty()))
@@ -144,8 +145,8 @@ def _environment() -> dict[str, str]:
 
 def _end_with_parent() -> None:
     """Have the kernel end the launcher (which ends its workers) should this process be killed outright."""
-    PR_SET_PDEATHSIG = 1
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def _pass_on(source: IO[bytes], target, told: _Told | None) -> None:
@@ -189,7 +190,10 @@ def _terminate_is_interrupt() -> Iterator[None]:
 
 def _end(process: subprocess.Popen) -> None:
     """End the launcher and its workers: asked first, then by force."""
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []
+    if process.poll() is not None:
+        return
+    launcher = psutil.Process(process.pid)
+    family = [launcher, *launcher.children(recursive=True)]
     process.terminate()
     _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
     for one in left:

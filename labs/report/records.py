@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs import durable
 from labs.measure import throughput
-from labs.places import results_dir
+from labs.places import results_dir, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def finish(job: Job, history: list[dict], **metrics: float) -> Record:
         plots.save_curves(record, job.folder / "curves.png")
         durable.write_json(job.folder / "record.json", record)
         shutil.rmtree(job.folder / "places", ignore_errors=True)
-    job.say("\n" + tables.closing(record) + f"\n\ncurves and record: {job.folder}")
+    job.say("\n" + tables.closing(record) + f"\n\ncurves and record: {shown(job.folder)}")
     return record
 
 
@@ -107,7 +107,8 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
 
     parts = ("config", "layout", "timings", "metrics")
     return pd.DataFrame(
-        {key: record[key] for key in ("lab", "run", "started")} | {k: v for part in parts for k, v in record[part].items()}
+        {key: record[key] for key in ("lab", "run", "started")}
+        | {name: value for part in parts for name, value in record[part].items()}
         for record in records
     )
 

@@ -129,7 +129,8 @@ class Watch:
         os._exit(1)
 
 
-_current: Watch | None = None  # A process runs one worker of one run at a time; the last one's place is told at its end.
+# A process runs one worker of one run at a time; the place of the last one is told at its end.
+_current: Watch | None = None
 
 
 def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Watch:

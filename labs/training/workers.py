@@ -25,6 +25,7 @@ from labs import command
 from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
+from labs.places import shown
 from labs.training import horovod_keras as stack
 from labs.training import watch
 
@@ -46,6 +47,11 @@ class Layout:
     """GPUs that all workers use together."""
     backend: str
     """What carries the gradients: "NCCL", "MPI" or "Gloo"; "none" for one worker."""
+
+    def __str__(self) -> str:
+        parts = ((self.size, "worker"), (self.nodes, "node"), (self.threads, "thread"))
+        workers, nodes, threads = (f"{count} {name}{'s' * (count > 1)}" for count, name in parts)
+        return f"{workers} on {nodes}, {threads} each, {self.gpus} GPUs, {self.backend}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +109,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         folder = command.store(options) / lab / name
         claims.callback(watch.begin(folder / "places", layout.rank, options.stall_seconds, _node()).close)
         job = Job(lab, name, folder, config, options, layout, time.time())
-        job.say(f"{lab}: {layout.size} worker{'s' * (layout.size > 1)} on {layout.nodes} node{'s' * (layout.nodes > 1)}, "
-                f"{layout.threads} thread{'s' * (layout.threads > 1)} each, {layout.gpus} GPUs, {layout.backend}; {folder}")
+        job.say(f"{lab}: {layout}; {shown(folder)}")
         yield job
 
 

@@ -61,7 +61,8 @@ def test_closing_table():
     assert "test accuracy" in heading
     assert row.split() == ["2", "64", "400", "3.00", "1.10", "0.6000", "0.6100"]
     assert len(heading) == len(rule) == len(row)
-    assert "one epoch only" in tables.closing(record() | {"timings": {"images_per_sec": None, "seconds_per_epoch": 1.0}})
+    one_epoch = {"timings": {"images_per_sec": None, "seconds_per_epoch": 1.0}}
+    assert "one epoch only" in tables.closing(record() | one_epoch)
 
 
 def test_curves_have_labels_units_and_the_reports_figure():
@@ -69,7 +70,9 @@ def test_curves_have_labels_units_and_the_reports_figure():
     loss, accuracy = figure.axes
     assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
     labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
-    assert labels == ["1 worker, training", "1 worker, validation", "2 workers, training", "2 workers, validation", "report F"]
+    assert labels == [f"{workers}, {part}" for workers in ("1 worker", "2 workers") for part in ("training", "validation")] + [
+        "report F"
+    ]
 
 
 def test_curves_are_written_whole(tmp_path):

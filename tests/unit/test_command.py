@@ -18,7 +18,7 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
 
 def test_a_lab_is_found_by_the_beginning_of_its_name():
     assert command.find("lab10").__name__ == "labs.lab10_caltech"
-    with pytest.raises(LabError, match="no lab is called 'lab99'; there are: .*lab10_caltech"):
+    with pytest.raises(LabError, match=r"no lab is called 'lab99'; there are: .*lab10_caltech"):
         command.find("lab99")
     with pytest.raises(LabError, match="more than one lab is called 'lab'"):
         command.find("lab")
@@ -54,7 +54,8 @@ def test_every_number_of_every_lab_has_a_range():
 
 
 def test_commands_that_only_print_load_no_tensorflow():
-    program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\ntry: cli.main()\nexcept SystemExit: pass\n" \
+    program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\n" \
+              "try: cli.main()\nexcept SystemExit: pass\n" \
               "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
     for arguments in ([], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"]):
         done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,

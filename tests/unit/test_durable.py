@@ -22,7 +22,7 @@ def test_replaces_whole(tmp_path):
 
 def test_a_failed_write_keeps_the_old_and_leaves_nothing(tmp_path):
     durable.write_text(tmp_path / "a", "old")
-    with pytest.raises(RuntimeError, match="half way"), durable.writing(tmp_path / "a", "w") as file:
+    with pytest.raises(RuntimeError, match="half way"), durable.writing(tmp_path / "a", "w") as file:  # noqa: PT012
         file.write("half")
         raise RuntimeError("half way")
     assert (tmp_path / "a").read_text() == "old"

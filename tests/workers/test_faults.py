@@ -123,4 +123,4 @@ def test_interrupt_leaves_no_process(labs):
 def test_killed_launcher_leaves_no_process(labs):
     process, everyone, _ = start(labs)
     process.kill()
-    assert_all_gone([one for one in everyone])
+    assert_all_gone(list(everyone))

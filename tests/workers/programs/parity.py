@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from labs.command import Options
-from labs.datasets.parts import Part
 from labs.datasets.augment import Augment
+from labs.datasets.parts import Part
 from labs.training import workers
 from labs.training.fit import evaluate, fit
 
