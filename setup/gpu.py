@@ -44,7 +44,10 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         "HOROVOD_CUDA_HOME": str(cuda),
         "HOROVOD_NCCL_HOME": str(nccl),
         "HOROVOD_NCCL_LINK": "SHARED",  # Else a static NCCL is compiled in where one is found.
-        "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),  # setup/horovod.cmake says what for.
+        # What Horovod's CMake files would not find by themselves: setup/horovod.cmake.
+        "LABS_CUDA_INCLUDE": str(_cuda_file(cuda, "include", "cuda_runtime.h").parent),
+        "LABS_CUDA_LIBRARY": str(_cuda_file(cuda, "lib*", "libcudart.so")),
+        "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),
     }
     return Gpu(
         name=f"NCCL-{_nccl_version(nccl)}-CUDA-{_cuda_version(cuda)}",
@@ -59,13 +62,19 @@ def _cuda_home(environ: Mapping[str, str]) -> Path:
     homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), "/usr/local/cuda"]
     if on_path:
         homes.insert(2, Path(on_path).resolve().parent.parent)
-    for home in filter(None, homes):
-        if Path(home, "bin", "nvcc").exists():
-            return Path(home)
+    for home in map(Path, filter(None, homes)):
+        needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so")
+        if all(_cuda_file(home, *pair) for pair in needed):
+            return home
     raise SetupError(
-        "there is no CUDA compiler (nvcc) for Horovod; conda env create -f environment.yml brings one,"
-        f" HOROVOD_CUDA_HOME names another, {OR_CPU}"
+        "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml"
+        f" brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
     )
+
+
+def _cuda_file(home: Path, folder: str, name: str) -> Path | None:
+    """Return a file of CUDA, which lies in targets/x86_64-linux/ of a conda environment."""
+    return next((path for top in ("", "targets/*/") for path in home.glob(f"{top}{folder}/{name}")), None)
 
 
 def _cuda_version(cuda: Path) -> str:

@@ -10,7 +10,10 @@ if(NOT "$ENV{LABS_RPATH}" STREQUAL "")
     set(CMAKE_INSTALL_RPATH "$ENV{LABS_RPATH}")
 endif()
 
-# The wheel nvidia-nccl-cu12 has libnccl.so.2 alone, and CMake would look for libnccl.so.
+# Horovod's FindCUDAToolkit is older than conda's folder targets/, and CMake looks for libnccl.so where the wheel
+# nvidia-nccl-cu12 has libnccl.so.2 alone: setup/gpu.py has found them.
 if(NOT "$ENV{LABS_NCCL_LIBRARY}" STREQUAL "")
+    set(CUDAToolkit_INCLUDE_DIR "$ENV{LABS_CUDA_INCLUDE}" CACHE PATH "")
+    set(CUDA_CUDART "$ENV{LABS_CUDA_LIBRARY}" CACHE FILEPATH "")
     set(NCCL_LIBRARY "$ENV{LABS_NCCL_LIBRARY}" CACHE FILEPATH "")
 endif()

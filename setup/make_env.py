@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 EXTRAS = ["build", "notebook", "test"]
-PROOF_SECONDS = 300  # It takes about ten on two idle cores.
+PROOF_SECONDS = 600  # It takes about ten on two idle cores, minutes on busy ones.
 
 
 def make_env(mpi_choice: str) -> None:
@@ -96,9 +96,7 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         return _verdict(steps.run([*mpirun, python, program], env, timeout=PROOF_SECONDS))
     except SetupError as error:
         verdict = _verdict(steps.log.read_text(errors="replace"))
-        raise SetupError(
-            f"{verdict} (log: {steps.log})" if verdict else f"the proof failed: {error}"
-        ) from None
+        raise SetupError(f"{verdict} (log: {steps.log})" if verdict else f"the proof failed: {error}") from None
 
 
 def _verdict(text: str) -> str:
@@ -160,9 +158,7 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.mpi not in ("own", "system"):
-            raise SetupError(
-                f"there is no MPI={args.mpi}; leave it out, or say MPI=system for the one on PATH"
-            )
+            raise SetupError(f"there is no MPI={args.mpi}; leave it out, or say MPI=system for the one on PATH")
         make_env(args.mpi) if args.command == "env" else make_horovod()
     except SetupError as error:
         print(f"{args.command}: error: {error}", file=sys.stderr)

@@ -83,7 +83,10 @@ def _same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) -> Non
         raise LabError(f"{path.parents[1].name} was begun with {before}; resume it so, or choose another --name")
     if meta["shapes"] != _shapes(model):
         counts = f"{len(meta['shapes'])} variables, here {len(_shapes(model))}"
-        raise LabError(f"{path} holds another model ({counts}, or of other shapes); resume it with the code it was begun with, or choose another --name")
+        raise LabError(
+            f"{path} holds another model ({counts}, or of other shapes); resume it with the code it was begun with, "
+            "or choose another --name"
+        )
 
 
 def _state(model: tf.keras.Model) -> list[tf.Variable]:

@@ -70,9 +70,9 @@ def test_curves_have_labels_units_and_the_reports_figure():
     loss, accuracy = figure.axes
     assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
     labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
-    assert labels == [f"{workers}, {part}" for workers in ("1 worker", "2 workers") for part in ("training", "validation")] + [
-        "report F"
-    ]
+    parts = ("training", "validation")
+    expected = [f"{workers}, {part}" for workers in ("1 worker", "2 workers") for part in parts]
+    assert labels == [*expected, "report F"]
 
 
 def test_curves_are_written_whole(tmp_path):

@@ -8,7 +8,8 @@ import re
 import subprocess
 
 import pytest
-from conftest import ROOT
+
+from tests.setup.clone import ROOT
 
 
 def test_make_alone_explains_every_target(clone):
@@ -45,9 +46,7 @@ class TestEnvironment:
         self.stamp.unlink()
         assert self.due()
 
-    @pytest.mark.parametrize(
-        "name", ["constraints.txt", "pyproject.toml", "setup/proof.py", "setup/horovod.cmake"]
-    )
+    @pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "setup/proof.py", "setup/horovod.cmake"])
     def test_after_a_change(self, name):
         os.utime(self.clone.folder / name)
         assert self.due()

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from packages import read_pins
 
+from tests.setup.clone import ROOT
+
 # Says that it is 3.10 to whoever asks.
-OLD_PYTHON = (
-    f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 10, 13); exec(sys.argv[2])' \"$@\""
-)
+OLD_PYTHON = f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 10, 13); exec(sys.argv[2])' \"$@\""
 
 
 def test_no_python_3_11(clone):
@@ -70,9 +69,7 @@ def test_too_little_space(clone):
 def full_disk(clone):
     """Ten megabytes where the environment is to be made."""
     clone.venv.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=10m", "none", clone.venv], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "none", clone.venv], capture_output=True)
     if mounted.returncode:
         pytest.skip("a small disk is mounted for this, which needs root")
     yield
@@ -147,15 +144,17 @@ class TestHorovod:
         if Path("/usr/local/cuda/bin/nvcc").exists():
             pytest.skip("this machine has a CUDA compiler")
         claim("tensorflow", "2.15.1")
-        assert "no CUDA compiler (nvcc) for Horovod" in clone.obstacle("horovod")
+        assert "no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod" in clone.obstacle("horovod")
 
     @pytest.mark.usefixtures("mpi")
     def test_no_nccl(self, clone, claim, tmp_path):
         if Path("/usr/include/nccl.h").exists():
             pytest.skip("this machine has NCCL")
         claim("tensorflow", "2.15.1")
-        nvcc = clone.script("nvcc", "echo 'Cuda compilation tools, release 12.2, V12.2.140'")
-        said = clone.obstacle("horovod", HOROVOD_CUDA_HOME=str(nvcc.parent.parent))
+        for name in ("bin/nvcc", "include/cuda_runtime.h", "lib/libcudart.so"):
+            (tmp_path / "cuda" / name).parent.mkdir(parents=True)
+            (tmp_path / "cuda" / name).touch()
+        said = clone.obstacle("horovod", HOROVOD_CUDA_HOME=str(tmp_path / "cuda"))
         assert "no NCCL (nccl.h and libnccl.so)" in said
 
     @pytest.mark.usefixtures("mpi")

@@ -6,9 +6,10 @@ import os
 import sys
 
 import pytest
-from conftest import ROOT
 from packages import clean_environment, read_pins, requirements, uv_settings
 from steps import Steps
+
+from tests.setup.clone import ROOT
 
 
 @pytest.fixture

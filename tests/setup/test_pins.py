@@ -8,9 +8,10 @@ import tomllib
 
 import pytest
 import yaml
-from conftest import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.setup.clone import ROOT
 
 LINES = (ROOT / "constraints.txt").read_text().splitlines()
 PINS = dict(line.split("==") for line in LINES)

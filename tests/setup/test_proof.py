@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from machine import find_mpi
 from make_env import prove
 from steps import SetupError, Steps
+
+from tests.setup.clone import ROOT
 
 pytestmark = pytest.mark.workers
 

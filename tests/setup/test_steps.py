@@ -12,8 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT
 from steps import SetupError, Steps, locked
+
+from tests.setup.clone import ROOT
 
 NOWHERE = "http://127.0.0.1:9"  # Nothing listens there.
 
@@ -56,9 +57,7 @@ def test_a_command_that_hangs_is_stopped(steps):
 
 def test_a_full_disk_is_told_as_such(steps):
     with pytest.raises(SetupError, match=r"^the disk is full; free some space"):
-        steps.run(
-            [sys.executable, "-c", "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"], os.environ
-        )
+        steps.run([sys.executable, "-c", "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"], os.environ)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 from gpu import CPU, WHEEL_RPATH, Gpu, find_gpu
 from horovod_wheel import PREFIX_RPATH, Build, environment
 from machine import Mpi, find_mpi
+
+from tests.setup.clone import ROOT
 
 BUILD = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
 NCCL = Gpu("NCCL-2.16.5-CUDA-12.2", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
@@ -148,12 +149,13 @@ def test_the_sites_mpi_is_known_by_what_mpirun_says(tmp_path, said, version):
 class TestGpu:
     """CUDA and NCCL, told from their files."""
 
-    @pytest.fixture
-    def cuda(self, tmp_path):
-        nvcc = tmp_path / "cuda" / "bin" / "nvcc"
-        nvcc.parent.mkdir(parents=True)
-        nvcc.write_text("#!/bin/bash\necho 'Cuda compilation tools, release 12.2, V12.2.140'\n")
-        nvcc.chmod(0o755)
+    @pytest.fixture(params=["cuda", "cuda/targets/x86_64-linux"], ids=["toolkit", "conda"])
+    def cuda(self, request, tmp_path):
+        for name in ("cuda/bin/nvcc", f"{request.param}/include/cuda_runtime.h", f"{request.param}/lib/libcudart.so"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text("#!/bin/bash\necho 'Cuda compilation tools, release 12.2, V12.2.140'\n")
+        (tmp_path / "cuda/bin/nvcc").chmod(0o755)
+        self.include = str(tmp_path / request.param / "include")
         return tmp_path / "cuda"
 
     def nccl(self, home: Path, library: str) -> Path:
@@ -168,6 +170,7 @@ class TestGpu:
         nccl = self.nccl(tmp_path / "nccl", "libnccl.so")
         gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda), "HOROVOD_NCCL_HOME": str(nccl)})
         assert gpu.name == "NCCL-2.16.5-CUDA-12.2"
+        assert gpu.options["LABS_CUDA_INCLUDE"] == self.include
         assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so")
         assert not gpu.movable
 
