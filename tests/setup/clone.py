@@ -1,0 +1,66 @@
+"""A clone as `make` sees it, on a machine that has only what a test gives it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Clone:
+    """A clone as `make` sees it, on a machine that has only the programs that are named."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.venv = folder / ".venv"
+        self.site = self.venv / "lib" / "python3.11" / "site-packages"
+        self.bin = folder.parent / "bin"
+        self.bin.mkdir()
+        self.active = folder.parent / "active" / "bin"
+        for name in ("Makefile", "setup", "pyproject.toml", "constraints.txt", "environment.yml"):
+            self._copy(name)
+        for name in ("awk", "bash", "cat", "make", "sort"):
+            self.link(name, Path(shutil.which(name)))
+        self.link("python3.11", Path(sys.base_prefix) / "bin" / "python3.11")
+
+    def _copy(self, name: str) -> None:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        copy(ROOT / name, self.folder / name)
+
+    def link(self, name: str, program: Path) -> None:
+        """Put a program on PATH."""
+        (self.bin / name).symlink_to(program)
+
+    def script(self, name: str, text: str) -> Path:
+        """Put a shell script on PATH."""
+        path = self.bin / name
+        path.write_text(f"#!{self.bin}/bash\n{text}\n")
+        path.chmod(0o755)
+        return path
+
+    def stamp(self, mpi: str = "own", place: Path | None = None) -> Path:
+        """Leave what a successful `make env` leaves."""
+        self.site.mkdir(parents=True, exist_ok=True)
+        stamp = self.venv / f".ready-{mpi}"
+        stamp.write_text(str(place or self.folder))
+        return stamp
+
+    def make(self, *words: str, **variables: str) -> subprocess.CompletedProcess:
+        """Run make; what the user has set outside does not reach it."""
+        path = f"{self.active}{os.pathsep}{self.bin}"
+        env = {"PATH": path, "HOME": str(self.folder.parent), "LC_ALL": "C"} | variables
+        command = [str(self.bin / "make"), *words]
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
+
+    def obstacle(self, *words: str, **variables: str) -> str:
+        """Run make, which must fail with one line of its own, and return that line."""
+        done = self.make(*words, **variables)
+        assert done.returncode != 0
+        assert "Traceback" not in done.stdout + done.stderr
+        lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
+        assert len(lines) == 1, done.stderr
+        return lines[0]
