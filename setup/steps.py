@@ -97,10 +97,12 @@ class Steps:
         for pattern, explanation in CAUSES:
             if re.search(pattern, output):
                 return f"{explanation} (log: {self.log})"
-        lines = [line for line in output.splitlines() if line.strip()]
-        telling = [line for line in lines if re.search(r"error\b", line, re.IGNORECASE)] or lines
-        print("".join(f"\n    {line.strip()[:200]}" for line in telling[-8:]), end="")
-        return f"{program} ended with status {code}, its last words are above, all of them in {self.log}"
+        lines = [line.strip()[:200] for line in output.splitlines() if line.strip()]
+        # The first errors tell the cause, the later ones its consequences; CMake has its reason a line below.
+        errors = [at for at, line in enumerate(lines) if re.search(r"error\b", line, re.IGNORECASE)][:3]
+        telling = [line for at in errors for line in lines[at : at + 2]] or lines[-6:]
+        print("".join(f"\n    {line}" for line in telling), end="")
+        return f"{program} ended with status {code}, its words are above, all of them in {self.log}"
 
 
 def _wait(process: subprocess.Popen, timeout: float | None) -> int | None:
