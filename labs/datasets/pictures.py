@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import PIL
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 from tqdm import tqdm
 
 from labs import durable, places
@@ -24,6 +23,9 @@ from labs.errors import LabError
 # By content, whatever the name says. Pillow knows more, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 READER = f"1, Pillow {PIL.__version__}"  # Raise the number when `read` changes: what was kept is made anew.
+_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+          5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+          8: Image.Transpose.ROTATE_90}
 KEPT = 50  # Trees whose check is remembered.
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
 
@@ -55,18 +57,14 @@ def _decode(path: str | os.PathLike, size: int) -> Image.Image:
 
 
 def _upright(picture: Image.Image) -> Image.Image:
-    """Turned as its EXIF tag says; a tag that makes no sense is no reason to lose the picture."""
-    with contextlib.suppress(Exception):
-        if "exif" in picture.info:
-            return ImageOps.exif_transpose(picture)
-    return picture
+    """Turned as its EXIF tag says. `ImageOps.exif_transpose` writes the tags anew, and fails if one is odd."""
+    turn = _TURNS.get(picture.getexif().get(ExifTags.Base.Orientation)) if "exif" in picture.info else None
+    return picture if turn is None else picture.transpose(turn)
 
 
 def _rgb(picture: Image.Image) -> Image.Image:
     if picture.mode.startswith("I"):  # 16 bits per pixel: Pillow would cut off what is above 255.
         picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-    elif "transparency" in picture.info:  # A palette with alpha: by way of RGBA, or Pillow warns.
-        picture = picture.convert("RGBA")
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image, ImageOps
 
 from labs.datasets import folders, pictures
 from labs.errors import LabError
@@ -57,19 +57,25 @@ def test_content_counts_not_the_name(tmp_path):
     assert np.array_equal(pictures.read(tmp_path / "a.jpg", 16), plain(tmp_path / "a.jpg", 16))
 
 
-def test_pictures_stand_upright(tmp_path):
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_stand_upright(tmp_path, orientation):
     exif = Image.Exif()
-    exif[0x0112] = 6  # The camera was held on its side.
-    turned, upright = tmp_path / "turned.jpg", tmp_path / "upright.jpg"
-    gradient().transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif, quality=95)
-    gradient().save(upright, quality=95)
-    assert difference(pictures.read(turned, 16), pictures.read(upright, 16)) < 4
+    exif[ExifTags.Base.Orientation] = orientation  # How the camera was held.
+    gradient().save(tmp_path / "turned.jpg", exif=exif, quality=95)
+    upright = ImageOps.exif_transpose(Image.open(tmp_path / "turned.jpg")).resize((16, 16), Image.Resampling.BILINEAR)
+    assert difference(pictures.read(tmp_path / "turned.jpg", 16), np.asarray(upright)) < 1
 
 
-def test_broken_exif_does_no_harm(tmp_path):
-    gradient().save(tmp_path / "odd.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff\x12", quality=95)
+def test_odd_exif_does_no_harm(tmp_path):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation], exif[ExifTags.Base.XResolution] = 3, 72.0
+    odd = exif.tobytes().replace(b"\x01\x1a\0\x05", b"\x01\0\0\x05")  # A width that is a fraction.
+    gradient().save(tmp_path / "odd.jpg", exif=odd, quality=95)
+    gradient().save(tmp_path / "none.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff\x12", quality=95)
     gradient().save(tmp_path / "even.jpg", quality=95)
-    assert np.array_equal(pictures.read(tmp_path / "odd.jpg", 16), pictures.read(tmp_path / "even.jpg", 16))
+    even = pictures.read(tmp_path / "even.jpg", 16)
+    assert np.array_equal(pictures.read(tmp_path / "none.jpg", 16), even)
+    assert difference(pictures.read(tmp_path / "odd.jpg", 16), even[::-1, ::-1]) < 1
 
 
 @pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12)])
