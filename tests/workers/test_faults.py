@@ -95,9 +95,9 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_frozen_worker(labs, rank):
-    process, everyone, ranks = start(labs, "--stall-seconds", 4)
+    process, everyone, ranks = start(labs, "--stall-seconds", 12)
     ranks[rank].suspend()
-    code, last = end(process, timeout=4 + 10)
+    code, last = end(process, timeout=12 + 10)
     assert code == 1
     assert re.match(LAST_LINE.format(rank=rank, cause=r"has not moved for \d+ s"), last), last
     assert_all_gone(everyone)
