@@ -89,8 +89,7 @@ def _data(arguments: list[str]) -> None:
     elif asked.action == "fetch":
         print(f"{asked.name}: {fetch.fetch(asked.name)}")
     else:
-        fetch.verify(asked.name)
-        print(f"{asked.name}: whole and unchanged")
+        print(fetch.verify(asked.name))
 
 
 def _results(arguments: list[str]) -> None:
