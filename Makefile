@@ -9,6 +9,9 @@ BIN := .venv/bin
 MPI ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),own)
 STAMP := .venv/.ready-$(MPI)
 
+# Set in many images; every worker of every run would compile TensorFlow's Python code anew, for 12 seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help lab10 test env horovod notebooks notebook bench slurm pins clean FORCE
 

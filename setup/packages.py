@@ -20,6 +20,7 @@ UV_NAMES = {
 MISLEADING = {
     *("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_CONSTRAINT"),
     *("PIP_REQUIRE_VIRTUALENV", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"),
+    "PYTHONDONTWRITEBYTECODE",  # Set in many images; every start would compile TensorFlow's Python, for 12 s.
 }
 PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
 
