@@ -23,6 +23,7 @@ CAUSES = (
         "the package index cannot be reached; connect this machine, or name a mirror in PIP_INDEX_URL",
     ),
 )
+ERROR = r"\berror: |\bCMake Error\b|\w+Error: |^ERROR"
 
 
 class SetupError(Exception):
@@ -99,7 +100,7 @@ class Steps:
                 return f"{explanation} (log: {self.log})"
         lines = [line.strip()[:200] for line in output.splitlines() if line.strip()]
         # The first errors tell the cause, the later ones its consequences; CMake has its reason a line below.
-        errors = [at for at, line in enumerate(lines) if re.search(r"error\b", line, re.IGNORECASE)][:3]
+        errors = [at for at, line in enumerate(lines) if re.search(ERROR, line)][:3]
         telling = [line for at in errors for line in lines[at : at + 2]] or lines[-6:]
         print("".join(f"\n    {line}" for line in telling), end="")
         return f"{program} ended with status {code}, its words are above, all of them in {self.log}"

@@ -41,7 +41,7 @@ def test_a_command_returns_its_words_and_logs_them(steps):
 
 
 def test_a_command_that_fails_shows_its_errors_and_names_the_log(steps, capsys):
-    script = "echo noise; echo CMake Error at 3:; echo No such thing; echo noise; exit 7"
+    script = "echo c++ -o error.o; echo CMake Error at 3:; echo No such thing; echo noise; exit 7"
     with pytest.raises(SetupError, match=rf"bash ended with status 7.*{steps.log}"):
         steps.run(["bash", "-c", script], os.environ)
     assert capsys.readouterr().out == "\n    CMake Error at 3:\n    No such thing"
