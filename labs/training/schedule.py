@@ -6,19 +6,19 @@ import math
 
 import tensorflow as tf
 
-RULES = {"none": lambda size: 1.0, "linear": float, "sqrt": math.sqrt}
+RULES = {"none": lambda k: 1.0, "linear": float, "sqrt": math.sqrt}
 
 
-def scaled_lr(base_lr: float, size: int, scaling: str = "linear") -> float:
-    """Return the learning rate of `size` workers from that of one.
+def scaled_lr(base_lr: float, k: float, scaling: str = "linear") -> float:
+    """Return the learning rate of a batch `k` times as large as the one that `base_lr` suits.
 
     Args:
-        base_lr: Learning rate that is right for one worker's batch.
-        size: Number of workers; the global batch is `size` times one worker's.
+        base_lr: Learning rate that is right for a reference batch.
+        k: Global batch / reference batch; the number of workers, where the reference is one worker's batch.
         scaling: "linear" (Goyal et al. 2017, Accurate, Large Minibatch SGD: arXiv 1706.02677), "sqrt" (Krizhevsky
             2014, One weird trick: arXiv 1404.5997) or "none".
     """
-    return base_lr * RULES[scaling](size)
+    return base_lr * RULES[scaling](k)
 
 
 @tf.keras.utils.register_keras_serializable("labs")
@@ -43,7 +43,7 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         step = tf.cast(step, tf.float32)
-        climbed = tf.minimum(step / max(self.warmup_steps, 1), 1.0) if self.warmup_steps else 1.0
+        climbed = tf.minimum(step / max(self.warmup_steps, 1), 1.0) if self.warmup_steps else tf.ones_like(step)
         falls = sum(tf.cast(step >= milestone, tf.float32) for milestone in self.milestones)
         return (self.start + (self.peak - self.start) * climbed) * self.decay**falls
 
