@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import mmap
 import os
 import platform
 import shutil
@@ -59,11 +58,10 @@ class Images:
         self.digest = _digest(pictures.READER, size, list(paths), sizes)
         """Of names, sizes and settings: equal on two machines that have the same pictures."""
         name = _digest(self.digest, self.root, times, _boot()).hex()
-        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # Pixels begin at a page: half the time.
-        self._file = _open(name, self._start + len(paths) * self._bytes)
+        self._file = _open(name, len(paths) * (1 + self._bytes))
         self._limit = _room(self._file.fileno(), memory) // self._bytes
         content = np.memmap(self._file, np.uint8, "r")
-        self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
+        self._present, self._pixels = content[: len(paths)], content[len(paths) :].reshape(self.shape)
         self._threads = threads or pictures.cores()
         self._pool = ThreadPoolExecutor(self._threads, "decode")
 
@@ -99,7 +97,7 @@ class Images:
             return
         try:
             # Not through the map: on a full disk that would kill the process, where this merely fails.
-            written = os.pwrite(self._file.fileno(), pixels, self._start + row * self._bytes)
+            written = os.pwrite(self._file.fileno(), pixels, len(self) + row * self._bytes)
             if written == self._bytes:
                 os.pwrite(self._file.fileno(), b"\1", row)
         except OSError:  # The disk is full: what does not fit is decoded each time.
