@@ -13,7 +13,7 @@ STAMP := .venv/.ready-$(MPI)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test env horovod notebooks notebook bench slurm pins clean FORCE
+.PHONY: help lab10 test env horovod notebooks notebook slurm pins clean FORCE
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,9 +57,6 @@ notebooks: env ## Execute all notebooks again and keep their outputs
 
 notebook: env ## Open JupyterLab on this machine only, with a token
 	@$(BIN)/jupyter lab --ip 127.0.0.1 --notebook-dir .
-
-bench: env ## Measure against what a student would use instead
-	@$(BIN)/python -m benchmarks
 
 slurm: env ## Run the Slurm tests, on daemons started for them
 	@$(BIN)/python -m pytest -m slurm
