@@ -31,13 +31,13 @@ env: $(STAMP) ## Make the environment in .venv: TensorFlow, Open MPI, Horovod, a
 
 # Python 3.11 is looked for here, because an older one could not read the program that needs it.
 CANDIDATES := $(or $(PYTHON),python3.11 python3 python)
-NO_PYTHON := env: error: no Python 3.11 (looked at: $(CANDIDATES)), which TensorFlow 2.15 needs; \
+NO_PYTHON := env: error: no Python 3.11 from 3.11.4 on (looked at: $(CANDIDATES)), which TensorFlow 2.15 needs; \
     install it with its venv module, or name one: make env PYTHON=/path/to/python3.11
-NO_ACTIVE := horovod: error: the active Python ($(or $(PYTHON),python)) is not 3.11; \
+NO_ACTIVE := horovod: error: the active Python ($(or $(PYTHON),python)) is not 3.11.4 or a newer 3.11; \
     conda env create -f environment.yml, and activate it
 define make_env
 @for python in $(1); do \
-    "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null \
+    "$$python" -c 'import sys; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 12))' 2>/dev/null \
         && exec "$$python" setup/make_env.py $(2); \
 done; echo '$(3)' >&2; exit 1
 endef

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,6 +17,10 @@ CAUSES = (
     (
         "No space left on device|Disk quota exceeded",
         "the disk is full; free some space, or point TMPDIR, UV_CACHE_DIR and XDG_CACHE_HOME at a larger one",
+    ),
+    (
+        "Killed signal terminated program",
+        "a compiler was killed: the machine ran out of memory; end other programs and try again",
     ),
     (
         "dns error|error sending request|Name or service not known|Temporary failure in name resolution"
@@ -95,6 +100,8 @@ class Steps:
         return output
 
     def _explain(self, program: str, code: int, output: str) -> str:
+        if code == -signal.SIGKILL:
+            return f"{program} was killed; if nobody did, the machine ran out of memory: end other programs, try again"
         for pattern, explanation in CAUSES:
             if re.search(pattern, output):
                 return f"{explanation} (log: {self.log})"

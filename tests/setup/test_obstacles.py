@@ -13,20 +13,22 @@ from packages import read_pins
 
 from tests.setup.clone import ROOT
 
-# Says that it is 3.10 to whoever asks.
-OLD_PYTHON = f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 10, 13); exec(sys.argv[2])' \"$@\""
+# Says that it is 3.11.2, Debian 12's, to whoever asks.
+OLD_PYTHON = (
+    f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 11, 2); exec(sys.argv[2])' \"$@\""
+)
 
 
 def test_no_python_3_11(clone):
     (clone.bin / "python3.11").unlink()
     said = clone.obstacle("env")
-    assert said.startswith("env: error: no Python 3.11 (looked at: python3.11 python3 python)")
+    assert said.startswith("env: error: no Python 3.11 from 3.11.4 on (looked at: python3.11 python3 python)")
     assert "make env PYTHON=" in said
 
 
 def test_another_python(clone):
     old = clone.script("python3.10", OLD_PYTHON)
-    assert f"no Python 3.11 (looked at: {old})" in clone.obstacle("env", f"PYTHON={old}")
+    assert f"(looked at: {old})" in clone.obstacle("env", f"PYTHON={old}")
 
 
 def test_python_3_11_is_found_under_another_name(clone):
@@ -122,7 +124,7 @@ class TestHorovod:
 
     def test_another_python(self, clone):
         clone.script("python", OLD_PYTHON)
-        assert "the active Python (python) is not 3.11" in clone.obstacle("horovod")
+        assert "the active Python (python) is not 3.11.4" in clone.obstacle("horovod")
 
     @pytest.mark.usefixtures("claim")
     def test_no_tensorflow(self, clone):

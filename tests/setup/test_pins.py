@@ -9,6 +9,7 @@ import tomllib
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tests.setup.clone import ROOT
@@ -66,7 +67,7 @@ def test_the_gpu_environment_takes_all_else_from_the_pins():
 
 
 def test_the_gpu_environment_has_tensorflows_cuda():
-    assert CONDA["python"] == PROJECT["requires-python"].removeprefix("==").removesuffix(".*")
+    assert SpecifierSet(PROJECT["requires-python"]).contains(CONDA["python"])
     assert CONDA["cuda-nvcc"] == PINS["nvidia-cuda-nvcc-cu12"]
     assert CONDA["cuda-cudart-dev"] == CONDA["cuda-cudart-static"] == PINS["nvidia-cuda-runtime-cu12"]
     assert CONDA["cuda-nvcc"].startswith(CONDA["cuda-version"] + ".")

@@ -16,6 +16,11 @@ from steps import SetupError, Steps, locked
 
 from tests.setup.clone import ROOT
 
+def test_a_command_that_was_killed_is_told_as_such(steps):
+    with pytest.raises(SetupError, match="bash was killed; .* out of memory"):
+        steps.run(["bash", "-c", "kill -9 $$"], os.environ)
+
+
 NOWHERE = "http://127.0.0.1:9"  # Nothing listens there.
 
 
