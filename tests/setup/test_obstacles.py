@@ -14,9 +14,7 @@ from packages import read_pins
 from tests.setup.clone import ROOT
 
 # Says that it is 3.11.2, Debian 12's, to whoever asks.
-OLD_PYTHON = (
-    f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 11, 2); exec(sys.argv[2])' \"$@\""
-)
+OLD_PYTHON = f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 11, 2); exec(sys.argv[2])' \"$@\""
 
 
 def test_no_python_3_11(clone):

@@ -16,8 +16,9 @@ from steps import SetupError, Steps, locked
 
 from tests.setup.clone import ROOT
 
+
 def test_a_command_that_was_killed_is_told_as_such(steps):
-    with pytest.raises(SetupError, match="bash was killed; .* out of memory"):
+    with pytest.raises(SetupError, match=r"bash was killed; .* out of memory"):
         steps.run(["bash", "-c", "kill -9 $$"], os.environ)
 
 
