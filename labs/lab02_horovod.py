@@ -21,7 +21,7 @@ class Config:
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: int = 32
     """Images per worker and step."""
-    epochs: int = 4
+    epochs: int = 5
     """Passes over the training images."""
     base_lr: float = 0.001
     """Learning rate of one worker's Adam, before scaling."""

@@ -46,12 +46,12 @@ def test_two_workers_by_hand_compute_what_one_computes():
 
 @pytest.mark.workers
 def test_two_workers_with_the_kit_learn_the_digits():
-    record = local.run(lab, ["--epochs", "3"], workers=2, oversubscribe=True)
+    record = local.run(lab, ["--epochs", "4"], workers=2, oversubscribe=True)
     row = record["history"][-1]
     assert record["layout"]["global_batch_size"] == 64
     assert row["learning_rate"] == pytest.approx(2 * record["config"]["base_lr"])
     assert row["steps"] == -(-row["images"] // 64)
-    assert record["metrics"]["test_accuracy"] > 0.8
+    assert record["metrics"]["test_accuracy"] > 0.85
 
 
 def test_paper_is_the_reports_setting():
