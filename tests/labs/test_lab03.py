@@ -1,0 +1,62 @@
+"""Lab 3: the rate follows the global batch; warmup saves a run that fails without it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from labs import command
+from labs import lab03_lr_scaling as lab
+from labs.errors import LabError
+from labs.launch import local
+
+DEMO = lab.PRESETS["demo"]
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.mark.parametrize(("batch_size", "size"), [(64, 2), (128, 1), (32, 4)])
+def test_the_rate_depends_on_the_global_batch_alone(batch_size, size):
+    rate = lab.learning_rate(dataclasses.replace(DEMO, batch_size=batch_size), 1600, size)
+    assert (rate.start, rate.peak) == (0.001, pytest.approx(0.032))
+    assert (rate.warmup_steps, rate.milestones) == (39, (65,))
+
+
+def test_m5_is_the_case_of_one_workers_batch_as_reference():
+    config = dataclasses.replace(DEMO, batch_size=128, base_batch_size=128)
+    assert [lab.learning_rate(config, 60_000, size).peak for size in (1, 2, 8)] == pytest.approx([0.001, 0.002, 0.008])
+
+
+def test_paper_is_the_reports_setting():
+    paper = lab.PRESETS["paper"]
+    assert (paper.data, paper.epochs, paper.batch_size * 4 / paper.base_batch_size) == ("real", 5, 16)
+    assert lab.learning_rate(paper, 45_000, 4).peak == pytest.approx(1.6)
+
+
+def test_a_batch_of_nothing_is_refused():
+    with pytest.raises(LabError, match="--base-batch-size 0 is out of range"):
+        command.check(dataclasses.replace(DEMO, base_batch_size=0))
+
+
+def test_resnet18_has_the_parameters_that_the_reports_exchange():
+    from labs.models import cifar
+
+    model = cifar.resnet18()
+    assert sum(int(weight.shape.num_elements()) for weight in model.trainable_weights) == 11_173_962  # 44.7 MB.
+    assert model.output_shape == (None, 10)
+
+
+@pytest.mark.workers
+def test_warmup_saves_what_linear_scaling_alone_breaks():
+    """On two workers and on one with the same global batch, which is the same experiment."""
+    linear = local.run(lab, DEMO, workers=2, oversubscribe=True)
+    sudden = lab.run(dataclasses.replace(DEMO, warmup_epochs=0, batch_size=2 * DEMO.batch_size))
+    assert linear["layout"]["global_batch_size"] == sudden["layout"]["global_batch_size"] == 128
+    with_it, without = (record["history"][-1]["val_accuracy"] for record in (linear, sudden))
+    assert with_it > 0.5
+    assert with_it - without > 0.1
+    assert linear["history"][-1]["learning_rate"] == pytest.approx(0.0032)
