@@ -2,6 +2,7 @@
 
     labs list                                 the labs of this clone
     labs run LAB [--workers N] [options]      run a lab; `labs run LAB --help` shows its options
+    labs sweep LAB [options]                  run all the runs that a lab's questions need; goes on where it was stopped
     labs data list                            the data sets, and which of them are here
     labs data fetch NAME                      download one, resumably, and check it
     labs data verify NAME                     check one that is here
@@ -27,14 +28,15 @@ def main() -> None:
     except LabError as problem:
         sys.exit(f"labs: error: {problem}")
     except KeyboardInterrupt:
-        print("labs: interrupted; `--resume` goes on from the last epoch", file=sys.stderr)
+        on = "the same command goes on" if sys.argv[1] == "sweep" else "`--resume` goes on from the last epoch"
+        print(f"labs: interrupted; {on}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `labs list | head` is no error.
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    commands = {"list": _list, "run": _run, "data": _data, "results": _results}
+    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
         return 0
@@ -73,6 +75,34 @@ def _run(arguments: list[str]) -> None:
     helps = [word for word in arguments if word in ("-h", "--help")]  # The lab's help, not that of the launch.
     asked, rest = parser.parse_known_args([word for word in arguments if word not in helps])
     local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)
+
+
+def _sweep(arguments: list[str]) -> int:
+    """Run, list or submit the cells of a lab's sweeps; all options that are not named here are the lab's own."""
+    from labs.launch import sweep_command
+
+    parser = _parser("sweep", "Run what a lab's questions need, each run in a launch of its own. Finished runs are "
+                              "kept, so the same command goes on where it was stopped. All other options are the "
+                              "lab's: they replace what the sweep varies.")
+    parser.add_argument("lab", help="its name, or the beginning of it: lab04")
+    parser.add_argument("--only", action="append", metavar="NAME", help="of the lab's sweeps this one alone")
+    parser.add_argument("--workers", type=_numbers, metavar="N,N", help="numbers of workers, instead of the sweep's")
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs of each setting, with seeds 1 to N")
+    parser.add_argument("--oversubscribe", action="store_true", help="allow more workers than cores")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--list", action="store_true", help="show the runs and which of them are done, and run none")
+    action.add_argument("--cell", type=int, metavar="N", help="run the N-th alone, as a job of a Slurm array does")
+    action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, and a report after it")
+    if not arguments or arguments[0] in ("-h", "--help"):
+        parser.print_help()
+        return 0
+    asked, rest = parser.parse_known_args(arguments)
+    return sweep_command.main(asked, rest)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Read "1,2,4"."""
+    return tuple(int(number) for number in text.split(","))
 
 
 def _data(arguments: list[str]) -> None:

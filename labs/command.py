@@ -39,6 +39,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in (ROOT / "labs").glob("lab[0-9][0-9]_*.py"))
 
 
+def called(lab: ModuleType) -> str:
+    """Return a lab's name."""
+    return lab.__name__.removeprefix("labs.")
+
+
 def find(name: str) -> ModuleType:
     """Import a lab by its name, or by any beginning of it that only one lab has ("lab10").
 
@@ -72,12 +77,12 @@ def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
     """Return the lab's Config and the run's Options that a command line asks for."""
     import tyro
 
-    preset, rest = _preset(lab, arguments)
+    preset, rest = split_preset(lab, arguments)
     flat = tyro.conf.OmitArgPrefixes
     both = dataclasses.make_dataclass("Both", [("config", flat[lab.Config]), ("options", flat[Options])])
     asked = tyro.cli(
         both,
-        prog=f"labs run {lab.__name__.removeprefix('labs.')}",
+        prog=f"labs run {called(lab)}",
         description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: whence the defaults below come ({preset}).",
         default=both(lab.PRESETS[preset], Options()),
         args=rest,
@@ -114,6 +119,9 @@ RANGES = {
     "test_split": (0, 0.9),
     "validation_split": (0, 0.9),
     "seed": (0, (1 << 32) - 1),
+    "threads": (0, 4096),
+    "cycle_time_ms": (0.01, 1000),
+    "fusion_threshold_mb": (0, 4096),
     "stall_seconds": (0.1, 1 << 20),
 }
 """What can work at all, by name: a name means the same in every lab."""
@@ -133,7 +141,7 @@ def check(values: Any) -> None:
             raise LabError(f"{option} {value} is out of range; choose a number from {low} to {high}")
 
 
-def _preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[str]]:
+def split_preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Take `--preset NAME` out of the arguments: it decides the defaults of all others."""
     import argparse
 

@@ -28,7 +28,8 @@ ERROR = "labs: error: "
 SECONDS_TO_END = 5.0
 
 
-def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, oversubscribe: bool = False) -> dict:
+def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, oversubscribe: bool = False,
+        log: IO[str] | None = None) -> dict:
     """Run a lab on several workers and return rank 0's record; what the workers print is passed on as it comes.
 
     Args:
@@ -36,6 +37,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
         asked: The lab's Config, or what stands behind the lab's name on the command line, as ["--epochs", "3"].
         workers: How many; if left out: the allocation's tasks, else one per visible GPU, else one.
         oversubscribe: Allow more workers than cores.
+        log: Where to pass on what the workers print; the terminal, if left out.
 
     Raises:
         LabError: The command line is wrong, or the run ended badly: with rank, host, step and cause.
@@ -43,14 +45,14 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     from labs.report import records
 
     module = command.find(lab) if isinstance(lab, str) else lab
-    name = module.__name__.removeprefix("labs.")
+    name = command.called(module)
     arguments = command.spell(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
     _, options = command.parse(module, arguments)
     workers = _workers(workers, oversubscribe)
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
-    code, told = _supervise([*mpirun(workers), *program])
+    code, told = _supervise([*mpirun(workers), *program], log)
     if code:
         raise LabError(told.cause or _killed(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
@@ -78,12 +80,27 @@ def _workers(asked: int | None, oversubscribe: bool) -> int:
         if advice := slurm.advice(allocation):
             print(f"labs: {advice}", file=sys.stderr)
         return slurm.workers(allocation, asked)
-    cores = len(os.sched_getaffinity(0))
     workers = visible_gpus() or 1 if asked is None else asked
-    if workers > cores and not oversubscribe:
-        raise LabError(f"{workers} workers on {cores} cores would wait for each other; "
-                       f"ask for at most {cores}, or add --oversubscribe")
+    if not oversubscribe:
+        check_slots(workers)
     return workers
+
+
+def slots() -> int:
+    """Return how many workers there is room for: one per core, or per CPU that Slurm granted."""
+    allocation = slurm.allocation()
+    return allocation.ntasks * allocation.cpus_per_task if allocation else len(os.sched_getaffinity(0))
+
+
+def check_slots(workers: int) -> None:
+    """Refuse more workers than cores.
+
+    Raises:
+        LabError: Names the way on.
+    """
+    if workers > slots():
+        raise LabError(f"{workers} workers on {slots()} cores would wait for each other; "
+                       f"ask for at most {slots()}, or add --oversubscribe")
 
 
 def visible_gpus() -> int:
@@ -107,13 +124,13 @@ class _Told:
         self.launcher = ""
 
 
-def _supervise(arguments: list[str]) -> tuple[int, _Told]:
+def _supervise(arguments: list[str], log: IO[str] | None) -> tuple[int, _Told]:
     """Run the launcher to its end; whatever ends this process, the workers end too."""
     told = _Told()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               env=_environment(), start_new_session=True, preexec_fn=_end_with_parent)
-    readers = [threading.Thread(target=_pass_on, args=(process.stdout, sys.stdout, None), daemon=True),
-               threading.Thread(target=_pass_on, args=(process.stderr, sys.stderr, told), daemon=True)]
+                               env=_environment(bar=log is None), start_new_session=True, preexec_fn=_end_with_parent)
+    readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
+               threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
     for reader in readers:
         reader.start()
     try:
@@ -128,14 +145,14 @@ def _supervise(arguments: list[str]) -> tuple[int, _Told]:
     return code, told
 
 
-def _environment() -> dict[str, str]:
+def _environment(bar: bool = True) -> dict[str, str]:
     """This process's environment, less what would make a launcher or a worker believe that it is inside a run."""
     inside = re.compile(
         r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS)"
     )
     kept = {name: value for name, value in os.environ.items() if not inside.match(name)}
     kept["PYTHONUNBUFFERED"] = "1"
-    kept["LABS_TERMINAL"] = str(int(sys.stderr.isatty()))
+    kept["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
     # The labs are found from whatever folder the command is typed in.
     kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     if os.geteuid() == 0:  # In a container, where root is the only user; Open MPI refuses without both.

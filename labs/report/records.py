@@ -29,15 +29,17 @@ Record = dict[str, Any]
 FORMAT = 1
 
 
-def finish(job: Job, history: list[dict], **metrics: float) -> Record:
+def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
     """Make the run's record, write it with its curves (rank 0), and return it on every worker.
 
     Args:
         job: The run.
-        history: Rows of epochs, as `fit` returns them.
+        history: Rows of epochs, as `fit` returns them; none for a run that trains nothing.
+        tables: Further rows by the name of their table, such as those of "collectives".
         metrics: Results of the whole run, such as test_accuracy.
     """
-    from labs.report import plots, tables
+    from labs.report import plots
+    from labs.report.tables import closing
     from labs.training import workers
 
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
@@ -47,7 +49,7 @@ def finish(job: Job, history: list[dict], **metrics: float) -> Record:
         "run": job.name,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
-        "layout": _plain(layout | {"global_batch_size": job.config.batch_size * job.size}),
+        "layout": _plain(layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size}),
         "versions": workers.versions(),
         "machine": workers.machine(),
         "history": history,
@@ -58,12 +60,14 @@ def finish(job: Job, history: list[dict], **metrics: float) -> Record:
             "images_per_sec": throughput.images_per_sec(history),
         },
         "metrics": metrics,
+        "tables": _plain(tables or {}),
     }
     if job.rank == 0:
-        plots.save_curves(record, job.folder / "curves.png")
+        if history:
+            plots.save_curves(record, job.folder / "curves.png")
         durable.write_json(job.folder / "record.json", record)
         shutil.rmtree(job.folder / "places", ignore_errors=True)
-    job.say("\n" + tables.closing(record) + f"\n\ncurves and record: {shown(job.folder)}")
+    job.say("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
     return record
 
 
@@ -111,6 +115,17 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
         | {name: value for part in parts for name, value in record[part].items()}
         for record in records
     )
+
+
+def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:
+    """Return the rows of one named table of all runs, beside their lab, run, number of workers and Config."""
+    import pandas as pd
+
+    found = []
+    for record in read_all(lab, root):
+        about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]} | record["config"]
+        found += [about | row for row in record.get("tables", {}).get(name, [])]
+    return pd.DataFrame(found)
 
 
 def curves(record: Record) -> pd.DataFrame:

@@ -15,7 +15,7 @@ def closing(record: dict[str, Any]) -> str:
         "global batch": record["layout"]["global_batch_size"],
         "images/s": record["timings"]["images_per_sec"],
         "s/epoch": record["timings"]["seconds_per_epoch"],
-    }
+    } if history else {"workers": record["layout"]["size"], "seconds": record["timings"]["total_seconds"]}
     row |= {name.replace("val_", "validation "): last[name] for name in last if name in ("val_accuracy", "val_loss")}
     row |= {name.replace("_", " "): value for name, value in record["metrics"].items() if isinstance(value, float)}
     return text([list(row), [_number(value) for value in row.values()]])

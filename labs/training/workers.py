@@ -10,7 +10,7 @@ import platform
 import socket
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         LabError: The run's name is taken, or another run holds it.
     """
     command.check(config)
-    layout = init(config.seed, options.stall_seconds)
+    layout = init(config.seed, options.stall_seconds, settings(config), getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:
         problem = name = None
         if layout.rank == 0:
@@ -113,13 +113,39 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         yield job
 
 
-def init(seed: int, stall_seconds: float = Options.stall_seconds) -> Layout:
+SETTINGS = {
+    "backend": ("HOROVOD_CPU_OPERATIONS", str),
+    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
+    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
+}
+"""Fields that a lab's Config may have, and the variable from which Horovod reads each when it starts."""
+
+
+def settings(config: Any) -> dict[str, str]:
+    """Return what a Config asks of Horovod, as environment variables.
+
+    Args:
+        config: `backend` ("mpi" or "gloo") carries tensors that are not on a GPU; `cycle_time_ms` is how long Horovod
+            waits for more tensors, `fusion_threshold_mb` how many MiB of them it sends as one message.
+    """
+    asked = {variable: str(convert(getattr(config, field))) for field, (variable, convert) in SETTINGS.items()
+             if hasattr(config, field)}
+    if asked.get("HOROVOD_CPU_OPERATIONS") == "gloo" and not os.environ.get("SLURM_JOB_ID"):
+        asked["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")  # All workers are on this machine.
+    return asked
+
+
+def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
+         threads: int = 0) -> Layout:
     """Start Horovod and give this worker its GPU, its share of the cores and its seed.
 
     Args:
         seed: Equal on all workers, so that they build equal models and equal splits.
         stall_seconds: See Options.
+        environment: See `settings`.
+        threads: TensorFlow's threads of one worker; 0: its share of the node's cores.
     """
+    os.environ.update(environment or {})
     # Horovod: its own stall check (rank 0 alone runs it) covers what comes before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
@@ -128,7 +154,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds) -> Layout:
     if hvd.size() == 1:
         slurm.check_step()
     gpu = _pin_gpu(hvd.local_rank(), hvd.local_size())
-    threads = _share_cores(hvd.local_size())
+    threads = _set_threads(threads or _share_of_cores(hvd.local_size()))
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
     # Dropout's random numbers come from a variable that can be set again when a run is resumed.
@@ -154,7 +180,8 @@ def backend() -> str:
         return "none"
     if hvd.nccl_built() and tf.config.get_visible_devices("GPU"):
         return "NCCL"
-    return "MPI" if hvd.mpi_enabled() else "Gloo"
+    over_gloo = os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "gloo"
+    return "MPI" if hvd.mpi_enabled() and not over_gloo else "Gloo"
 
 
 def _node() -> str:
@@ -177,11 +204,15 @@ def _pin_gpu(local_rank: int, local_size: int) -> str | None:
     return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
 
 
-def _share_cores(local_size: int) -> int:
+def _share_of_cores(local_size: int) -> int:
     """Divide the node's cores among its workers: threads of one worker that wait for another's cost both."""
     cores = len(os.sched_getaffinity(0))
     total = psutil.cpu_count() or cores
-    threads = cores if cores < total and local_size > 1 else max(1, cores // local_size)
+    return cores if cores < total and local_size > 1 else max(1, cores // local_size)
+
+
+def _set_threads(threads: int) -> int:
+    """Give TensorFlow so many threads and return how many it has."""
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun already, with an earlier run's threads.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))

@@ -1,0 +1,163 @@
+"""A sweep: the runs that a question needs, one after the other, each in a launch of its own.
+
+The results store is its only memory: a cell that has a record is done, and everything else is still to do. So a sweep
+that was interrupted goes on, wherever and how often it was. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from labs import command, durable
+from labs.errors import LabError
+from labs.launch import local
+
+FAILED = "failed.txt"
+
+
+def _unchanged(config: Any, workers: int) -> Any:
+    return config
+
+
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """The runs that one question needs, as data: a lab has `SWEEPS = {"demo": (Sweep(...), ...), "paper": ...}`."""
+
+    name: str
+    question: str
+    """In one line, with the question's id: "C1: time and speedup of an epoch"."""
+    grid: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    """Fields of the lab's Config and their values; the cells are all combinations."""
+    workers: Sequence[int] = (1, 2)
+    seeds: Sequence[int] = (1, 2, 3)
+    """One repeat each."""
+    adapt: Callable[[Any, int], Any] = _unchanged
+    """Sets what depends on other values, such as batch_size = global // workers. A LabError leaves the cell out."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    lab: str
+    config: Any
+    workers: int
+    skipped: str = ""
+    """Why it cannot run on this machine."""
+
+    @property
+    def name(self) -> str:
+        """The run's name in the store: equal settings, equal name, in whatever sweep and in whatever session."""
+        settings = json.dumps(dataclasses.asdict(self.config), sort_keys=True, default=str)
+        mark = hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
+        return f"sweep-w{self.workers}-seed{self.config.seed}-{mark}"
+
+    def __str__(self) -> str:
+        return f"{self.workers} worker{'s' * (self.workers > 1)}, seed {self.config.seed}"
+
+
+def cells(lab: ModuleType, sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
+    """Return the cells of some sweeps in the order of their runs, each once.
+
+    The order is random, so that a machine that grows warm or busy does not favour one setting, and the same every time.
+    All cells run once before any is repeated, so that a sweep broken off is a sweep with fewer repeats.
+
+    Args:
+        lab: The lab's module.
+        sweeps: Of its SWEEPS.
+        base: The Config that holds what no sweep varies.
+    """
+    found: dict[str, tuple[int, Cell]] = {}
+    for sweep in sweeps:
+        for repeat, seed in enumerate(sweep.seeds):
+            for workers, values in itertools.product(sweep.workers, _combinations(sweep.grid)):
+                cell = _cell(lab, sweep, dataclasses.replace(base, seed=seed, **values), workers)
+                found.setdefault(cell.name, (repeat, cell))
+    shuffled = sorted(found.values(), key=lambda pair: pair[1].name)
+    random.Random(0).shuffle(shuffled)
+    return [cell for _, cell in sorted(shuffled, key=lambda pair: pair[0])]
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
+
+
+def _cell(lab: ModuleType, sweep: Sweep, config: Any, workers: int) -> Cell:
+    """Return a cell; what neither the lab nor the machine can hold is marked with the reason."""
+    skipped = ""
+    try:
+        config = sweep.adapt(config, workers)
+        command.check(config)
+    except LabError as reason:
+        skipped = str(reason)
+    return Cell(command.called(lab), config, workers, skipped)
+
+
+def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> list[Cell]:
+    """Run the cells that have no record yet, and return those that failed.
+
+    Args:
+        lab: The lab's module.
+        todo: Cells, in their order.
+        store: The results store.
+        oversubscribe: Allow more workers than cores.
+    """
+    open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, store)]
+    failed = []
+    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=command.called(lab), unit="run",
+              file=sys.stderr, smoothing=0) as bar:
+        for cell in open_cells:
+            bar.set_postfix_str(str(cell))
+            if cause := _run(lab, cell, store, oversubscribe):
+                failed.append(cell)
+                bar.write(f"failed: {cell}: {cause}", file=sys.stderr)
+            bar.update()
+    return failed
+
+
+def finished(cell: Cell, store: Path) -> bool:
+    """Whether a cell has its record."""
+    return (store / cell.lab / cell.name / "record.json").exists()
+
+
+def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
+    """Run one cell, what it prints going to its log, and return the cause should it fail."""
+    folder = store / cell.lab / cell.name
+    try:
+        with _fresh(folder):
+            arguments = [*command.spell(lab, cell.config), "--name", cell.name, "--results", str(store)]
+            with open(folder / "log.txt", "w") as log:
+                local.run(lab, arguments, cell.workers, oversubscribe, log)
+    except LabError as cause:
+        durable.write_text(folder / FAILED, f"{cause}\n")
+        return str(cause)
+    return ""
+
+
+@contextlib.contextmanager
+def _fresh(folder: Path) -> Iterator[None]:
+    """Hold an empty folder: what an earlier try left behind would mix two runs' timings."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder.parent / f".{folder.name}.lock", timeout=0):
+            if not (folder / "record.json").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(exist_ok=True)
+            yield
+    except Timeout:
+        raise LabError(f"another sweep runs {folder.name} at this moment") from None

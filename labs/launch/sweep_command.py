@@ -1,0 +1,143 @@
+"""The command `labs sweep`: which cells, on this machine or as a Slurm array. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from labs import command
+from labs.errors import LabError
+from labs.launch import local
+from labs.launch.sweep import FAILED, Cell, Sweep, cells, finished, run
+from labs.places import ROOT
+
+
+def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Do what `labs sweep` was asked for, and return its exit code: 1 if a cell failed.
+
+    Args:
+        asked: Of the launch: lab, only, workers, repeats, oversubscribe, list, cell, sbatch.
+        rest: The lab's own options.
+    """
+    lab = command.find(asked.lab)
+    preset, words = command.split_preset(lab, rest)
+    base, options = command.parse(lab, rest)
+    for refused in ("name", "resume"):
+        if getattr(options, refused):
+            raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
+    sweeps = [_narrowed(each, words, base, asked) for each in _chosen(lab, preset, asked.only)]
+    todo, store = cells(lab, sweeps, base), command.store(options)
+    if asked.sbatch:
+        return _submit(todo, _again(asked, rest))
+    todo = todo if asked.oversubscribe else [_held(cell) for cell in todo]
+    if asked.list:
+        return _show(todo, store)
+    if asked.cell is not None:
+        todo = [_nth(todo, asked.cell)]
+    return _finish(todo, run(lab, todo, store, asked.oversubscribe), store)
+
+
+def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
+    sweeps = getattr(lab, "SWEEPS", {}).get(preset, ())
+    if not sweeps:
+        raise LabError(f"{command.called(lab)} has no sweep for preset {preset!r}; `labs run` runs it once")
+    names = [each.name for each in sweeps]
+    for name in only or ():
+        if name not in names:
+            raise LabError(f"{command.called(lab)} has no sweep {name!r}; there are: {', '.join(names)}")
+    return [each for each in sweeps if not only or each.name in only]
+
+
+def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Namespace) -> Sweep:
+    """Return a sweep with what the command line sets: it goes before what the sweep varies."""
+    named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
+    for workers in asked.workers or ():
+        if workers < 1:
+            raise LabError(f"--workers {workers}: a run needs at least one")
+        if not (asked.oversubscribe or asked.sbatch):
+            local.check_slots(workers)
+    seeds = tuple(range(1, asked.repeats + 1)) if asked.repeats else sweep.seeds
+    return dataclasses.replace(
+        sweep,
+        grid={name: values for name, values in sweep.grid.items() if name not in named},
+        seeds=(base.seed,) if "seed" in named else seeds,
+        workers=asked.workers or sweep.workers,
+    )
+
+
+def _held(cell: Cell) -> Cell:
+    """Mark a cell that has more workers than this machine has cores."""
+    if cell.skipped or cell.workers <= local.slots():
+        return cell
+    return dataclasses.replace(cell, skipped=f"more workers than the {local.slots()} cores; --oversubscribe runs it")
+
+
+def _nth(todo: Sequence[Cell], number: int) -> Cell:
+    if not 0 <= number < len(todo):
+        raise LabError(f"--cell {number}: there are {len(todo)} runs, from 0 on; see them with --list")
+    return todo[number]
+
+
+def _again(asked: argparse.Namespace, rest: Sequence[str]) -> list[str]:
+    """Return the options that make the same cells in the jobs of an array."""
+    words = [word for name in asked.only or () for word in ("--only", name)]
+    if asked.workers:
+        words += ["--workers", ",".join(map(str, asked.workers))]
+    if asked.repeats:
+        words += ["--repeats", str(asked.repeats)]
+    return [*words, *(["--oversubscribe"] if asked.oversubscribe else []), *rest]
+
+
+def _state(cell: Cell, store: Path) -> str:
+    failure = store / cell.lab / cell.name / FAILED
+    if finished(cell, store):
+        return "done"
+    if cell.skipped:
+        return f"skipped: {cell.skipped}"
+    return f"failed: {failure.read_text().strip()}" if failure.exists() else "to do"
+
+
+def _show(todo: Sequence[Cell], store: Path) -> int:
+    """Print the cells with the settings in which they differ."""
+    settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers} for cell in todo]
+    varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
+    for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
+        print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, store)}")
+    return 0
+
+
+def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:
+    """Say what came of the sweep."""
+    for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
+        count = sum(cell.skipped == reason for cell in todo)
+        print(f"left out {count} runs: {reason}")
+    done = sum(finished(cell, store) for cell in todo)
+    print(f"{done} of {len(todo)} runs done, {len(failed)} failed; `labs report` shows them" +
+          ("; the same command tries the failed ones again" if failed else ""))
+    return 1 if failed else 0
+
+
+def _submit(todo: Sequence[Cell], words: Sequence[str]) -> int:
+    """Submit the cells as one array, and after its end the report; the array's jobs are as wide as the widest cell."""
+    lab, widest = todo[0].lab, max(cell.workers for cell in todo)
+    array = _sbatch("--array", f"0-{len(todo) - 1}", "--ntasks-per-node", str(widest), "jobs/sweep.sh", lab, *words)
+    report = _sbatch("--dependency", f"afterany:{array}", "jobs/report.sh")
+    print(f"{len(todo)} runs of {lab} are job {array}, the report after them is job {report}; `squeue --me` shows both")
+    return 0
+
+
+def _sbatch(*arguments: str) -> str:
+    """Submit a job from the clone's top and return its number."""
+    try:
+        done = subprocess.run(["sbatch", "--parsable", *arguments], cwd=ROOT, capture_output=True, text=True,
+                              check=False)
+    except FileNotFoundError:
+        raise LabError("no sbatch on the PATH; on a machine without Slurm leave --sbatch out") from None
+    if done.returncode:
+        raise LabError(f"sbatch refused: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
+    return done.stdout.strip().partition(";")[0]
