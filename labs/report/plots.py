@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -36,7 +38,8 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
     for axes in (loss, accuracy):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
-    accuracy.legend(fontsize=8)
+    if accuracy.get_legend_handles_labels()[0]:
+        accuracy.legend(fontsize=8)
     return figure
 
 
@@ -60,3 +63,166 @@ def save_curves(record: dict[str, Any], path: Path) -> None:
 
     with durable.writing(path) as file:
         curves([record]).savefig(file, format="png", dpi=120)
+
+
+def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
+            axes: Axes | None = None) -> Figure:
+    """Draw the speedup over the number of workers, one line per value of `by`, with 95 % intervals and the ideal line.
+
+    Args:
+        frame: From `scaling.speedups`.
+        by: Column, or columns, that tell the lines apart.
+        reference: Speedups of a course report (columns `size`, `speedup` and those of `by`), drawn hollow and dashed.
+        axes: Where to draw; a new figure, if left out.
+    """
+    return _scaling(frame, by, "speedup", "speedup: rate(n) / rate(1)", reference, axes)
+
+
+def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
+               axes: Axes | None = None) -> Figure:
+    """Draw the scaling efficiency, speedup / workers; arguments as of `speedup`, with `scaling_efficiency`."""
+    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, axes)
+
+
+def _scaling(frame, by, value, title, reference, axes) -> Figure:
+    axes = axes or _axes((6.6, 3.6))
+    by = [by] if isinstance(by, str) else list(by)
+    for number, (name, line) in enumerate(lines(frame, by)):
+        colour, line = COLOURS[number % len(COLOURS)], line.dropna(subset=[value]).sort_values("size")
+        if len(line):
+            axes.errorbar(line["size"], line[value], _errors(line, value), fmt="-o", color=colour, capsize=3,
+                          label=name)
+    for number, (name, line) in enumerate(lines(reference, by) if reference is not None else ()):
+        line = line.dropna(subset=[value]).sort_values("size")
+        axes.plot(line["size"], line[value], "--s", color=COLOURS[number % len(COLOURS)], markerfacecolor="none",
+                  alpha=0.6, label=f"report, {name}")
+    sizes = sorted({*frame["size"], *(reference["size"] if reference is not None else ())})
+    ideal = sizes if value == "speedup" else [1] * len(sizes)
+    axes.plot(sizes, ideal, ":", color="0.4", label="ideal", zorder=1)
+    axes.set(xlabel="workers", ylabel=title, xticks=sizes)
+    axes.margins(y=0.08)
+    axes.set_ylim(bottom=0)
+    return _finished(axes, outside=True)
+
+
+def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the rows of each combination of values of `by`, and what to call it."""
+    columns = [column for column in by if column in frame]
+    if not columns:
+        yield "measured", frame
+        return
+    for values, rows in frame.groupby(columns, dropna=False, sort=True):
+        yield ", ".join(called(column, value) for column, value in zip(columns, values, strict=True)), rows
+
+
+def called(column: str, value: Any) -> str:
+    """Return what a legend calls a value: a word stands alone, a number needs its column."""
+    return value if isinstance(value, str) else f"{named(column)} {plain(value)}"
+
+
+def named(column: str) -> str:
+    """Return a column's name as a reader expects it."""
+    short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch"}
+    return short.get(column, column.replace("_", " "))
+
+
+def plain(value: Any) -> str:
+    """Return a value without a needless fraction."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+PARTS = ("input", "compute", "communication", "other")
+
+
+def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes: Axes | None = None) -> Figure:
+    """Draw the seconds of one epoch as stacked bars: input, compute, communication, other; a dot is the wall time.
+
+    Args:
+        frame: Runs with a ledger, from `records.load` or `scaling.summary`: columns ledger_wall_seconds,
+            ledger_input_seconds and so on. Rows alike in `by` are one bar: their median.
+        by: The columns that tell the bars apart.
+        axes: Where to draw; a new figure, if left out.
+    """
+    by = [column for column in by if column in frame]
+    columns = [f"ledger_{part}_seconds" for part in (*PARTS, "wall")]
+    bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
+    names = ["\n".join(called(name, value) for name, value in zip(by, _tuple(key), strict=True))
+             for key in bars.index]
+    axes = axes or _axes((max(4.5, 2 + 0.95 * len(bars)), 3.6))
+    below = [0.0] * len(bars)
+    for part, colour in zip(PARTS, ("#56B4E9", "#0072B2", "#D55E00", "#BBBBBB"), strict=True):
+        height = bars[f"ledger_{part}_seconds"].to_numpy(float)
+        axes.bar(range(len(bars)), height, 0.7, below, color=colour, label=part)
+        below = below + height
+    axes.plot(range(len(bars)), bars["ledger_wall_seconds"], "k_", markersize=14, label="wall time")
+    axes.set_xticks(range(len(bars)), names, fontsize=8)
+    axes.set(ylabel="seconds of one epoch")
+    return _finished(axes, outside=True)
+
+
+def _tuple(key: Any) -> tuple:
+    return key if isinstance(key, tuple) else (key,)
+
+
+def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "backend", "size"), value: str = "busbw",
+          axes: Axes | None = None) -> Figure:
+    """Draw bus bandwidth over message size on logarithmic axes, one line per way to carry it.
+
+    Points are medians of the rows alike in `by` and `bytes`, bars their 95 % intervals.
+
+    Args:
+        frame: Rows of the table "collectives" (`records.rows`): columns `bytes` and `busbw`, in bytes and bytes per
+            second, and those of `by`.
+        by: The columns that tell the lines apart; those that never vary are left out of the legend.
+        value: "busbw", "algbw" (bytes per second) or "seconds".
+        axes: Where to draw; a new figure, if left out.
+    """
+    from labs.report.scaling import interval
+
+    axes = axes or _axes((6.4, 3.8))
+    scale = 1 if value == "seconds" else 1e9
+    varying = [column for column in by if column in frame and frame[column].nunique() > 1]
+    for number, (name, rows) in enumerate(lines(frame, varying)):
+        sizes = rows.groupby("bytes")[value]
+        middle = sizes.median() / scale
+        ends = [[end / scale for end in interval(values)] for _, values in sizes]
+        errors = [[max(0.0, m - low) if low == low else 0.0 for m, (low, _) in zip(middle, ends, strict=True)],
+                  [max(0.0, high - m) if high == high else 0.0 for m, (_, high) in zip(middle, ends, strict=True)]]
+        axes.errorbar(middle.index, middle, errors, marker="o", markersize=3, capsize=2, label=name,
+                      color=COLOURS[number % len(COLOURS)], linestyle=("-", "--", ":")[number // len(COLOURS) % 3])
+    axes.set(yscale="log", xlabel="message (bytes)",
+             ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
+    axes.set_xscale("log", base=16)
+    axes.xaxis.set_major_formatter(_bytes)
+    return _finished(axes, outside=True)
+
+
+def _bytes(count: float, _: int = 0) -> str:
+    """Write a number of bytes with the unit that leaves the shortest number."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return ""
+
+
+def _axes(size: tuple[float, float]) -> Axes:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").subplots()
+
+
+def _errors(rows: pd.DataFrame, value: str):
+    """Return the lengths of the error bars of a column that has `_low` and `_high` beside it; 0 where they are NaN."""
+    if f"{value}_low" not in rows:
+        return None
+    low, high = rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]
+    return [side.fillna(0).clip(lower=0).to_numpy(float) for side in (low, high)]
+
+
+def _finished(axes: Axes, outside: bool = False) -> Figure:
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, **({"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}))
+    return axes.figure

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 """What is known of a finished run; JSON can hold it. Its keys are those of `finish`."""
 FORMAT = 1
+PARTS = {"lab": str, "run": str, "started": str, "config": dict, "layout": dict, "history": list, "timings": dict,
+         "metrics": dict}
+"""What a record must hold to be read."""
 
 
 def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
@@ -83,9 +86,19 @@ def read(folder: Path) -> Record:
         ValueError: The file is torn, or not a record of this format.
         OSError: There is none.
     """
-    record = json.loads((Path(folder) / "record.json").read_text())
+    path = Path(folder) / "record.json"
+    try:
+        record = json.loads(path.read_text())
+    except ValueError as problem:
+        raise ValueError(f"{path} is torn: {problem}") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"{folder}/record.json is not a record of format {FORMAT}")
+        raise ValueError(f"{path} is not a record of format {FORMAT}")
+    if wrong := [name for name, kind in PARTS.items() if not isinstance(record.get(name), kind)]:
+        raise ValueError(f"{path} has no sound {', '.join(wrong)}")
+    if not isinstance(record["layout"].get("size"), int):
+        raise ValueError(f"{path} does not say how many workers ran")
+    if not all(isinstance(row, dict) and "epoch" in row for row in record["history"]):
+        raise ValueError(f"{path} has a history that is none")
     return record
 
 
@@ -106,15 +119,23 @@ def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
 
 
 def table(records: Iterable[Record]) -> pd.DataFrame:
-    """Return records as a table, one row each."""
+    """Return records as a table, one row each.
+
+    What a Config asked for and the layout tells too, such as `threads`, is the layout's; the Config's stands beside it
+    as `asked_threads`. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
+    """
     import pandas as pd
 
-    parts = ("config", "layout", "timings", "metrics")
-    return pd.DataFrame(
-        {key: record[key] for key in ("lab", "run", "started")}
-        | {name: value for part in parts for name, value in record[part].items()}
-        for record in records
-    )
+    rows, configs = [], {}
+    for record in records:
+        layout = record["layout"]
+        config = {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
+        configs |= config
+        about = {key: record[key] for key in ("lab", "run", "started")}
+        rows.append(about | config | layout | record["timings"] | record["metrics"])
+    frame = pd.DataFrame(rows)
+    frame.attrs["config"] = list(configs)
+    return frame
 
 
 def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:

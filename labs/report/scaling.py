@@ -1,0 +1,304 @@
+"""The arithmetic of scaling: rates with their spread, speedups, laws, and a model that predicts efficiency.
+
+A configuration is everything that was chosen but the seed (a repeat is a run with another seed) and the number of
+workers. Nothing here compares one configuration with another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from labs.errors import LabError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SECONDS = ("seconds_per_epoch", "first_epoch_seconds", "total_seconds")
+NO_BASE = "no run of {base} worker{s} of this configuration to compare with"
+
+
+def configuration(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that name a run's configuration: those of its Config that hold something, less the seed.
+
+    Args:
+        frame: From `records.load`, which notes in `frame.attrs["config"]` what came from a Config.
+
+    Raises:
+        LabError: The frame has lost that note (`pd.concat` and `merge` drop it): name the columns yourself.
+    """
+    if "config" not in frame.attrs:
+        raise LabError("this table does not say which columns are its configuration; name them: by=['batch_size', ...]")
+    columns = [column for column in ("lab", *frame.attrs["config"]) if column != "seed" and column in frame]
+    return [column for column in columns if frame[column].notna().any()]
+
+
+def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return one row per configuration and number of workers, over its repeats.
+
+    `images_per_sec` is the median; `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
+    the logarithms because rates are ratios (NaN for a single run: one run has no spread). Seconds, the first epoch's
+    apart from the others', and the parts of the ledger are medians.
+
+    Args:
+        frame: Runs, one row each, from `records.load`.
+        by: The columns that name a configuration; by default all of the runs' Configs but the seed.
+    """
+    import pandas as pd
+
+    by = list(by if by is not None else configuration(frame))
+    by += [column for column in ("size", "nodes") if column in frame and column not in by]
+    frame = _timed(frame)
+    if frame.empty:
+        return frame[by].assign(repeats=[], images_per_sec=[], images_per_sec_low=[], images_per_sec_high=[])
+    medians = [name for name in frame if name in SECONDS or name.startswith("ledger_")]
+    rows = []
+    for _, group in frame.groupby([frame[column].map(_hashable) for column in by], dropna=False, sort=True):
+        rates = group["images_per_sec"].to_numpy(float)
+        low, high = interval(rates)
+        row = {"repeats": len(rates), "images_per_sec": np.median(rates)}
+        row |= {"images_per_sec_low": low, "images_per_sec_high": high}
+        rows.append(group[by].iloc[0].to_dict() | row | {name: group[name].astype(float).median() for name in medians})
+    return pd.DataFrame(rows)
+
+
+def _timed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Leave out runs without a rate: those of a single epoch."""
+    rate = frame["images_per_sec"].astype(float) if "images_per_sec" in frame else np.zeros(len(frame))
+    return frame[np.isfinite(rate) & (rate > 0)]
+
+
+def _hashable(value):
+    return str(value) if isinstance(value, list | dict) else value
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return Student's 95 % interval of the geometric mean of positive values; NaN for fewer than two."""
+    logs = np.log(np.asarray(values, float))
+    return _interval(float(logs.mean()), *_spread(logs))
+
+
+def _spread(logs: np.ndarray) -> tuple[float, float]:
+    """Return the squared standard error of the mean, and its degrees of freedom."""
+    return (float(logs.var(ddof=1) / len(logs)), len(logs) - 1) if len(logs) > 1 else (math.nan, math.nan)
+
+
+def _interval(centre: float, variance: float, freedom: float) -> tuple[float, float]:
+    from scipy import stats
+
+    if not variance >= 0:
+        return math.nan, math.nan
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance) if variance else 0.0
+    return math.exp(centre - half), math.exp(centre + half)
+
+
+def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
+             scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
+    """Return `summary` with each row's speedup, rate(n) / rate(base), and scaling_efficiency, speedup / (n / base).
+
+    Both with a 95 % interval over repeats (Welch's, on the logarithms: Welch 1947; NaN if either side ran once). A row
+    is compared with the runs of `base` workers of its own configuration alone; where there are none it has NaN, and
+    the column `why` says so.
+
+    Args:
+        frame: Runs, one row each, from `records.load`.
+        base: Number of workers to compare with.
+        by: The columns that name a configuration; by default all of the runs' Configs but the seed.
+        scaling: "weak": the batch of one worker is held, so n workers do n times the work in a step; "strong": the
+            global batch is held, so `global_batch_size` stands in the configuration in place of `batch_size`.
+    """
+    by = list(by if by is not None else configuration(frame))
+    if scaling == "strong":
+        by = ["global_batch_size", *(name for name in by if name not in ("batch_size", "global_batch_size"))]
+    elif "batch_size" in by:
+        by = [name for name in by if name != "global_batch_size"]
+    table = summary(frame, by)
+    keys = _timed(frame)[by].map(_hashable).apply(tuple, axis=1) if len(table) else []
+    logs = {}
+    for key, size, rate in zip(keys, _timed(frame)["size"], _timed(frame)["images_per_sec"], strict=True):
+        logs.setdefault((_key(key), int(size)), []).append(math.log(rate))
+    ratios = [_ratio(logs, _key(row[column] for column in by), int(row["size"]), base)
+              for row in table.to_dict("records")]
+    columns = ("speedup", "speedup_low", "speedup_high")
+    for place, name in enumerate(columns):
+        table[name] = [ratio[place] for ratio in ratios]
+    for name in columns:
+        table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
+    missing = NO_BASE.format(base=base, s="s" * (base > 1))
+    table["why"] = [missing if math.isnan(ratio[0]) else "" for ratio in ratios]
+    return table
+
+
+def _key(values) -> tuple:
+    """Make values comparable: a NaN equals a NaN here."""
+    return tuple(None if isinstance(value, float) and math.isnan(value) else _hashable(value) for value in values)
+
+
+def _ratio(logs: dict, key: tuple, size: int, base: int) -> tuple[float, float, float]:
+    """Return rate(size) / rate(base) of one configuration, and its interval."""
+    mine, theirs = (np.array(logs.get((key, n), [])) for n in (size, base))
+    if not len(theirs):
+        return math.nan, math.nan, math.nan
+    ratio = math.exp(np.median(mine) - np.median(theirs))
+    if size == base:
+        return 1.0, math.nan, math.nan
+    (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)
+    freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0
+    return ratio, *_interval(float(mine.mean() - theirs.mean()), a + b, freedom)
+
+
+# What bounds a speedup.
+
+def amdahl(n, serial: float):
+    """Return the speedup of n workers on work of fixed size: 1 / (serial + (1 - serial) / n).
+
+    Source: Amdahl, "Validity of the single processor approach to achieving large scale computing capabilities", 1967.
+
+    Args:
+        n: Number of workers, or an array of them.
+        serial: Share of one worker's time that no worker can be spared: from 0 to 1.
+    """
+    return 1 / (serial + (1 - serial) / np.asarray(n, float))
+
+
+def gustafson(n, serial: float):
+    """Return the speedup of n workers on work that grows with n: n - serial * (n - 1).
+
+    Source: Gustafson, "Reevaluating Amdahl's law", Communications of the ACM 31(5), 1988.
+
+    Args:
+        n: Number of workers, or an array of them.
+        serial: Share of the time on n workers that is not spent side by side: from 0 to 1.
+    """
+    n = np.asarray(n, float)
+    return n - serial * (n - 1)
+
+
+def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
+    """Return the serial share that explains the speedups of a strong scaling best (least squares in 1 / speedup)."""
+    n, s = _points(sizes, speedups)
+    return _slope(1 - 1 / n, 1 / s - 1 / n)
+
+
+def fit_gustafson(sizes: Sequence[int], speedups: Sequence[float]) -> float:
+    """Return the serial share that explains the speedups of a weak scaling best (least squares in the speedup)."""
+    n, s = _points(sizes, speedups)
+    return _slope(n - 1, n - s)
+
+
+def _points(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
+    n, s = np.asarray(sizes, float), np.asarray(speedups, float)
+    use = np.isfinite(n) & np.isfinite(s) & (n > 1) & (s > 0)
+    if not use.any():
+        raise LabError("no speedup of more than one worker to fit; run the sweep with at least two numbers of workers")
+    return n[use], s[use]
+
+
+def _slope(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the slope of the line through the origin, within 0 and 1."""
+    return float(np.clip((x * y).sum() / (x * x).sum(), 0, 1))
+
+
+# The alpha-beta model: a message of S bytes takes latency + S / bandwidth. Source of the collectives' costs: Thakur,
+# Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005.
+
+def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of a ring all-reduce: 2 (n - 1) (latency + nbytes / (n bandwidth)).
+
+    Source: the reduce-scatter and all-gather of Thakur et al. 2005; Patarasuk and Yuan 2009 show that no all-reduce
+    sends fewer bytes.
+
+    Args:
+        nbytes: Bytes to reduce, per worker.
+        n: Number of workers.
+        latency: Seconds of an empty message.
+        bandwidth: Bytes per second of one worker's link.
+    """
+    return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
+
+
+def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
+
+    Few messages, each whole: for small tensors on many workers. Arguments as of `ring_seconds`.
+    """
+    return 2 * math.ceil(math.log2(n)) * (latency + nbytes / bandwidth)
+
+
+def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
+
+    Rabenseifner's algorithm (Thakur et al. 2005), used by Goyal et al. 2017: a tree's messages, a ring's bytes.
+    Arguments as of `ring_seconds`; exact for powers of two.
+    """
+    return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
+
+
+ALGORITHMS: dict[str, Callable[[float, int, float, float], float]] = {
+    "ring": ring_seconds, "tree": tree_seconds, "halving": halving_seconds,
+    "best": lambda *message: min(cost(*message) for cost in (ring_seconds, tree_seconds, halving_seconds)),
+}
+FUSED_BYTES = 64 * 2**20
+"""Bytes that Horovod sends as one message at most: HOROVOD_FUSION_THRESHOLD, 64 MiB for most of its life."""
+BACKWARD = 2 / 3
+"""Share of a step that is its backward pass: two products with the weights' size against the forward pass's one."""
+LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
+"""Bytes per second and seconds between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
+
+
+def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: float, workers_per_node: int = 1,
+                      algorithm: Literal["ring", "tree", "halving", "best"] = "best",
+                      local_bandwidth: float = LOCAL_BANDWIDTH, local_latency: float = LOCAL_LATENCY) -> float:
+    """Return the seconds of an all-reduce over nodes, in two levels where a node has several workers.
+
+    The workers of a node make one sum over their bus (a ring), the nodes one over the network. The bytes are divided
+    into messages of at most FUSED_BYTES.
+
+    Args:
+        nbytes: Bytes to reduce, per worker.
+        workers: How many, of all nodes.
+        latency: Seconds of an empty message between two nodes.
+        bandwidth: Bytes per second of a node's link.
+        workers_per_node: How many of them share a node.
+        algorithm: Between nodes; "best" is the one that takes least.
+        local_bandwidth: Bytes per second between two workers of a node.
+        local_latency: Seconds of an empty message between them.
+    """
+    local = min(workers_per_node, workers)
+    nodes = math.ceil(workers / local)
+    messages = max(1, math.ceil(nbytes / FUSED_BYTES))
+    part = nbytes / messages
+    between = ALGORITHMS[algorithm](part, nodes, latency, bandwidth) if nodes > 1 else 0.0
+    return messages * (between + ring_seconds(part, local, local_latency, local_bandwidth))
+
+
+def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes: float, workers: int, latency: float,
+                         bandwidth: float, workers_per_node: int = 1, overlap: float = 0.7, **links) -> float:
+    """Return the scaling efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
+
+    A step takes batch_size / images_per_sec. Of the communication the share `overlap` hides behind the backward pass,
+    which is BACKWARD of the step and can hide no more than its own length.
+
+    Why 0.7: the first gradients have to be computed before any can be sent, and the last ones are sent when nothing is
+    left to compute, so it is below 1; no source publishes the share. Every value from 0.5 to 0.8 comes within 10
+    percentage points of all rows of data/reference/published_scaling.csv, with one set of constants; 0.7 also does so
+    for the figures that an earlier edition of Horovod's page gave for 128 GPUs (VGG16 0.79), 0.5 does not (0.65).
+    Not in the model: the spread between workers, of which the slowest is waited for, and input.
+
+    Args:
+        images_per_sec: Rate of one worker alone.
+        batch_size: Images per worker and step.
+        gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
+        workers: How many.
+        latency: Seconds of an empty message between two nodes.
+        bandwidth: Bytes per second of a node's link.
+        workers_per_node: How many share a node and its link.
+        overlap: Share of the communication that can hide: 0 for none.
+        links: `algorithm`, `local_bandwidth`, `local_latency` of `allreduce_seconds`.
+    """
+    step = batch_size / images_per_sec
+    communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)
+    return step / (step + communication - min(overlap * communication, BACKWARD * step))
