@@ -31,7 +31,7 @@ class Faces:
     root: Path
     paths: list[str]
     ages: np.ndarray
-    left_out: dict[str, int]  # How many rows, by reason.
+    left_out: dict[str, int]  # How many rows, by reason; a row with two faults is counted under the first.
 
 
 def read_mnist(path: str | Path) -> Arrays:
@@ -129,14 +129,18 @@ def read_wiki(path: str | Path) -> Faces:
         "two faces": np.isfinite(wiki["second_face_score"]),
         "absurd age": (ages < 0) | (ages > 100),
     }
-    usable = np.flatnonzero(~np.any(list(faults.values()), axis=0))
-    left_out = {fault: int(rows.sum()) for fault, rows in faults.items()}
-    return Faces(path, [wiki["full_path"][row] for row in usable], ages[usable], left_out)
+    usable, left_out = np.ones(len(ages), bool), {}
+    for fault, rows in faults.items():
+        left_out[fault] = int((usable & rows).sum())
+        usable &= ~rows
+    rows = np.flatnonzero(usable)
+    return Faces(path, [wiki["full_path"][row] for row in rows], ages[rows], left_out)
 
 
 def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
     """Return ages int64; dates of birth are Matlab's, in days since the year 0."""
-    days = np.nan_to_num(dob).astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
+    dob, photo_taken = (np.nan_to_num(column, posinf=0, neginf=0) for column in (dob, photo_taken))
+    days = dob.astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
     born = days.astype("datetime64[D]")
     years = born.astype("datetime64[Y]").astype(np.int64) + 1970
     months = born.astype("datetime64[M]").astype(np.int64) % 12

@@ -32,7 +32,8 @@ class Images:
         root: Folder of the tree.
         paths: Of the pictures, relative to it.
         size: Side of the pictures in pixels.
-        memory: Bytes the file may grow to; by default half of what is free in memory, and on the disk.
+        memory: Bytes the file may grow to; by default half of what is free in memory, and on the disk. 0: nothing is
+            kept, and nothing that was kept is used; every picture is decoded each time.
         threads: That decode at a time; one per core by default.
 
     Raises:
@@ -62,6 +63,8 @@ class Images:
         self._limit = _room(self._file.fileno(), memory) // self._bytes
         content = np.memmap(self._file, np.uint8, "r")
         self._present, self._pixels = content[: len(paths)], content[len(paths) :].reshape(self.shape)
+        if memory == 0:
+            self._present = np.zeros(len(paths), np.uint8)
         self._threads = threads or pictures.cores()
         self._pool = ThreadPoolExecutor(self._threads, "decode")
 

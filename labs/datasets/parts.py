@@ -10,18 +10,20 @@ from pathlib import Path
 import numpy as np
 
 from labs.datasets import folders, pictures
-from labs.datasets.arrays import Arrays
+from labs.datasets.arrays import Arrays, read_wiki
 from labs.datasets.images import Images
+from labs.datasets.noise import Noise
+from labs.errors import LabError
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
     """Some of the pictures of a set."""
 
-    images: np.ndarray | Images
+    images: np.ndarray | Images | Noise
     """All pictures of the set, uint8 [n, height, width, channels]."""
     labels: np.ndarray
-    """All classes, int64 [n]."""
+    """All classes, int64 [n], or all ages, float32 [n]."""
     positions: np.ndarray
     """Which of them are in this part, int64 [k]."""
 
@@ -44,6 +46,7 @@ class Parts:
     validation: Part
     test: Part
     class_names: Sequence[str]
+    """Empty where a label is no class but a quantity."""
     description: str
     """What the set holds and what was left out of it, for a person."""
 
@@ -83,3 +86,48 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
     text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
     text = f"{text} of {len(arrays.class_names)} classes"
     return Parts(train, validation, test, arrays.class_names, text)
+
+
+def from_faces(root: Path, image_size: int, test_split: float, validation_split: float, seed: int,
+               cached: bool = True) -> Parts:
+    """Read IMDB-WIKI's faces and their ages, without what nobody can learn from, and divide them.
+
+    Args:
+        root: The folder of wiki.mat.
+        image_size: Side in pixels to which the faces are resized.
+        test_split: Share of all faces.
+        validation_split: Share of the faces that are not in the test.
+        seed: Of the division.
+        cached: Decode each picture once; otherwise each time that it is read, as a plain input pipeline does.
+
+    Raises:
+        LabError: wiki.mat cannot be read, no face is left, or too many pictures cannot be decoded.
+    """
+    faces = read_wiki(root)
+    rows = sum(faces.left_out.values()) + len(faces.paths)
+    index = folders.Index(faces.root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
+    bad = pictures.undecodable(index) if faces.paths else {}
+    keep = np.array([place for place, path in enumerate(faces.paths) if path not in bad], np.int64)
+    if not len(keep):
+        raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
+    paths, ages = [faces.paths[place] for place in keep], faces.ages[keep].astype(np.float32)
+    division = folders.split((paths, np.zeros(len(paths), np.int64)), test_split, validation_split, seed)
+    images = Images(faces.root, paths, image_size, memory=None if cached else 0)
+    left_out = faces.left_out | {"undecodable": len(bad)}
+    text = f"{len(paths)} faces of {rows}, aged {ages.min():.0f} to {ages.max():.0f}; left out: "
+    text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    return Parts(*(Part(images, ages, positions) for positions in division), (), text)
+
+
+def from_noise(count: int, image_size: int, seed: int) -> Parts:
+    """Return random pictures with random ages, all for training: the control that has no input to wait for.
+
+    Args:
+        count: How many.
+        image_size: Their side in pixels.
+        seed: Of pictures and ages.
+    """
+    ages = np.random.default_rng(seed).integers(0, 101, count).astype(np.float32)
+    noise, none = Noise(count, image_size, seed), np.arange(0)
+    parts = (Part(noise, ages, positions) for positions in (np.arange(count), none, none))
+    return Parts(*parts, (), f"{count} random pictures, made in memory")

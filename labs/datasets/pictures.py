@@ -22,7 +22,7 @@ from labs.errors import LabError
 
 # By content, whatever the name says. Pillow knows more, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-READER = f"1, Pillow {PIL.__version__}"  # Raise the number when `read` changes: what was kept is made anew.
+READER = f"2, Pillow {PIL.__version__}"  # Raise the number when `read` changes: what was kept is made anew.
 _TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
           5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
           8: Image.Transpose.ROTATE_90}
@@ -51,6 +51,8 @@ def _decode(path: str | os.PathLike, size: int) -> Image.Image:
     what that changes.
     """
     with Image.open(path, formats=FORMATS) as picture:
+        if min(picture.size) < 2:  # Such files stand where a crop of a set came out empty.
+            raise ValueError(f"{picture.width} x {picture.height} pixels")
         picture.draft(None, (max(1, size * 3 // 4),) * 2)
         picture.load()
         return _rgb(_upright(picture))
