@@ -26,8 +26,8 @@ from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import shown
+from labs.training import gloo, watch
 from labs.training import horovod_keras as stack
-from labs.training import watch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +128,8 @@ def settings(config: Any) -> dict[str, str]:
         config: `backend` ("mpi" or "gloo") carries tensors that are not on a GPU; `cycle_time_ms` is how long Horovod
             waits for more tensors, `fusion_threshold_mb` how many MiB of them it sends as one message.
     """
-    asked = {variable: str(convert(getattr(config, field))) for field, (variable, convert) in SETTINGS.items()
-             if hasattr(config, field)}
-    if asked.get("HOROVOD_CPU_OPERATIONS") == "gloo" and not os.environ.get("SLURM_JOB_ID"):
-        asked["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")  # All workers are on this machine.
-    return asked
+    return {variable: str(convert(getattr(config, field))) for field, (variable, convert) in SETTINGS.items()
+            if hasattr(config, field)}
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
@@ -150,7 +147,8 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
-    hvd.init()
+    with gloo.meeting(_node()):
+        hvd.init()
     if hvd.size() == 1:
         slurm.check_step()
     gpu = _pin_gpu(hvd.local_rank(), hvd.local_size())
@@ -180,8 +178,7 @@ def backend() -> str:
         return "none"
     if hvd.nccl_built() and tf.config.get_visible_devices("GPU"):
         return "NCCL"
-    over_gloo = os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "gloo"
-    return "MPI" if hvd.mpi_enabled() and not over_gloo else "Gloo"
+    return "MPI" if hvd.mpi_enabled() else "Gloo"
 
 
 def _node() -> str:

@@ -1,0 +1,34 @@
+"""The backend that a Config names is the one that carries the tensors: shown on the wire, not by --check-build."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from labs.training import gloo
+
+LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
+
+
+@pytest.mark.parametrize(("asked", "ran", "least", "most"), [("mpi", "MPI", 0, 0.1), ("gloo", "Gloo", 2, 2.5)])
+def test_the_backend_that_is_asked_for_carries(workers, asked, ran, least, most):
+    """Two workers of one machine: N x 2(N-1)/N = 2 buffers cross the loopback interface, or none over shared memory."""
+    found = re.findall(LINE, workers("backends.py", 2, asked).stdout)
+    assert sorted((rank, local, backend) for rank, local, backend, _ in found) == [("0", "0", ran), ("1", "1", ran)]
+    assert all(least <= float(buffers) <= most for *_, buffers in found)
+
+
+def test_one_worker_can_ask_for_gloo(workers):
+    assert "rank 0: local 0 of 1, none" in workers("backends.py", 1, "gloo").stdout
+
+
+@pytest.mark.parametrize("rank", range(5))
+def test_places_on_unequal_nodes(rank):
+    places = gloo._places(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
+    local = [(0, 3), (0, 2), (1, 3), (1, 2), (2, 3)][rank]
+    cross = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)][rank]
+    assert (places["HOROVOD_LOCAL_RANK"], places["HOROVOD_LOCAL_SIZE"]) == tuple(map(str, local))
+    assert (places["HOROVOD_CROSS_RANK"], places["HOROVOD_CROSS_SIZE"]) == tuple(map(str, cross))
+    assert places["HOROVOD_HOSTNAME"] == "ab"[rank % 2]
+    assert "HOROVOD_GLOO_IFACE" not in places, "between nodes Gloo cannot use the loopback interface"
