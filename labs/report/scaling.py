@@ -117,10 +117,10 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = [name for name in by if name != "global_batch_size"]
     table = summary(frame, by)
     keys = _timed(frame)[by].map(_hashable).apply(tuple, axis=1) if len(table) else []
-    logs = {}
+    rates = {}
     for key, size, rate in zip(keys, _timed(frame)["size"], _timed(frame)["images_per_sec"], strict=True):
-        logs.setdefault((_key(key), int(size)), []).append(math.log(rate))
-    ratios = [_ratio(logs, _key(row[column] for column in by), int(row["size"]), base)
+        rates.setdefault((_key(key), int(size)), []).append(rate)
+    ratios = [_ratio(rates, _key(row[column] for column in by), int(row["size"]), base)
               for row in table.to_dict("records")]
     columns = ("speedup", "speedup_low", "speedup_high")
     for place, name in enumerate(columns):
@@ -137,17 +137,17 @@ def _key(values) -> tuple:
     return tuple(None if isinstance(value, float) and math.isnan(value) else _hashable(value) for value in values)
 
 
-def _ratio(logs: dict, key: tuple, size: int, base: int) -> tuple[float, float, float]:
+def _ratio(rates: dict, key: tuple, size: int, base: int) -> tuple[float, float, float]:
     """Return rate(size) / rate(base) of one configuration, and its interval."""
-    mine, theirs = (np.array(logs.get((key, n), [])) for n in (size, base))
+    mine, theirs = (np.array(rates.get((key, n), [])) for n in (size, base))
     if not len(theirs):
         return math.nan, math.nan, math.nan
-    ratio = math.exp(np.median(mine) - np.median(theirs))
     if size == base:
         return 1.0, math.nan, math.nan
-    (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)
+    (a, free_a), (b, free_b) = _spread(np.log(mine)), _spread(np.log(theirs))
     freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0
-    return ratio, *_interval(float(mine.mean() - theirs.mean()), a + b, freedom)
+    centre = float(np.log(mine).mean() - np.log(theirs).mean())
+    return float(np.median(mine) / np.median(theirs)), *_interval(centre, a + b, freedom)
 
 
 # What bounds a speedup.
@@ -285,7 +285,7 @@ def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes:
     Why 0.7: the first gradients have to be computed before any can be sent, and the last ones are sent when nothing is
     left to compute, so it is below 1; no source publishes the share. Every value from 0.5 to 0.8 comes within 10
     percentage points of all rows of data/reference/published_scaling.csv, with one set of constants; 0.7 also does so
-    for the figures that an earlier edition of Horovod's page gave for 128 GPUs (VGG16 0.79), 0.5 does not (0.65).
+    for the figures that an earlier edition of Horovod's README gave for 128 GPUs; 0.5 does not (VGG16 0.66, not 0.79).
     Not in the model: the spread between workers, of which the slowest is waited for, and input.
 
     Args:
@@ -301,4 +301,4 @@ def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes:
     """
     step = batch_size / images_per_sec
     communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)
-    return step / (step + communication - min(overlap * communication, BACKWARD * step))
+    return step / (step + max((1 - overlap) * communication, communication - BACKWARD * step))
