@@ -32,6 +32,8 @@ class Options:
     """Go on from the last checkpoint of the run called --name (without --name: of the newest unfinished run)."""
     stall_seconds: float = 60.0
     """End the run when a worker has not moved for so long."""
+    timeline: bool = False
+    """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""
 
 
 def names() -> list[str]:

@@ -26,7 +26,7 @@ from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import shown
-from labs.training import gloo, watch
+from labs.training import gloo, timeline, watch
 from labs.training import horovod_keras as stack
 
 
@@ -95,7 +95,8 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         LabError: The run's name is taken, or another run holds it.
     """
     command.check(config)
-    layout = init(config.seed, options.stall_seconds, settings(config), getattr(config, "threads", 0))
+    environment = settings(config) | timeline.settings(options.timeline)
+    layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:
         problem = name = None
         if layout.rank == 0:
@@ -110,6 +111,9 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         claims.callback(watch.begin(folder / "places", layout.rank, options.stall_seconds, _node()).close)
         job = Job(lab, name, folder, config, options, layout, time.time())
         job.say(f"{lab}: {layout}; {shown(folder)}")
+        if options.timeline:
+            timeline.start(folder)
+            claims.callback(timeline.stop)
         yield job
 
 
