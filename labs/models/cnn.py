@@ -40,11 +40,16 @@ def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
         width: Channels of the first convolution; they double three times.
     """
     pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
+    features = photo_features(pictures, width)
+    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
+
+
+def photo_features(pictures, width: int = 16):
+    """Return what five convolutions make of photographs, averaged over the places: [batch, 8 * width]."""
     x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
     for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
         x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
         # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
         x = layers.BatchNormalization(momentum=0.9)(x)
         x = layers.ReLU()(x)
-    x = layers.GlobalAveragePooling2D()(x)
-    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name="photo_cnn")
+    return layers.GlobalAveragePooling2D()(x)

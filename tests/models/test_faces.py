@@ -1,0 +1,62 @@
+"""The age networks are the published ones, and what they return is an age."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from labs.errors import LabError
+from labs.models import faces
+
+PUBLISHED = {"resnet50": 25_557_032, "inception_v3": 23_851_784, "vgg16_dense": 138_357_544}  # With 1000 classes.
+DOCUMENTED = {"resnet50": (23_589_761, 94.1), "inception_v3": (21_804_833, 87.1), "vgg16": (14_715_201, 58.9),
+              "vgg16_dense": (134_264_641, 537.1)}
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """All four at the size they were published for; 195 million numbers are drawn, which is the time this takes."""
+    return {name: faces.age_model(name, size) for name, size in faces.PUBLISHED_SIZE.items()}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_with_1000_classes_they_are_the_published_networks(networks, name):
+    """One number takes the place of 1000 classes: each class has a weight per feature and a bias."""
+    model = networks[name]
+    features = model.get_layer("centuries").input_shape[-1]
+    count = model.count_params()
+    if name == "resnet50":
+        inner = model.get_layer("resnet50")
+        count -= sum(layer.bias.shape[0] for layer in inner.layers if isinstance(layer, tf.keras.layers.Conv2D))
+        count -= sum(int(weight.shape.num_elements()) for weight in model.non_trainable_weights)
+    assert count + 999 * (features + 1) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_the_documented_sizes(networks, name):
+    parameters, megabytes = DOCUMENTED[name]
+    trainable = sum(int(weight.shape.num_elements()) for weight in networks[name].trainable_weights)
+    assert networks[name].count_params() == parameters
+    assert 4 * trainable / 1e6 == pytest.approx(megabytes, abs=0.05)
+    assert f"{parameters:,}" in faces.__doc__
+    assert f"{megabytes}" in faces.__doc__
+
+
+@pytest.mark.parametrize(("name", "image_size"), [("small", 48), ("vgg16", 32)])
+def test_bytes_go_in_and_years_come_out(name, image_size):
+    tf.keras.utils.set_random_seed(1)
+    model = faces.age_model(name, image_size)
+    assert (model.input_shape, model.input.dtype) == ((None, image_size, image_size, 3), tf.uint8)
+    pictures = np.random.default_rng(1).integers(0, 256, (4, image_size, image_size, 3), np.uint8)
+    years = model(pictures).numpy()
+    assert years.shape == (4, 1)
+    assert np.all((years > 0) & (years < 120)), "the first guess is a person's age"
+    rescaling = model.layers[1]
+    assert rescaling(np.array([0, 255], np.uint8)).numpy().tolist() == [-1, 1]
+
+
+@pytest.mark.parametrize(("name", "smallest"), [("inception_v3", 75), ("resnet50", 32)])
+def test_pictures_too_small_for_a_network_are_refused(name, smallest):
+    with pytest.raises(LabError, match=f"--image-size {smallest} is the least"):
+        faces.age_model(name, smallest - 1)
