@@ -45,6 +45,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     from labs.report.tables import closing
     from labs.training import workers
 
+    if job.options.timeline:
+        tables = (tables or {}) | {"timeline": _timeline(job)}
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
         "format": FORMAT,
@@ -72,6 +74,20 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         shutil.rmtree(job.folder / "places", ignore_errors=True)
     job.say("\n" + closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
     return record
+
+
+def _timeline(job: Job) -> list[dict]:
+    """End the run's timeline, show and return what was exchanged, by kind (rank 0, who wrote it)."""
+    from labs.measure import timeline
+    from labs.report import tables
+    from labs.training.timeline import FILE, stop
+
+    stop()
+    if job.rank:
+        return []
+    found = timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE)))
+    job.say(f"\n{tables.messages(found)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
+    return found
 
 
 def _plain(value: Any) -> Any:

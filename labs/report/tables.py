@@ -17,8 +17,30 @@ def closing(record: dict[str, Any]) -> str:
         "s/epoch": record["timings"]["seconds_per_epoch"],
     } if history else {"workers": record["layout"]["size"], "seconds": record["timings"]["total_seconds"]}
     row |= {name.replace("val_", "validation "): last[name] for name in last if name in ("val_accuracy", "val_loss")}
-    row |= {name.replace("_", " "): value for name, value in record["metrics"].items() if isinstance(value, float)}
-    return text([list(row), [_number(value) for value in row.values()]])
+    row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
+            if isinstance(value, float) and not name.startswith("ledger_")}
+    lines = text([list(row), [_number(value) for value in row.values()]])
+    return "\n".join(filter(None, [lines, _ledger(record["metrics"])]))
+
+
+def _ledger(metrics: dict[str, float]) -> str:
+    """Return where the time of an epoch went, in a line; nothing if it was not measured."""
+    parts = {name.split("_")[1]: value for name, value in metrics.items() if name.startswith("ledger_")}
+    if not parts:
+        return ""
+    wall = parts.pop("wall")
+    return f"\nan epoch of {wall:.2f} s: " + ", ".join(f"{name} {value:.2f} s" for name, value in parts.items())
+
+
+def messages(rows: Sequence[dict[str, Any]]) -> str:
+    """Return what Horovod's timeline says of a run: exchanges, messages, bytes and seconds of each kind."""
+    head = ["exchanged", "times", "messages", "bytes", "share", "negotiating ms", "waiting ms", "transfers s"]
+    lines = [
+        [row["kind"], str(row["exchanges"]), str(row["messages"]), "?" if row["bytes"] is None else f"{row['bytes']:,}",
+         f"{row['share']:.2%}", f"{1e3 * row['negotiating_seconds']:.2f}", f"{1e3 * row['waiting_seconds']:.2f}",
+         f"{row['transfer_seconds']:.3f}"] for row in rows
+    ]
+    return text([head, *lines])
 
 
 def _number(value: Any) -> str:
