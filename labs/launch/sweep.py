@@ -6,7 +6,6 @@ that was interrupted goes on, wherever and how often it was. Imports no TensorFl
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import itertools
@@ -138,26 +137,23 @@ def finished(cell: Cell, store: Path) -> bool:
 def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
     """Run one cell, what it prints going to its log, and return the cause should it fail."""
     folder = store / cell.lab / cell.name
+    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with _fresh(folder):
-            arguments = [*command.spell(lab, cell.config), "--name", cell.name, "--results", str(store)]
-            with open(folder / "log.txt", "w") as log:
-                local.run(lab, arguments, cell.workers, oversubscribe, log)
+        with FileLock(folder.parent / f".{cell.name}.lock", timeout=0):
+            return "" if finished(cell, store) else _launch(lab, cell, folder, oversubscribe)
+    except Timeout:
+        return "another sweep runs it at this moment"
+
+
+def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:
+    """Launch one cell in an empty folder: what an earlier try left behind would mix two runs' timings."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    arguments = [*command.spell(lab, cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
+    try:
+        with open(folder / "log.txt", "w") as log:
+            local.run(lab, arguments, cell.workers, oversubscribe, log)
     except LabError as cause:
         durable.write_text(folder / FAILED, f"{cause}\n")
         return str(cause)
     return ""
-
-
-@contextlib.contextmanager
-def _fresh(folder: Path) -> Iterator[None]:
-    """Hold an empty folder: what an earlier try left behind would mix two runs' timings."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(folder.parent / f".{folder.name}.lock", timeout=0):
-            if not (folder / "record.json").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(exist_ok=True)
-            yield
-    except Timeout:
-        raise LabError(f"another sweep runs {folder.name} at this moment") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,9 +82,7 @@ def fit(
     optimizer = stack.distributed_optimizer(
         optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step
     )
-    optimizer.build(model.trainable_variables)
-    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
-    model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
+    compile_for(model, optimizer, loss, metrics)
     position = _begin(job, model, train, validation)
     history = list(position.history)
     job.say(_coverage(job, train, batch_size, position.epoch))
@@ -101,6 +99,14 @@ def fit(
         job.say(_line(row, epochs))
     watch.current().rest()
     return history
+
+
+def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
+                metrics: Sequence[str]) -> None:
+    """Compile a model as `fit` trains it: samples weighted, several steps per call, the optimizer's variables made."""
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
+    model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
 
 
 def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None) -> checkpoint.Position:
@@ -155,10 +161,11 @@ def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[s
     seconds = time.perf_counter() - began
     if int(model._train_counter) != steps:
         raise LabError(f"took {int(model._train_counter)} of the {steps} steps of epoch {epoch + 1}; the data ran out")
-    # Horovod: each worker has the mean over its own images; the history holds the mean over all.
+    # Horovod: each worker has the mean over its own images; the history holds the mean over all. So with the clocks:
+    # what is decided by them must be decided alike on all workers.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
     return {"epoch": epoch + 1, **means, "learning_rate": _learning_rate(model), "images": len(train),
-            "steps": steps, "train_seconds": seconds}
+            "steps": steps, "train_seconds": stack.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
 
 
 def _validate(job, model, validation, batch_size) -> dict[str, float]:
@@ -166,7 +173,8 @@ def _validate(job, model, validation, batch_size) -> dict[str, float]:
     if validation is None or not len(validation):
         return {}
     values = evaluate(job, model, validation, batch_size)
-    return {f"val_{name}": value for name, value in values.items()} | {"val_seconds": time.perf_counter() - began}
+    took = stack.mean_over_workers({"val_seconds": time.perf_counter() - began}, 1.0)
+    return {f"val_{name}": value for name, value in values.items()} | took
 
 
 def evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> dict[str, float]:

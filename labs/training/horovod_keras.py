@@ -45,6 +45,18 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
     )
 
 
+def alone(optimizer):
+    """Return a plain optimizer like a wrapped one, whose steps this worker takes by itself."""
+    plain = type(optimizer).__bases__[0]  # Horovod: wrapping makes a subclass of the optimizer's own class.
+    return plain.from_config(optimizer.get_config())
+
+
+def barrier() -> None:
+    """Wait until all workers are here."""
+    # Horovod: an all-reduce ends on no worker before it has begun on all.
+    hvd.allreduce(np.zeros(1, np.float32), name="barrier")
+
+
 def broadcast_state(model: tf.keras.Model) -> None:
     """Give every worker rank 0's weights and optimizer state, so that all begin at one point."""
     # Horovod: workers that begin at different weights and apply equal gradients stay different for ever.

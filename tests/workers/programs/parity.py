@@ -10,6 +10,7 @@ import tensorflow as tf
 from labs.command import Options
 from labs.datasets.augment import Augment
 from labs.datasets.parts import Part
+from labs.training import horovod_keras as stack
 from labs.training import workers
 from labs.training.fit import evaluate, fit
 
@@ -39,6 +40,7 @@ def main(batch_size: int, results: Path) -> None:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
                       batch_size=batch_size, epochs=2, augment=Augment())
+        assert all(other == history for other in stack.gather_object(history)), "the workers' histories differ"
         test = evaluate(job, model, pictures(37), batch_size)
         assert abs(test["loss"] - history[-1]["val_loss"]) < 1e-6
         if job.rank == 0:
