@@ -7,6 +7,7 @@
     labs data fetch NAME                      download one, resumably, and check it
     labs data verify NAME                     check one that is here
     labs results [LAB]                        the runs in the results store
+    labs lint [RESULTS | FILE.csv ...]        name what cannot be right in results, or in a table that was typed
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
 Slurm allocation, its tasks.
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results}
+    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results, "lint": _lint}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
         return 0
@@ -132,3 +133,21 @@ def _results(arguments: list[str]) -> None:
         raise LabError("the results store is empty; `labs run lab10_caltech --workers 2` fills it")
     columns = ["lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "test_accuracy"]
     print(runs[[column for column in columns if column in runs]].to_string(index=False))
+
+
+def _lint(arguments: list[str]) -> int:
+    from pathlib import Path
+
+    from labs.places import results_dir
+    from labs.report import lint
+
+    parser = _parser("lint", "Name every implausible row of results, and why; ends with 1 if there is one.")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="RESULTS | FILE.csv",
+                        help="folders of results and typed tables; default: the results store")
+    found = False
+    for line in lint.check(parser.parse_args(arguments).paths or [results_dir()]):
+        found, error = True, isinstance(line, LabError)
+        print(f"labs: error: {line}" if error else line, file=sys.stderr if error else sys.stdout)
+    if not found:
+        print("nothing implausible")
+    return int(found)

@@ -121,7 +121,7 @@ def read(folder: Path) -> Record:
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
     """Read every sound record, oldest first; the others are named on the error stream and left out."""
     sound = []
-    for path in sorted((root or results_dir()).glob(f"{lab}/*/record.json")):
+    for path in sorted((root or results_dir()).glob(f"{lab}/*/record.json"), key=str):
         try:
             sound.append(read(path.parent))
         except (ValueError, OSError) as problem:
@@ -142,16 +142,22 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows, configs = [], {}
-    for record in records:
-        layout = record["layout"]
-        config = {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
-        configs |= config
-        about = {key: record[key] for key in ("lab", "run", "started")}
-        rows.append(about | config | layout | record["timings"] | record["metrics"])
-    frame = pd.DataFrame(rows)
-    frame.attrs["config"] = list(configs)
+    records = list(records)
+    frame = pd.DataFrame(map(flat, records))
+    frame.attrs["config"] = list({name: None for record in records for name in settings(record)})
     return frame
+
+
+def flat(record: Record) -> dict[str, Any]:
+    """Return a record as one row of `table`."""
+    about = {key: record[key] for key in ("lab", "run", "started")}
+    return about | settings(record) | record["layout"] | record["timings"] | record["metrics"]
+
+
+def settings(record: Record) -> dict[str, Any]:
+    """Return a record's Config; what the layout tells too is called asked_ here."""
+    layout = record["layout"]
+    return {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
 
 
 def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:

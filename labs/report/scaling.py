@@ -87,11 +87,11 @@ def _spread(logs: np.ndarray) -> tuple[float, float]:
 
 
 def _interval(centre: float, variance: float, freedom: float) -> tuple[float, float]:
-    from scipy import stats
+    from scipy.special import stdtrit  # The quantile alone: scipy.stats takes a second to load.
 
     if not variance >= 0:
         return math.nan, math.nan
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance) if variance else 0.0
+    half = stdtrit(freedom, 0.975) * math.sqrt(variance) if variance else 0.0
     return math.exp(centre - half), math.exp(centre + half)
 
 
@@ -139,15 +139,18 @@ def _key(values) -> tuple:
 
 def _ratio(rates: dict, key: tuple, size: int, base: int) -> tuple[float, float, float]:
     """Return rate(size) / rate(base) of one configuration, and its interval."""
-    mine, theirs = (np.array(rates.get((key, n), [])) for n in (size, base))
-    if not len(theirs):
+    if (key, base) not in rates:
         return math.nan, math.nan, math.nan
-    if size == base:
-        return 1.0, math.nan, math.nan
-    (a, free_a), (b, free_b) = _spread(np.log(mine)), _spread(np.log(theirs))
+    return (1.0, math.nan, math.nan) if size == base else ratio(rates[key, size], rates[key, base])
+
+
+def ratio(rates: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
+    """Return the ratio of two medians, and Welch's 95 % interval of the ratio of the geometric means."""
+    mine, theirs = np.log(np.asarray(rates, float)), np.log(np.asarray(base, float))
+    (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)
     freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0
-    centre = float(np.log(mine).mean() - np.log(theirs).mean())
-    return float(np.median(mine) / np.median(theirs)), *_interval(centre, a + b, freedom)
+    centre = float(mine.mean() - theirs.mean())
+    return float(np.median(rates) / np.median(base)), *_interval(centre, a + b, freedom)
 
 
 # What bounds a speedup.

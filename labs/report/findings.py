@@ -1,0 +1,171 @@
+"""What a rule of `labs lint` says, and how it reads a table: values, sizes, rates, and which rows may be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+Row = dict[str, Any]
+ROUNDED = 0.02
+"""How far a figure may be from what it is computed from: typed tables are rounded."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that cannot be right, or that does not say what it seems to say."""
+
+    where: str
+    """File, or lab/run."""
+    rows: tuple[int, ...]
+    """Lines of the file; empty for a record."""
+    rule: str
+    text: str
+    """The figures, and what they should be."""
+
+    def __str__(self) -> str:
+        lines = f", line{'s' * (len(self.rows) > 1)} {', '.join(map(str, self.rows))}" if self.rows else ""
+        return f"{self.where}{lines}: {self.rule}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What the rules look at: rows by canonical columns; `row` is the line in a file, `where` the file or the run."""
+
+    rows: list[Row]
+    columns: frozenset[str]
+    config: tuple[str, ...]
+    """The columns that name a row's configuration."""
+
+    def having(self, *columns: str) -> list[Row]:
+        """Return the rows that hold something in all these columns; none if a column is missing."""
+        if not self.columns.issuperset(columns):
+            return []
+        return [row for row in self.rows if all(known(row.get(column)) for column in columns)]
+
+
+def known(cell: Any) -> bool:
+    """Whether a cell holds something."""
+    return cell is not None and cell == cell and cell != ""
+
+
+def finding(rule: str, text: str, *rows: Row) -> Finding:
+    """Return what a rule found in some rows."""
+    return Finding(rows[0]["where"], tuple(row["row"] for row in rows if row["row"]), rule, text)
+
+
+def value(row: Row, *columns: str) -> float:
+    """Return the product of some values of a row; NaN if one is missing."""
+    product = 1.0
+    for column in columns:
+        cell = row.get(column)
+        if not isinstance(cell, int | float):
+            return math.nan
+        product *= cell
+    return product
+
+
+def near(a: float, b: float, tolerance: float = ROUNDED) -> bool:
+    """Whether two figures are one, but for rounding."""
+    return abs(a - b) <= tolerance * abs(b)
+
+
+def typed(told: float, right: float) -> bool:
+    """Whether a figure is what it should be, but for rounding to two digits."""
+    return near(told, right) or abs(told - right) < 0.0051
+
+
+def number(figure: float) -> str:
+    """Write a number as short as it can be understood."""
+    if not math.isfinite(figure):
+        return "?"
+    return f"{figure:,.0f}" if figure == int(figure) or abs(figure) >= 1000 else f"{figure:.4g}"
+
+
+def size(row: Row) -> float:
+    """Return the number of workers of a row: its own word, or nodes x processes."""
+    told = value(row, "size")
+    if math.isnan(told):
+        return value(row, "nodes") * (value(row, "processes_per_node") if "processes_per_node" in row else 1.0)
+    return told
+
+
+def first_size(row: Row) -> float:
+    """Return the number of workers to compare with: one, or the processes of one node where a node has several."""
+    per_node = value(row, "processes_per_node")
+    return per_node if per_node > 1 and math.isnan(value(row, "size")) else 1.0
+
+
+def spread(row: Row) -> float:
+    """Return how many times as fast a row could be at best: its workers by those of the base."""
+    return size(row) / first_size(row) if size(row) > 0 else math.nan
+
+
+def on(row: Row) -> str:
+    """Say how many workers a row had."""
+    count = size(row)
+    return f"{number(count)} worker{'s' * (count != 1)}" if count > 0 else "an unknown number of workers"
+
+
+def global_batch(row: Row) -> float:
+    """Return the images of one step."""
+    told = value(row, "global_batch_size")
+    return told if told > 0 else value(row, "batch_size") * size(row)
+
+
+def batch(row: Row) -> float:
+    """Return the images of one worker's step."""
+    told = value(row, "batch_size")
+    return told if told > 0 else value(row, "global_batch_size") / size(row)
+
+
+def key(row: Row, columns: Iterable[str]) -> tuple:
+    """Return some values of a row so that they can be compared: a NaN equals a NaN."""
+    values = (row.get(column) for column in columns)
+    return tuple(str(value) if known(value) else None for value in values)
+
+
+TIMES = ("epoch_seconds", "train_seconds", "total_seconds")
+
+
+def measure(table: Table) -> str:
+    """Return the column from which this table's speedups follow; "" if it has none."""
+    return next((name for name in ("images_per_sec", *TIMES) if len(table.having(name)) > 1), "")
+
+
+def rate(row: Row, by: str) -> float:
+    """Return a row's rate by its column `by`: the column itself, or one by its seconds."""
+    told = value(row, by) if by else math.nan
+    if not told > 0:
+        return math.nan
+    return told if by == "images_per_sec" else 1 / told
+
+
+Family = dict[tuple[float, float], list[Row]]
+"""Rows of one configuration by (workers, nodes); the smallest are the base."""
+
+
+def families(table: Table) -> Iterator[tuple[str, Family]]:
+    """Yield the families of rows that may be compared, and the column of their rate.
+
+    Rows whose batch per worker is that of a one-worker row are a weak scaling; else those with its global batch a
+    strong one.
+    """
+    by, batches = measure(table), ("batch_size", "global_batch_size", "processes_per_node")
+    found = [row for row in table.rows if size(row) > 0 and rate(row, by) > 0]
+    others = [name for name in table.config if name not in batches]
+    served: set[int] = set()
+    for held in (batch, global_batch):
+        groups: dict[tuple, Family] = defaultdict(lambda: defaultdict(list))
+        for place, row in enumerate(found):
+            if place not in served or size(row) == first_size(row):
+                known = held(row)
+                group = (*key(row, others), known if known > 0 else None)
+                groups[group][size(row), max(0.0, value(row, "nodes"))].append(row | {"place": place})
+        for family in groups.values():
+            base = min(family)
+            if base[0] == first_size(family[base][0]) and len(family) > 1:
+                served |= {row["place"] for members in family.values() for row in members}
+                yield by, family
