@@ -1,0 +1,190 @@
+"""How long the collectives take: Horovod as training calls it, and raw MPI as the yardstick, in turns in one run.
+
+    algbw    bytes / seconds
+    busbw    algbw x what each worker's link carries per byte: comparable with the link, whatever the number of workers
+
+The factors are those of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). `bytes` is the tensor that is
+reduced or broadcast, and of an all-gather the gathered one.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+
+from labs.training import horovod_keras as stack
+
+Row = dict[str, Any]
+Call = Callable[[], Any]
+COLLECTIVES = ("allreduce", "broadcast", "allgather")
+EAGER_BYTES = 4096
+"""Up to this size a call outside of a graph is measured too: larger ones hide what it costs."""
+WARMUP = 3
+
+
+def factor(collective: str, size: int) -> float:
+    """Return busbw / algbw."""
+    return {"allreduce": 2 * (size - 1) / size, "broadcast": 1.0, "allgather": (size - 1) / size}[collective]
+
+
+def message_sizes(largest: int) -> list[int]:
+    """Return 4 bytes, 16, 64 ... up to the largest."""
+    return [4**power for power in range(1, int(math.log(largest, 4) + 1e-9) + 1)]
+
+
+def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
+    """Return a row per collective, message size and library: all workers call it, and get the same rows.
+
+    Args:
+        backend: What Horovod runs on here, as the layout has it.
+        sizes: Bytes of the messages.
+        seconds: About how long all of it may take.
+    """
+    cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in sizes]
+    graphs = {collective: _graph(collective) for collective in COLLECTIVES}
+    rows = []
+    for collective, nbytes in cases:
+        elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
+        calls = _calls(backend, collective, elements, graphs[collective])
+        for library, times in _in_turns(calls, seconds / len(cases)).items():
+            rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
+    return rows
+
+
+def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
+    """Return what it costs to reduce many small tensors one after the other, in one step, and as one tensor.
+
+    Only what is ready at the same time can be fused, and only up to HOROVOD_FUSION_THRESHOLD.
+
+    Args:
+        tensors: How many.
+        nbytes: Of each.
+        seconds: About how long all of it may take.
+    """
+    small, large = tf.ones([tensors, nbytes // 4]), tf.ones(tensors * nbytes // 4)
+
+    @tf.function(autograph=False)
+    def in_one_step():
+        # Horovod: independent all-reduces of one graph, as the gradients of a step are.
+        return [hvd.allreduce(one, op=hvd.Sum, name=f"fused_{place}")[0] for place, one in enumerate(tf.unstack(small))]
+
+    one = _graph("allreduce")
+    calls = {
+        "one after the other": lambda: [_wait(one(small[place])) for place in range(tensors)],
+        "in one step": lambda: _wait(in_one_step()[-1]),
+        "as one tensor": lambda: _wait(one(large)),
+    }
+    found = _in_turns(calls, seconds)
+    return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times) for how, times in found.items()]
+
+
+def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:
+    """Return what is measured in turns, by library."""
+    mine = elements // hvd.size() if collective == "allgather" else elements
+    with tf.device("/GPU:0" if tf.config.get_visible_devices("GPU") else "/CPU:0"):
+        tensor = tf.ones(mine)
+    name = f"Horovod over {backend}"
+    calls: dict[str, Call] = {name: lambda: _wait(graph(tensor))}
+    if collective == "allreduce" and 4 * elements <= EAGER_BYTES:
+        # Horovod: the same outside of a graph, where TensorFlow looks the operation up at each call.
+        calls[f"{name}, eager"] = lambda: _wait(hvd.allreduce(tensor, op=hvd.Sum, name="eager"))
+    return calls | _raw_mpi(collective, mine, elements)
+
+
+def _graph(collective: str):
+    """Return a collective inside a tf.function, where training has it; it returns one element of the result."""
+    # Horovod: one operation for all sizes, under one name, as a gradient has the same name in every step.
+    operation = {
+        "allreduce": lambda tensor: hvd.allreduce(tensor, op=hvd.Sum, name="allreduce"),
+        "broadcast": lambda tensor: hvd.broadcast(tensor, root_rank=0, name="broadcast"),
+        "allgather": lambda tensor: hvd.allgather(tensor, name="allgather"),
+    }[collective]
+    one_graph = tf.function(lambda tensor: operation(tensor)[-1:], autograph=False,
+                            input_signature=[tf.TensorSpec([None], tf.float32)])
+    one_graph.get_concrete_function()
+    return one_graph
+
+
+def _wait(result: tf.Tensor) -> np.ndarray:
+    """Wait for a result: a GPU's is fetched, since its call returns before it is there."""
+    return result.numpy()
+
+
+def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
+    """Return the same collective of MPI itself, in the computer's memory; nothing where mpirun did not start us."""
+    world = mpi()
+    if world is None:
+        return {}
+    source, target = np.ones(mine, np.float32), np.empty(elements, np.float32)
+    return {"raw MPI": {
+        "allreduce": lambda: world.Allreduce(source, target),
+        "broadcast": lambda: world.Bcast(source),
+        "allgather": lambda: world.Allgather(source, target),
+    }[collective]}
+
+
+def mpi():
+    """Return MPI's communicator of all workers, or None if they were not started through MPI."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD if hvd.size() == MPI.COMM_WORLD.size else None
+
+
+def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
+    """Call each in turns, and return the seconds of each repeat: those of its slowest worker."""
+    for call in calls.values():
+        for _ in range(WARMUP):
+            call()
+    once = sum(_time(call) for call in calls.values())
+    repeats = int(np.clip(seconds / max(stack.gather_object(once)), 5, 50))
+    times = {name: np.empty(repeats) for name in calls}
+    for repeat in range(repeats):
+        for name in _rotated(list(calls), repeat):
+            times[name][repeat] = _time(calls[name])
+    return {name: np.max(stack.gather_object(mine), axis=0) for name, mine in times.items()}
+
+
+def _rotated(names: list[str], by: int) -> Iterator[str]:
+    yield from names[by % len(names):]
+    yield from names[:by % len(names)]
+
+
+def _time(call: Call) -> float:
+    _together()
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _together() -> None:
+    """Let all workers begin at once, with MPI's barrier: Horovod's own would set the clock of its cycle."""
+    world = mpi()
+    if world is None:
+        stack.barrier()
+    else:
+        world.Barrier()
+
+
+def _row(collective: str, nbytes: int, times: np.ndarray) -> Row:
+    seconds = float(np.median(times))
+    low, high = median_interval(times)
+    algbw = nbytes / seconds
+    return {"bytes": nbytes, "seconds": seconds, "seconds_low": low, "seconds_high": high, "repeats": len(times),
+            "algbw": algbw, "busbw": algbw * factor(collective, hvd.size())}
+
+
+def median_interval(values: np.ndarray) -> tuple[float, float]:
+    """Return a 95 % interval of the median from the order of the values: it supposes nothing of their distribution.
+
+    The number of values below the median is binomial (n, 1/2); its normal approximation gives the two places.
+    """
+    ordered, half = np.sort(values), 1.96 * math.sqrt(len(values)) / 2
+    low = max(0, math.floor(len(values) / 2 - half))
+    high = min(len(values) - 1, math.ceil(len(values) / 2 + half) - 1)
+    return float(ordered[low]), float(ordered[high])
