@@ -156,13 +156,14 @@ def families(table: Table) -> Iterator[tuple[str, Family]]:
     by, batches = measure(table), ("batch_size", "global_batch_size", "processes_per_node")
     found = [row for row in table.rows if size(row) > 0 and rate(row, by) > 0]
     others = [name for name in table.config if name not in batches]
+    names = [key(row, others) for row in found]
     served: set[int] = set()
     for held in (batch, global_batch):
         groups: dict[tuple, Family] = defaultdict(lambda: defaultdict(list))
         for place, row in enumerate(found):
             if place not in served or size(row) == first_size(row):
-                known = held(row)
-                group = (*key(row, others), known if known > 0 else None)
+                images = held(row)
+                group = (names[place], images if images > 0 else None)
                 groups[group][size(row), max(0.0, value(row, "nodes"))].append(row | {"place": place})
         for family in groups.values():
             base = min(family)

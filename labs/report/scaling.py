@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS = ("seconds_per_epoch", "first_epoch_seconds", "total_seconds")
-NO_BASE = "no run of {base} worker{s} of this configuration to compare with"
 
 
 def configuration(frame: pd.DataFrame) -> list[str]:
@@ -47,38 +46,53 @@ def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFram
         frame: Runs, one row each, from `records.load`.
         by: The columns that name a configuration; by default all of the runs' Configs but the seed.
     """
-    import pandas as pd
 
     by = list(by if by is not None else configuration(frame))
     by += [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = _timed(frame)
-    if frame.empty:
-        return frame[by].assign(repeats=[], images_per_sec=[], images_per_sec_low=[], images_per_sec_high=[])
     medians = [name for name in frame if name in SECONDS or name.startswith("ledger_")]
-    rows = []
-    for _, group in frame.groupby([frame[column].map(_hashable) for column in by], dropna=False, sort=True):
-        rates = group["images_per_sec"].to_numpy(float)
-        low, high = interval(rates)
-        row = {"repeats": len(rates), "images_per_sec": np.median(rates)}
-        row |= {"images_per_sec_low": low, "images_per_sec_high": high}
-        rows.append(group[by].iloc[0].to_dict() | row | {name: group[name].astype(float).median() for name in medians})
-    return pd.DataFrame(rows)
+    groups = frame.groupby([_comparable(frame[column]) for column in by], dropna=False, sort=True)
+    table = groups[by].first()
+    table["repeats"] = groups.size()
+    table["images_per_sec"] = groups["images_per_sec"].median()
+    table["images_per_sec_low"], table["images_per_sec_high"] = _interval(*_logs(groups))
+    for name in medians:
+        table[name] = groups[name].median()
+    return table.reset_index(drop=True)
 
 
 def _timed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Leave out runs without a rate: those of a single epoch."""
-    rate = frame["images_per_sec"].astype(float) if "images_per_sec" in frame else np.zeros(len(frame))
-    return frame[np.isfinite(rate) & (rate > 0)]
+    """Leave out runs without a rate, those of a single epoch, and make figures figures."""
+    if "images_per_sec" not in frame:
+        frame = frame.assign(images_per_sec=np.nan)
+    numbers = [name for name in frame if name in ("images_per_sec", *SECONDS) or name.startswith("ledger_")]
+    frame = frame.astype(dict.fromkeys(numbers, float))
+    frame = frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
+    return frame.assign(_log=np.log(frame["images_per_sec"]))
 
 
-def _hashable(value):
-    return str(value) if isinstance(value, list | dict) else value
+def _comparable(column: pd.Series) -> pd.Series:
+    """Return a column whose values can be compared: lists as text."""
+    return column.map(lambda value: str(value) if isinstance(value, list | dict) else value)
+
+
+def _logs(groups) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """Return mean, squared standard error and degrees of freedom of the logarithms of the rates of groups."""
+    return groups["_log"].mean(), groups["_log"].var() / groups.size(), groups.size() - 1
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return Student's 95 % interval of the geometric mean of positive values; NaN for fewer than two."""
     logs = np.log(np.asarray(values, float))
-    return _interval(float(logs.mean()), *_spread(logs))
+    low, high = _interval(logs.mean(), *_spread(logs))
+    return float(low), float(high)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return Student's 95 % interval of the mean; NaN for fewer than two values."""
+    values = np.asarray(values, float)
+    half = _half(*_spread(values))
+    return float(values.mean() - half), float(values.mean() + half)
 
 
 def _spread(logs: np.ndarray) -> tuple[float, float]:
@@ -86,13 +100,16 @@ def _spread(logs: np.ndarray) -> tuple[float, float]:
     return (float(logs.var(ddof=1) / len(logs)), len(logs) - 1) if len(logs) > 1 else (math.nan, math.nan)
 
 
-def _interval(centre: float, variance: float, freedom: float) -> tuple[float, float]:
+def _interval(centre, variance, freedom):
+    """Return the ends of Student's interval around the mean of logarithms, back from the logarithms."""
+    half = _half(variance, freedom)
+    return np.exp(centre - half), np.exp(centre + half)
+
+
+def _half(variance, freedom):
     from scipy.special import stdtrit  # The quantile alone: scipy.stats takes a second to load.
 
-    if not variance >= 0:
-        return math.nan, math.nan
-    half = stdtrit(freedom, 0.975) * math.sqrt(variance) if variance else 0.0
-    return math.exp(centre - half), math.exp(centre + half)
+    return stdtrit(freedom, 0.975) * np.sqrt(variance)
 
 
 def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
@@ -116,32 +133,32 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table = summary(frame, by)
-    keys = _timed(frame)[by].map(_hashable).apply(tuple, axis=1) if len(table) else []
-    rates = {}
-    for key, size, rate in zip(keys, _timed(frame)["size"], _timed(frame)["images_per_sec"], strict=True):
-        rates.setdefault((_key(key), int(size)), []).append(rate)
-    ratios = [_ratio(rates, _key(row[column] for column in by), int(row["size"]), base)
-              for row in table.to_dict("records")]
-    columns = ("speedup", "speedup_low", "speedup_high")
-    for place, name in enumerate(columns):
+    timed = _timed(frame)
+    rates = timed.groupby([*(_comparable(timed[column]) for column in by), "size"], dropna=False)["images_per_sec"]
+    ratios = _ratios({_key(key): values.to_numpy() for key, values in rates}, table, by, base)
+    for place, name in enumerate(("speedup", "speedup_low", "speedup_high")):
         table[name] = [ratio[place] for ratio in ratios]
-    for name in columns:
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
-    missing = NO_BASE.format(base=base, s="s" * (base > 1))
+    missing = f"no run of {base} worker{'s' * (base > 1)} of this configuration to compare with"
     table["why"] = [missing if math.isnan(ratio[0]) else "" for ratio in ratios]
     return table
 
 
+def _ratios(rates: dict, table: pd.DataFrame, by: Sequence[str], base: int) -> list[tuple[float, float, float]]:
+    """Return rate(size) / rate(base) of each row's configuration, with its interval; NaN where there is no base."""
+    ratios = []
+    for row in table[[*by, "size"]].itertuples(index=False):
+        key = _key(row)
+        bases = rates.get((*key[:-1], base), ())
+        alone = (1.0 if len(bases) else math.nan), math.nan, math.nan
+        ratios.append(ratio(rates[key], bases) if len(bases) and key[-1] != base else alone)
+    return ratios
+
+
 def _key(values) -> tuple:
     """Make values comparable: a NaN equals a NaN here."""
-    return tuple(None if isinstance(value, float) and math.isnan(value) else _hashable(value) for value in values)
-
-
-def _ratio(rates: dict, key: tuple, size: int, base: int) -> tuple[float, float, float]:
-    """Return rate(size) / rate(base) of one configuration, and its interval."""
-    if (key, base) not in rates:
-        return math.nan, math.nan, math.nan
-    return (1.0, math.nan, math.nan) if size == base else ratio(rates[key, size], rates[key, base])
+    return tuple(None if isinstance(value, float) and math.isnan(value) else
+                 str(value) if isinstance(value, list | dict) else value for value in values)
 
 
 def ratio(rates: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
