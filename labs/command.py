@@ -112,6 +112,7 @@ def spell(lab: ModuleType, config: Any) -> list[str]:
 RANGES = {
     "batch_size": (1, 1 << 20),
     "epochs": (1, 1 << 20),
+    "steps_per_epoch": (0, 1 << 20),
     "image_size": (16, 4096),
     "base_lr": (1e-12, 1e38),
     "base_batch_size": (1, 1 << 20),
@@ -121,6 +122,7 @@ RANGES = {
     "test_split": (0, 0.9),
     "validation_split": (0, 0.9),
     "seed": (0, (1 << 32) - 1),
+    "images": (0, 1 << 40),
     "threads": (0, 4096),
     "cycle_time_ms": (0.01, 1000),
     "fusion_threshold_mb": (0, 4096),

@@ -1,0 +1,128 @@
+"""A sweep has the cells it says, keeps what is finished, and comes to the same end however it was interrupted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from filelock import FileLock
+
+from labs import lab04_speedup as lab
+from labs.launch import local
+from labs.launch.sweep import Sweep, cells, finished, run
+
+DEMO = lab.PRESETS["demo"]
+TINY = ("--images", "64", "--epochs", "1", "--no-ledger", "--repeats", "1", "--batch-size", "16")
+
+
+def labs(*arguments: str, **rest) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", *arguments], capture_output=True, text=True, timeout=240,
+                          check=False, **rest)
+
+
+def test_the_cells_are_all_combinations_each_once():
+    sweeps = [Sweep("a", "", {"batch_size": (16, 64), "epochs": (2, 3)}, workers=(1, 2), seeds=(1, 2)),
+              Sweep("b", "", {"batch_size": (16,), "epochs": (2,)}, workers=(1, 4), seeds=(1,))]
+    found = cells(lab, sweeps, DEMO)
+    assert len(found) == 2 * 2 * 2 * 2 + 1, "one of the second sweep's two is a cell of the first"
+    assert len({cell.name for cell in found}) == len(found)
+    seeds = [cell.config.seed for cell in found]
+    assert seeds == sorted(seeds), "all settings run once before one is repeated"
+    first = [(cell.config.batch_size, cell.config.epochs, cell.workers) for cell in found if cell.config.seed == 1]
+    assert first != sorted(first), "not in order"
+    assert found == cells(lab, sweeps, DEMO), "the same order every time"
+
+
+def test_what_cannot_run_is_left_out_with_the_reason():
+    sweep = lab.SWEEPS["demo"][1]
+    found = cells(lab, [dataclasses.replace(sweep, workers=(1, 3), seeds=(1,))], DEMO)
+    assert sorted(cell.skipped for cell in found) == [
+        "", "", "a global batch of 16 cannot be divided among 3 workers",
+        "a global batch of 64 cannot be divided among 3 workers"]
+
+
+def test_strong_scaling_holds_the_global_batch():
+    found = cells(lab, [lab.SWEEPS["demo"][1]], DEMO)
+    assert {cell.workers * cell.config.batch_size for cell in found} == {16, 64}
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (["lab04", "--workers", "1,999"], r"999 workers on \d+ cores would wait for each other; .*--oversubscribe"),
+    (["lab04", "--workers", "0"], "--workers 0: a run needs at least one"),
+    (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
+    (["lab10"], "lab10_caltech has no sweep for preset 'demo'; `labs run` runs it once"),
+    (["lab04", "--name", "mine"], "--name is for one run"),
+    (["lab04", "--cell", "500"], "--cell 500: there are 18 runs, from 0 on"),
+    (["lab04", "--batch-size", "0"], "--batch-size 0 is out of range"),
+])
+def test_bad_requests_get_one_line(arguments, told):
+    done = labs("sweep", *arguments)
+    assert done.returncode == 1
+    assert re.search(f"^labs: error: .*{told}", done.stderr)
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_declared_cell_that_is_too_wide_is_left_out_and_told():
+    done = labs("sweep", "lab04", "--preset", "paper", "--list")
+    wide = [line for line in done.stdout.splitlines() if "workers 4" in line]
+    assert wide
+    assert all("skipped: more workers than the" in line for line in wide) or local.slots() >= 4
+
+
+def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
+    wrong = dataclasses.replace(DEMO, data=str(tmp_path / "nowhere"))
+    todo = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
+    (failed,) = run(lab, todo, tmp_path)
+    folder = tmp_path / "lab04_speedup" / failed.name
+    assert "nowhere" in (folder / "failed.txt").read_text()
+    assert not finished(failed, tmp_path)
+
+
+@pytest.mark.workers
+def test_a_sweep_killed_twice_ends_with_the_same_cells(tmp_path):
+    command = [sys.executable, "-m", "labs", "sweep", "lab04", *TINY, "--results", str(tmp_path)]
+    store = tmp_path / "lab04_speedup"
+    for number, blow in enumerate((signal.SIGKILL, signal.SIGINT)):
+        sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while len([*store.glob("*/record.json")]) < number or not (kin := _workers(sweep)):
+            assert sweep.poll() is None, sweep.communicate()
+            time.sleep(0.2)
+        time.sleep(1)
+        sweep.send_signal(blow)
+        _, told = sweep.communicate(timeout=20)
+        _, left = psutil.wait_procs(kin, timeout=10)
+        assert not left
+    assert told.strip().splitlines()[-1] == "labs: interrupted; the same command goes on"
+    before = {path: path.stat().st_mtime_ns for path in store.glob("*/record.json")}
+    assert before
+
+    done = labs(*command[3:])
+    assert done.returncode == 0, done.stderr
+    assert "3 of 3 runs done, 0 failed" in done.stdout
+    records = {path: json.loads(path.read_text()) for path in store.glob("*/record.json")}
+    assert sorted((each["layout"]["size"], each["config"]["batch_size"]) for each in records.values()) == [
+        (1, 16), (2, 8), (2, 16)]
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items()), "a finished run was run again"
+
+
+def _workers(sweep: subprocess.Popen) -> list[psutil.Process]:
+    """Return the launcher and the workers that run at this moment."""
+    return psutil.Process(sweep.pid).children(recursive=True)
+
+
+def test_two_sweeps_at_once_do_not_mix_a_cell(tmp_path, capsys):
+    config = dataclasses.replace(DEMO, images=64, epochs=1, ledger=False)
+    (cell,) = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], config)
+    held = tmp_path / "lab04_speedup" / f".{cell.name}.lock"
+    held.parent.mkdir()
+    with FileLock(held):
+        assert run(lab, [cell], tmp_path) == [cell]
+    assert not (tmp_path / "lab04_speedup" / cell.name).exists()
+    assert "another sweep runs it at this moment" in capsys.readouterr().err
