@@ -1,7 +1,7 @@
 """Lab 4: speedup and where the time goes: batch size and workers, weak and strong scaling.
 
+    labs run lab04_speedup --workers 2 --batch-size 64
     labs sweep lab04_speedup
-    labs run lab04_speedup --workers 2 --batch-size 128
     sbatch --ntasks-per-node=4 jobs/lab04_speedup.sh --preset paper
 """
 
