@@ -81,7 +81,8 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
         "as one tensor": lambda: _wait(one(large)),
     }
     found = _in_turns(calls, seconds)
-    return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times) for how, times in found.items()]
+    return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times)
+            for how, times in found.items()]
 
 
 def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:

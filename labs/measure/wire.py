@@ -1,0 +1,131 @@
+"""Bytes on the wire per training step: predicted from the parameters, counted on the network interfaces.
+
+A ring all-reduce of S bytes sends 2 (N - 1) / N x S from each of N workers, whatever the batch; all of them together send
+2 (N - 1) S. Besides, Horovod's workers ask each other in every cycle what is ready, whether they train or not: that
+is counted too, in steps whose gradients stay at home, and taken off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import horovod.tensorflow as hvd
+import psutil
+import tensorflow as tf
+
+from labs.datasets.parts import Part
+from labs.datasets.sharding import steps_per_epoch
+from labs.measure import collectives
+from labs.training import horovod_keras as stack
+from labs.training.fit import compile_for
+from labs.training.workers import Job
+
+SILENT = 0.01
+"""Below this share of the predicted bytes nothing of the gradients has crossed an interface."""
+
+
+def gradient_bytes(model: tf.keras.Model) -> int:
+    """Return the bytes of all gradients of one step: 4 for each parameter that training moves."""
+    return sum(weight.shape.num_elements() * weight.dtype.size for weight in model.trainable_weights)
+
+
+def predicted(nbytes: int, size: int) -> int:
+    """Return what all workers of a ring together send to reduce so many bytes: N x 2 (N - 1) / N of them."""
+    return 2 * (size - 1) * nbytes
+
+
+def measure(job: Job, model: tf.keras.Model, train: Part, batch_sizes: Sequence[int], steps: int = 20, *,
+            loss: str = "sparse_categorical_crossentropy") -> list[dict[str, Any]]:
+    """Return a row per batch size: bytes per step predicted and measured, on all nodes together.
+
+    Args:
+        job: The run.
+        model: Trained by `fit`; some more steps are taken.
+        train: What it was trained on.
+        batch_sizes: Images per worker and step.
+        steps: How many steps to count.
+        loss: Name of the Keras loss.
+    """
+    apart = tf.keras.models.clone_model(model)
+    compile_for(apart, stack.alone(model.optimizer), loss, ())
+    each, expected = gradient_bytes(model), predicted(gradient_bytes(model), job.size)
+    rows = []
+    for batch_size in batch_sizes:
+        batches = _batches(job, train, batch_size)
+        for one in (apart, model):
+            _take(one, batches, 2)  # The first call traces the model.
+        control, idle = _count(job, lambda: _take(apart, batches, steps))  # noqa: B023 - called at once
+        counted, seconds = _count(job, lambda: _take(model, batches, steps))  # noqa: B023
+        measured = max(0.0, counted - control / idle * seconds) / steps
+        rows.append({
+            "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
+            "measured_bytes_per_step": measured, "control_bytes_per_sec": control / idle, "counted": counted,
+            "difference": measured / expected - 1 if expected else None,
+            "crossed": carried(measured, expected), "seconds_per_step": seconds / steps,
+            "steps_per_epoch": steps_per_epoch(len(train), batch_size, job.size),
+        })
+    return rows
+
+
+def carried(measured: float, expected: float) -> str:
+    """Say where the gradients went."""
+    if not expected:
+        return "nowhere: one worker"
+    return "network interfaces" if measured > SILENT * expected else "no interface: shared memory"
+
+
+def _batches(job: Job, train: Part, batch_size: int):
+    """Return an iterator that repeats one batch of this worker's, of a size that its type does not tell.
+
+    So all batch sizes are trained by one traced function.
+    """
+    rows = train.positions[job.rank::job.size][:batch_size]
+    batch = train.images[rows], train.labels[rows], tf.ones(len(rows))
+    data = tf.data.Dataset.from_tensors(batch).repeat().map(lambda *parts: tuple(
+        tf.compat.v1.placeholder_with_default(part, [None, *part.shape[1:]]) for part in parts))
+    return iter(data)
+
+
+def _take(model: tf.keras.Model, batches, steps: int) -> None:
+    model._steps_per_execution.assign(steps)
+    float(model.train_function(batches)["loss"])  # On a GPU the steps are done when their result is here.
+
+
+def _count(job: Job, action) -> tuple[int, float]:
+    """Return the bytes that all nodes' interfaces sent while all workers did something, and its seconds."""
+    _together()
+    before, began = _sent(), time.perf_counter()
+    action()
+    _together()
+    sent, seconds = _sent() - before, time.perf_counter() - began
+    # Horovod: the counters are those of a node, and one of its workers reads them.
+    everyone = stack.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
+    return sum(bytes_ for bytes_, _ in everyone), max(seconds for _, seconds in everyone)
+
+
+def _together() -> None:
+    """Wait for all workers, over MPI if it is there: within a node its barrier sends nothing."""
+    world = collectives.mpi()
+    if world is None:
+        stack.barrier()
+    else:
+        world.Barrier()
+
+
+def _sent() -> int:
+    """Return the bytes that this node's interfaces have sent, the loopback among them."""
+    return sum(one.bytes_sent for one in psutil.net_io_counters(pernic=True).values())
+
+
+def spread(variables: Sequence[tf.Variable]) -> float:
+    """Return the largest difference of any value between rank 0 and another worker.
+
+    Args:
+        variables: The same ones on all workers.
+    """
+    flat = tf.concat([tf.reshape(tf.cast(variable, tf.float32), [-1]) for variable in variables], axis=0)
+    # Horovod: rank 0's values, against each worker's own.
+    zero = hvd.broadcast(flat, root_rank=0, name="spread")
+    return max(stack.gather_object(float(tf.reduce_max(tf.abs(flat - zero)))))
