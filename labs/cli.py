@@ -7,6 +7,7 @@
     labs data fetch NAME                      download one, resumably, and check it
     labs data verify NAME                     check one that is here
     labs results [LAB]                        the runs in the results store
+    labs report [--output FILE.html]          all results as one page: tables, plots, the course reports beside them
     labs lint [RESULTS | FILE.csv ...]        name what cannot be right in results, or in a table that was typed
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
@@ -37,7 +38,8 @@ def main() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results, "lint": _lint}
+    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results,
+                "report": _report, "lint": _lint}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
         return 0
@@ -133,6 +135,25 @@ def _results(arguments: list[str]) -> None:
         raise LabError("the results store is empty; `labs run lab10_caltech --workers 2` fills it")
     columns = ["lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "test_accuracy"]
     print(runs[[column for column in columns if column in runs]].to_string(index=False))
+
+
+def _report(arguments: list[str]) -> None:
+    from pathlib import Path
+
+    from labs.places import results_dir, shown
+    from labs.report import page
+
+    parser = _parser("report", "Write all results as one page that needs no network and no other file.")
+    parser.add_argument("--results", type=Path, default=results_dir(), help="the results store")
+    parser.add_argument("--output", type=Path, help="the page; default: report.html in the results store")
+    parser.add_argument("--markdown", type=Path, help="the same as Markdown, its plots in a folder beside it")
+    asked = parser.parse_args(arguments)
+    output = asked.output or asked.results / "report.html"
+    try:
+        page.write(asked.results, output, asked.markdown)
+    except OSError as problem:
+        raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another --output") from None
+    print("\n".join(shown(path.absolute()) for path in (output, asked.markdown) if path))
 
 
 def _lint(arguments: list[str]) -> int:

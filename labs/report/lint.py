@@ -84,18 +84,14 @@ def check_store(root: Path) -> list[Finding]:
     """Return what is wrong in the records of a results store; those that are no records are named and left out."""
     from labs.report import rules
 
-    return rules.judge(read_store(root), rules.RECORDED)
-
-
-def read_store(root: Path) -> Table:
-    """Return the records of a results store as the rules want them: as `records.flat`, and what the history knows.
-
-    Raises:
-        LabError: There are none.
-    """
     found = records.read_all(root=root)
     if not found:
         raise LabError(f"{root} holds no record; `labs run lab10_caltech --workers 2` makes one")
+    return rules.judge(recorded(found), rules.RECORDED)
+
+
+def recorded(found: list[records.Record]) -> Table:
+    """Return records as the rules want them: as `records.flat`, and what the history knows."""
     rows = []
     for record in found:
         last = record["history"][-1] if record["history"] else {}

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from labs.report.tables import named
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -120,12 +122,6 @@ def called(column: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{named(column)} {plain(value)}"
 
 
-def named(column: str) -> str:
-    """Return a column's name as a reader expects it."""
-    short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch"}
-    return short.get(column, column.replace("_", " "))
-
-
 def plain(value: Any) -> str:
     """Return a value without a needless fraction."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
@@ -164,11 +160,12 @@ def _tuple(key: Any) -> tuple:
     return key if isinstance(key, tuple) else (key,)
 
 
-def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "backend", "size"), value: str = "busbw",
+def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",
           axes: Axes | None = None) -> Figure:
     """Draw bus bandwidth over message size on logarithmic axes, one line per way to carry it.
 
-    Points are medians of the rows alike in `by` and `bytes`, bars their 95 % intervals.
+    Points are medians of the rows alike in `by` and `bytes`, bars their 95 % intervals; those of a single row are its
+    own, `seconds_low` and `seconds_high`, where it has them.
 
     Args:
         frame: Rows of the table "collectives" (`records.rows`): columns `bytes` and `busbw`, in bytes and bytes per
@@ -177,24 +174,34 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "backend", "si
         value: "busbw", "algbw" (bytes per second) or "seconds".
         axes: Where to draw; a new figure, if left out.
     """
-    from labs.report.scaling import interval
-
     axes = axes or _axes((6.4, 3.8))
     scale = 1 if value == "seconds" else 1e9
     varying = [column for column in by if column in frame and frame[column].nunique() > 1]
     for number, (name, rows) in enumerate(lines(frame, varying)):
-        sizes = rows.groupby("bytes")[value]
-        middle = sizes.median() / scale
-        ends = [[end / scale for end in interval(values)] for _, values in sizes]
-        errors = [[max(0.0, m - low) if low == low else 0.0 for m, (low, _) in zip(middle, ends, strict=True)],
-                  [max(0.0, high - m) if high == high else 0.0 for m, (_, high) in zip(middle, ends, strict=True)]]
-        axes.errorbar(middle.index, middle, errors, marker="o", markersize=3, capsize=2, label=name,
+        points = {size: _point(same, value, scale) for size, same in rows.groupby("bytes")}
+        middle, below, above = zip(*points.values(), strict=True)
+        axes.errorbar(list(points), middle, [below, above], marker="o", markersize=3, capsize=2, label=name,
                       color=COLOURS[number % len(COLOURS)], linestyle=("-", "--", ":")[number // len(COLOURS) % 3])
     axes.set(yscale="log", xlabel="message (bytes)",
              ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
     axes.set_xscale("log", base=16)
     axes.xaxis.set_major_formatter(_bytes)
     return _finished(axes, outside=True)
+
+
+def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
+    """Return the median of some rows, and how far their interval reaches below and above it."""
+    from labs.report.scaling import interval
+
+    middle = float(rows[value].median())
+    low, high = interval(rows[value])
+    if len(rows) == 1 and "seconds_low" in rows:
+        times = rows.iloc[0]
+        ends = [middle * (times[end] / times["seconds"] if value == "seconds" else times["seconds"] / times[end])
+                for end in ("seconds_low", "seconds_high")]
+        low, high = min(ends), max(ends)
+    low, high = (low, high) if low == low else (middle, middle)
+    return middle / scale, max(0.0, middle - low) / scale, max(0.0, high - middle) / scale
 
 
 def _bytes(count: float, _: int = 0) -> str:

@@ -162,10 +162,15 @@ def settings(record: Record) -> dict[str, Any]:
 
 def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:
     """Return the rows of one named table of all runs, beside their lab, run, number of workers and Config."""
+    return rows_of(read_all(lab, root), name)
+
+
+def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
+    """Return the rows of one named table of some runs; see `rows`."""
     import pandas as pd
 
     found = []
-    for record in read_all(lab, root):
+    for record in records:
         about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]} | record["config"]
         found += [about | row for row in record.get("tables", {}).get(name, [])]
     return pd.DataFrame(found)

@@ -1,6 +1,6 @@
 """The rules of `labs lint`: each looks at a whole table and yields what cannot be right in it.
 
-A rule is a function `rule(table) -> Iterator[Finding]`; tables are from `lint.read_csv` and `lint.read_store`. The
+A rule is a function `rule(table) -> Iterator[Finding]`; tables are from `lint.read_csv` and `lint.recorded`. The
 rules about bytes are in `traffic`.
 """
 

@@ -1,9 +1,13 @@
-"""Tables for a terminal."""
+"""Tables, for a terminal and for a page."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def closing(record: dict[str, Any]) -> str:
@@ -56,3 +60,61 @@ def text(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A table for a page."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """Return it as Markdown."""
+        lines = [self.head, ["---"] * len(self.head), *self.rows]
+        return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+MOST = 40
+"""Rows that a page shows of one table."""
+
+
+def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
+    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]"."""
+    columns = [column for column in columns if column in frame]
+    rows = [[cell(row, column) for column in columns] for row in frame.head(MOST).to_dict("records")]
+    if len(frame) > MOST:
+        note = f"{note} The first {MOST} of {len(frame)} rows.".strip()
+    return Grid(title, [named(column) for column in columns], rows, note)
+
+
+def cell(row: dict[str, Any], column: str) -> str:
+    """Return a value of a row with its interval, where it has one."""
+    ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
+    shown = figure(row[column])
+    return f"{shown} [{figure(ends[0])}, {figure(ends[1])}]" if shown and all(known(end) for end in ends) else shown
+
+
+def known(value: Any) -> bool:
+    """Whether there is a value."""
+    return value is not None and value == value
+
+
+def figure(value: Any) -> str:
+    """Return a value with three digits, as far as it has them."""
+    if not known(value):
+        return ""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def named(column: str) -> str:
+    """Return a column's name as a reader expects it."""
+    short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
+             "first_epoch_seconds": "first epoch, s", "scaling_efficiency": "efficiency"}
+    return short.get(column, column.replace("_", " "))

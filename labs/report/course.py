@@ -1,0 +1,82 @@
+"""What the course reports said, from `data/reference`, to set beside a student's own results."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labs.errors import LabError
+from labs.places import ROOT
+from labs.report import findings, lint
+from labs.report.tables import Grid
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALSO = {
+    "lab03_lr_scaling": ("lab04_large_batch_accuracy",),
+    "lab05_allreduce": ("lab04_speedup", "lab07_backends", "lab07_transported_bytes"),
+    "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
+}
+"""Tables that a lab answers to, and that are named after another."""
+UNLIKELY = {"efficiency above 1", "steps of other workers"}
+"""Findings that forbid to draw a row."""
+
+
+def paths(lab: str) -> list[Path]:
+    """Return the reports' tables that a lab answers to."""
+    folder = ROOT / "data/reference"
+    return [*sorted(folder.glob(f"{lab[:5]}_*.csv")), *(folder / f"{name}.csv" for name in ALSO.get(lab, ()))]
+
+
+def tables(lab: str) -> list[tuple[Grid, list[str]]]:
+    """Return the reports' tables with what lint says of them."""
+    return [(_grid(path), _found(path)) for path in paths(lab)]
+
+
+def _grid(path: Path) -> Grid:
+    with open(path, newline="") as file:
+        head, *rows = csv.reader(file)
+    return Grid(path.name, [name.replace("_", " ") for name in head], [[_short(cell) for cell in row] for row in rows])
+
+
+def _short(cell: str) -> str:
+    """Return a figure with no more digits than can be read."""
+    head, point, digits = cell.partition(".")
+    return f"{float(cell):.4f}" if point and head.isdigit() and digits.isdigit() and len(digits) > 4 else cell
+
+
+def _found(path: Path) -> list[str]:
+    try:
+        return [str(finding) for finding in lint.check_csv(path)]
+    except LabError:
+        return []  # A table of words.
+
+
+def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
+    """Return the speedups that follow from a report's own times: columns size, speedup, efficiency, some of `by`.
+
+    Rows that cannot be are left out; None where nothing fits the columns `by`.
+    """
+    import pandas as pd
+
+    rows = []
+    for path in paths(lab):
+        try:
+            table, bad = lint.read_csv(path), _lines(path)
+        except LabError:
+            continue
+        for measure, family in findings.families(table):
+            base = findings.rate(family[min(family)][0], measure)
+            rows += [row | {"speedup": findings.rate(row, measure) / base, "size": findings.size(row)}
+                     for members in family.values() for row in members if row["row"] not in bad]
+    common = [name for name in by if all(findings.known(row.get(name)) for row in rows)]
+    if not rows or (by and not common):
+        return None
+    frame = pd.DataFrame(rows)[[*common, "size", "speedup"]]
+    return frame.assign(scaling_efficiency=frame["speedup"] / frame["size"])
+
+
+def _lines(path: Path) -> set[int]:
+    return {line for finding in lint.check_csv(path) if finding.rule in UNLIKELY for line in finding.rows}

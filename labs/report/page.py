@@ -1,0 +1,293 @@
+"""The report: every lab's questions, answered from the results store, as one page of HTML and as Markdown.
+
+    labs report
+    labs report --results DIR --output report.html --markdown report.md
+
+The page needs no network and no script. What a lab shows follows from what its records hold: rates become a table of
+speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. A sweep's question stands above its runs.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labs import command, durable
+from labs.places import shown
+from labs.report import course, lint, plots, records, rules, scaling
+from labs.report.tables import Grid, grid
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+LINES = 8
+"""Lines, at most, that one plot can hold and be read."""
+BARS = 16
+FINDINGS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A plot for a page."""
+
+    title: str
+    svg: bytes
+    note: str = ""
+
+    @property
+    def address(self) -> str:
+        """The plot itself, as an address that needs no other file."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What answers one question."""
+
+    heading: str
+    items: list[Grid | Picture | str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """One lab."""
+
+    name: str
+    title: str
+    runs: int
+    parts: list[Part]
+    findings: list[str]
+    course: list[tuple[Grid, list[str]]]
+
+
+def write(root: Path, output: Path, markdown: Path | None = None) -> None:
+    """Write the report of a results store.
+
+    Args:
+        root: The store.
+        output: The HTML file.
+        markdown: The Markdown file, if one is wanted; its plots go into a folder beside it.
+    """
+    page = _page(root)
+    durable.write_text(output, _template("page.html").render(page))
+    if markdown:
+        folder = markdown.parent / f"{markdown.stem}_plots"
+        for name, picture in _pictures(page["sections"]):
+            with durable.writing(folder / name) as file:
+                file.write(picture.svg)
+        names = {id(picture): f"{folder.name}/{name}" for name, picture in _pictures(page["sections"])}
+        durable.write_text(markdown, _template("page.md").render(page, file=lambda picture: names[id(picture)]))
+
+
+def _template(name: str):
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=name.endswith("html"), trim_blocks=True,
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+    )
+    environment.globals.update(kind=lambda item: type(item).__name__)
+    return environment.get_template(name)
+
+
+def _pictures(sections: Iterable[Section]) -> Iterator[tuple[str, Picture]]:
+    for section in sections:
+        items = [item for part in section.parts for item in part.items if isinstance(item, Picture)]
+        yield from ((f"{section.name}-{place}.svg", item) for place, item in enumerate(items, start=1))
+
+
+def _page(root: Path) -> dict[str, Any]:
+    found = defaultdict(list)
+    for record in records.read_all(root=root):
+        found[record["lab"]].append(record)
+    everything = [record for runs in found.values() for record in runs]
+    wrong = defaultdict(list)
+    for finding in rules.judge(lint.recorded(everything), rules.RECORDED) if everything else ():
+        wrong[finding.where.partition("/")[0]].append(str(finding))
+    names = sorted({*command.names(), *found})
+    return {
+        "made": time.strftime("%Y-%m-%d %H:%M"), "store": shown(root.absolute()), "runs": len(everything),
+        "machines": _machines(everything), "versions": _versions(everything),
+        "sections": [_section(name, found[name], wrong[name]) for name in names],
+    }
+
+
+def _machines(found: list[records.Record]) -> list[str]:
+    """Describe the machines of all runs, the busiest first."""
+    def describe(machine: dict) -> str:
+        gpus = Counter(machine.get("gpus") or ())
+        parts = [machine.get("host", "an unknown machine"), f"{machine.get('cores', '?')} cores"]
+        parts += [f"{machine['memory_bytes'] / 2**30:.0f} GiB"] if machine.get("memory_bytes") else []
+        parts += [f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
+        return ", ".join(parts)
+
+    count = Counter(describe(record.get("machine") or {}) for record in found)
+    return [f"{machine}: {runs:,} run{'s' * (runs > 1)}" for machine, runs in count.most_common()]
+
+
+def _versions(found: list[records.Record]) -> list[str]:
+    count = Counter(", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items())
+                    for record in found)
+    return [f"{versions}: {runs:,} run{'s' * (runs > 1)}" for versions, runs in count.most_common() if versions]
+
+
+def _section(name: str, runs: list[records.Record], wrong: list[str]) -> Section:
+    module = command.find(name) if name in command.names() else None
+    title = module.__doc__.splitlines()[0] if module else f"{name} (not a lab of this clone)"
+    more = [f"and {len(wrong) - FINDINGS} more; `labs lint` names them all"] if len(wrong) > FINDINGS else []
+    return Section(name, title, len(runs), list(_parts(name, module, runs)), wrong[:FINDINGS] + more,
+                   course.tables(name))
+
+
+def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]:
+    """Yield the answers: of each sweep that has runs, then of all other runs; then the questions without any."""
+    answered, used = set(), set()
+    sweeps = list(_sweeps(module)) if module else []
+    for preset, sweep, names in sweeps:
+        mine = [record for record in runs if record["run"] in names]
+        if mine:
+            answered.add(sweep.question)
+            used |= names
+            yield Part(f"{sweep.question} ({preset})", _answers(mine))
+    if rest := [record for record in runs if record["run"] not in used]:
+        yield Part("Other runs" if used else "", _answers(rest))
+    for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
+        yield Part(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
+    if not runs and not sweeps:
+        yield Part("", [f"no run of {name}; `labs run {name} --workers 2` makes one"])
+
+
+def _sweeps(module: Any) -> Iterator[tuple[str, Any, set[str]]]:
+    """Yield a lab's sweeps with their preset and the names of their runs."""
+    from labs.launch import sweep as sweeping
+
+    for preset, sweeps in getattr(module, "SWEEPS", {}).items():
+        for sweep in sweeps:
+            yield preset, sweep, {cell.name for cell in sweeping.cells(module, [sweep], module.PRESETS[preset])}
+
+
+def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
+    """Return whatever can be shown of some runs of one lab."""
+    frame = records.table(runs)
+    varying = [name for name in scaling.configuration(frame) if frame[name].map(str).nunique() > 1]
+    shows = (_speed, _ledger, _quality, _utilization)
+    items = [item for show in shows for item in show(frame, varying)]
+    return [*items, *_curves(runs), *(item for name in _tables(runs) for item in _rows(name, runs))]
+
+
+def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
+    if not frame["images_per_sec"].notna().any():
+        return
+    base = 1 if (frame["size"] == 1).any() else int(frame["size"].min())
+    for kind, held in (("weak", "batch of each worker"), ("strong", "global batch")):
+        table = scaling.speedups(frame, base, scaling=kind)
+        scales = table["speedup"].notna() & (table["size"] > base)
+        if not scales.any() and kind == "strong":
+            return
+        by = [name for name in varying if name in table]
+        by += ["global_batch_size"] if kind == "strong" else []
+        if kind == "strong":  # What has no partner at the same global batch is in the other table.
+            table = table[table["global_batch_size"].isin(table["global_batch_size"][scales])]
+        some = ["speedup", "scaling_efficiency", "why"] if scales.any() else []
+        some = [name for name in some if name != "why" or table["why"].any()]
+        title = f"Speed and {kind} scaling: the {held} is held" if scales.any() else "Speed"
+        yield grid(title, table, [*by, "size", *(["nodes"] if frame["nodes"].nunique() > 1 else []), "repeats",
+                                  "images_per_sec", "seconds_per_epoch", "first_epoch_seconds", *some],
+                   f"images/s: median over the repeats, without the first epoch [95 % interval]; "
+                   f"speedup: rate(n) / rate({base}) of the same configuration; efficiency: speedup / "
+                   f"{'n' if base == 1 else f'(n / {base})'}. No interval: one run.")
+        if scales.any():
+            yield from _scaling_plots(frame["lab"].iloc[0], table, by, kind, title)
+
+
+def _scaling_plots(lab: str, table: pd.DataFrame, by: list[str], kind: str, title: str) -> Iterator[Picture]:
+    table = table[table["speedup"].notna()]
+    if len(table[by].drop_duplicates() if by else ()) > LINES:
+        return
+    reference = course.speedups(lab, by) if kind == "weak" else None
+    yield _picture(title, plots.speedup(table, by, reference),
+                   "dashed and hollow: the course report" if reference is not None else "")
+    yield _picture("Scaling efficiency", plots.efficiency(table, by, reference))
+
+
+def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
+    if "ledger_wall_seconds" not in frame or frame["ledger_wall_seconds"].isna().all():
+        return
+    by = [*(name for name in varying if name in frame), "size"]
+    columns = [f"ledger_{part}_seconds" for part in (*plots.PARTS, "wall")]
+    table = frame.dropna(subset=columns).astype(dict.fromkeys(columns, float))
+    table = table.groupby(by, dropna=False)[columns].median().reset_index()
+    short = {column: column.removeprefix("ledger_").removesuffix("_seconds") for column in columns}
+    yield grid("Where the seconds of an epoch go", table.rename(columns=short), [*by, *short.values()],
+               "medians over the repeats; other is what is left of the wall time, and never hidden")
+    if len(table) <= BARS:
+        yield _picture("Where the seconds of an epoch go", plots.ledger(table, by))
+
+
+def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
+    """Yield the test metrics: means over the repeats with their intervals."""
+    measured = [name for name in frame if name.startswith("test_") and frame[name].notna().any()]
+    if not measured:
+        return
+    rows = []
+    by = [*varying, "size"]
+    for values, same in frame.groupby([frame[name].map(str) if name != "size" else "size" for name in by]):
+        row = dict(zip(by, values, strict=True)) | {"repeats": len(same)}
+        for name in measured:
+            row[name] = same[name].astype(float).mean()
+            row[f"{name}_low"], row[f"{name}_high"] = scaling.mean_interval(same[name].dropna().astype(float))
+        rows.append(row)
+    import pandas as pd
+
+    yield grid("Test images, at the end", pd.DataFrame(rows), [*by, "repeats", *measured],
+               "mean over the repeats [95 % interval]; rows whose intervals overlap do not differ for certain")
+
+
+def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
+    busy = [name for name in frame if name.endswith("_percent") and frame[name].notna().any()]
+    if busy:
+        by = [*(name for name in varying if name in frame), "size"]
+        table = frame.astype(dict.fromkeys(busy, float)).groupby(by, dropna=False)[busy].median().reset_index()
+        yield grid("How busy it was", table, [*by, *busy], "percent of the time, medians over the repeats")
+
+
+def _curves(runs: list[records.Record]) -> Iterator[Picture]:
+    """Yield the curves of the newest run of each number of workers."""
+    newest = {run["layout"]["size"]: run for run in runs if len(run["history"]) > 1}
+    if newest:
+        chosen = [newest[size] for size in sorted(newest)[:4]]
+        yield _picture("Loss and accuracy", plots.curves(chosen), "of the newest run of each number of workers: "
+                       + ", ".join(run["run"] for run in chosen))
+
+
+def _tables(runs: list[records.Record]) -> list[str]:
+    return sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows})
+
+
+def _rows(name: str, runs: list[records.Record]) -> Iterator[Grid | Picture]:
+    """Yield a named table of the runs; where it has bytes and bandwidths, their curves."""
+    frame = records.rows_of(runs, name)
+    own = list(dict.fromkeys(column for run in runs for row in run.get("tables", {}).get(name, []) for column in row))
+    others = [column for column in frame if column not in (*own, "lab", "run", "seed")]
+    by = [column for column in others if frame[column].map(str).nunique() > 1]
+    if {"bytes", "busbw"} <= set(own):
+        lines = [column for column in ("collective", "library", *by) if column in frame]
+        for collective, rows in frame.groupby("collective") if "collective" in frame else [("", frame)]:
+            yield _picture(f"{name}: bus bandwidth of {collective or 'messages'}", plots.busbw(rows, lines))
+    yield grid(name, frame, [*by, *(column for column in own if not column.endswith(("_low", "_high")))])
+
+
+def _picture(title: str, figure: Figure, note: str = "") -> Picture:
+    import matplotlib as mpl
+
+    file = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": title}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return Picture(title, file.getvalue(), note)
