@@ -33,7 +33,7 @@ def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
     sweeps = [_narrowed(each, words, base, asked) for each in _chosen(lab, preset, asked.only)]
     todo, store = cells(lab, sweeps, base), command.store(options)
     if asked.sbatch:
-        return _submit(todo, _again(asked, rest))
+        return _submit(todo, _again(asked, rest), ["--results", str(store)] if options.results else [])
     todo = todo if asked.oversubscribe else [_held(cell) for cell in todo]
     if asked.list:
         return _show(todo, store)
@@ -122,11 +122,11 @@ def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:
     return 1 if failed else 0
 
 
-def _submit(todo: Sequence[Cell], words: Sequence[str]) -> int:
+def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
     """Submit the cells as one array, and after its end the report; the array's jobs are as wide as the widest cell."""
     lab, widest = todo[0].lab, max(cell.workers for cell in todo)
     array = _sbatch("--array", f"0-{len(todo) - 1}", "--ntasks-per-node", str(widest), "jobs/sweep.sh", lab, *words)
-    report = _sbatch("--dependency", f"afterany:{array}", "jobs/report.sh")
+    report = _sbatch("--dependency", f"afterany:{array}", "jobs/report.sh", *report_words)
     print(f"{len(todo)} runs of {lab} are job {array}, the report after them is job {report}; `squeue --me` shows both")
     return 0
 
