@@ -103,4 +103,4 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     if not np.allclose(np.mean([each.weights.mean(axis=1) for each in shards], axis=0), 1, atol=1e-4):
         raise LabError(f"epoch {epoch + 1}: the weights of a step do not average 1; take them from shard()")
     return (f"epoch {epoch + 1}: {len(used)} of {len(positions)} training images used once, "
-            f"by {len(shards)} workers in {steps} steps")
+            f"by {len(shards)} worker{'s' * (len(shards) > 1)} in {steps} steps")
