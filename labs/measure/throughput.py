@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from labs.datasets.parts import Part
 
 
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
@@ -19,3 +24,29 @@ def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
     """Return the mean seconds of an epoch, validation included, without the first one; None when there is no other."""
     later = history[1:]
     return sum(row["train_seconds"] + row.get("val_seconds", 0.0) for row in later) / len(later) if later else None
+
+
+def supply(part: Part, batch_size: int, seconds: float = 1.0) -> float:
+    """Return the images per second that the input delivers to one worker when nothing trains on them.
+
+    No network can train faster than this; one that comes near it waits for its input.
+
+    Args:
+        part: The training images, in the state in which training would find them.
+        batch_size: Images per batch.
+        seconds: About how long to measure.
+    """
+    from labs.datasets.pipeline import train_batches
+    from labs.datasets.sharding import shard
+
+    images, began, taken, epoch = 0, None, 0.0, 0
+    while taken < seconds:
+        order = shard(part.positions, batch_size, 0, 1, epoch, seed=0)
+        for x, _, _ in train_batches(part.images, part.labels, order, epoch=epoch, seed=0):
+            images += len(x) if began else 0  # Not the first batch, which waits for threads to start.
+            began = began or time.perf_counter()
+            taken = time.perf_counter() - began
+            if taken > seconds:
+                break
+        epoch += 1
+    return images / taken

@@ -6,6 +6,7 @@ import os
 import statistics
 import threading
 import time
+from collections.abc import Mapping, Sequence
 
 import psutil
 
@@ -69,6 +70,24 @@ class Utilization:
             "memory_bytes": max(row["memory_bytes"] for row in rows),
             **{gpu: statistics.fmean(row[gpu] for row in rows if gpu in row) for gpu in gpus},
         }
+
+
+def together(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
+    """Return how busy all workers of a run are, from the summary of each.
+
+    `cpu_percent` and `gpu_percent` are means, over the workers and over their GPUs; `memory_bytes` is what the workers
+    of one node hold together.
+
+    Args:
+        summaries: Of `Utilization`, one per worker.
+        nodes: Number of nodes that the workers share.
+    """
+    gpus = [value for each in summaries for name, value in each.items() if name.startswith("gpu")]
+    return {
+        "cpu_percent": statistics.fmean(each["cpu_percent"] for each in summaries),
+        "memory_bytes": sum(each["memory_bytes"] for each in summaries) / nodes,
+        **({"gpu_percent": statistics.fmean(gpus)} if gpus else {}),
+    }
 
 
 def _gpus() -> list:

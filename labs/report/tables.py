@@ -20,7 +20,8 @@ def closing(record: dict[str, Any]) -> str:
         "images/s": record["timings"]["images_per_sec"],
         "s/epoch": record["timings"]["seconds_per_epoch"],
     } if history else {"workers": record["layout"]["size"], "seconds": record["timings"]["total_seconds"]}
-    row |= {name.replace("val_", "validation "): last[name] for name in last if name in ("val_accuracy", "val_loss")}
+    row |= {name.replace("val_", "validation "): last[name] for name in last
+            if name in ("val_accuracy", "val_mae", "val_loss")}
     row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
             if isinstance(value, float) and not name.startswith("ledger_")}
     lines = text([list(row), [_number(value) for value in row.values()]])
@@ -116,5 +117,5 @@ def figure(value: Any) -> str:
 def named(column: str) -> str:
     """Return a column's name as a reader expects it."""
     short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
-             "first_epoch_seconds": "first epoch, s", "scaling_efficiency": "efficiency"}
+             "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch", "scaling_efficiency": "efficiency"}
     return short.get(column, column.replace("_", " "))

@@ -1,0 +1,41 @@
+"""What the input alone delivers, and how busy all workers are together."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from labs.datasets.parts import Part, from_noise
+from labs.measure.throughput import supply
+from labs.measure.utilization import together
+
+
+class Slow:
+    """Pictures of which each takes four milliseconds."""
+
+    dtype = np.dtype(np.uint8)
+    shape = (64, 8, 8, 3)
+
+    def __getitem__(self, rows):
+        time.sleep(0.004 * len(rows))
+        return np.zeros((len(rows), 8, 8, 3), np.uint8)
+
+
+def test_the_supply_is_the_rate_at_which_pictures_come():
+    """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
+    part = Part(Slow(), np.zeros(64, np.float32), np.arange(64))
+    assert 50 < supply(part, batch_size=8, seconds=1.0) < 350
+
+
+def test_noise_is_no_limit():
+    assert supply(from_noise(64, 8, seed=1).train, batch_size=8, seconds=0.3) > 1000
+
+
+def test_workers_together():
+    one = {"cpu_percent": 90.0, "memory_bytes": 1e9, "gpu0_percent": 50.0}
+    other = {"cpu_percent": 70.0, "memory_bytes": 3e9, "gpu0_percent": 100.0}
+    assert together([one, other], nodes=1) == {"cpu_percent": 80.0, "memory_bytes": 4e9, "gpu_percent": 75.0}
+    assert together([one, other], nodes=2)["memory_bytes"] == pytest.approx(2e9)
+    assert "gpu_percent" not in together([{"cpu_percent": 1.0, "memory_bytes": 1.0}], nodes=1)
