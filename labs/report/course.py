@@ -20,8 +20,6 @@ ALSO = {
     "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
 }
 """Tables that a lab answers to, and that are named after another."""
-UNLIKELY = {"efficiency above 1", "steps of other workers"}
-"""Findings that forbid to draw a row."""
 
 
 def paths(lab: str) -> list[Path]:
@@ -49,7 +47,7 @@ def _short(cell: str) -> str:
 
 def _found(path: Path) -> list[str]:
     try:
-        return [str(finding) for finding in lint.check_csv(path)]
+        return findings.brief(lint.check_csv(path))
     except LabError:
         return []  # A table of words.
 
@@ -61,22 +59,25 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     """
     import pandas as pd
 
-    rows = []
+    rows, count = [], 0
     for path in paths(lab):
         try:
             table, bad = lint.read_csv(path), _lines(path)
         except LabError:
             continue
         for measure, family in findings.families(table):
+            count += 1
             base = findings.rate(family[min(family)][0], measure)
-            rows += [row | {"speedup": findings.rate(row, measure) / base, "size": findings.size(row)}
-                     for members in family.values() for row in members if row["row"] not in bad]
+            for row in (row for members in family.values() for row in members if row["row"] not in bad):
+                rows.append(row | {"speedup": findings.rate(row, measure) / base, "size": findings.size(row)})
     common = [name for name in by if all(findings.known(row.get(name)) for row in rows)]
-    if not rows or (by and not common):
+    if not rows or (count > 1 and not common):
         return None
     frame = pd.DataFrame(rows)[[*common, "size", "speedup"]]
     return frame.assign(scaling_efficiency=frame["speedup"] / frame["size"])
 
 
 def _lines(path: Path) -> set[int]:
-    return {line for finding in lint.check_csv(path) if finding.rule in UNLIKELY for line in finding.rows}
+    """Return the lines that tell of other workers than ran."""
+    wrong = [finding for finding in lint.check_csv(path) if finding.rule == "steps of other workers"]
+    return {line for finding in wrong for line in finding.rows}

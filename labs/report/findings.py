@@ -30,6 +30,20 @@ class Finding:
         return f"{self.where}{lines}: {self.rule}: {self.text}"
 
 
+def brief(found: Iterable[Finding]) -> list[str]:
+    """Return a line per rule: the first finding in full, and where the others are."""
+    rules: dict[str, list[Finding]] = defaultdict(list)
+    for one in found:
+        rules[one.rule].append(one)
+    lines = []
+    for first, *others in rules.values():
+        places = [", ".join(map(str, other.rows)) or other.where for other in others]
+        more = f" and {len(places) - 9} more" if len(places) > 10 else ""
+        likewise = f" (likewise {'lines ' if first.rows else ''}{', '.join(places[:9] if more else places)}{more})"
+        lines.append(str(first) + likewise * bool(others))
+    return lines
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """What the rules look at: rows by canonical columns; `row` is the line in a file, `where` the file or the run."""

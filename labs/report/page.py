@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from labs import command, durable
 from labs.places import shown
 from labs.report import course, lint, plots, records, rules, scaling
+from labs.report.findings import brief
 from labs.report.tables import Grid, grid
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 LINES = 8
 """Lines, at most, that one plot can hold and be read."""
 BARS = 16
-FINDINGS = 30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +110,12 @@ def _page(root: Path) -> dict[str, Any]:
     everything = [record for runs in found.values() for record in runs]
     wrong = defaultdict(list)
     for finding in rules.judge(lint.recorded(everything), rules.RECORDED) if everything else ():
-        wrong[finding.where.partition("/")[0]].append(str(finding))
+        wrong[finding.where.partition("/")[0]].append(finding)
     names = sorted({*command.names(), *found})
     return {
         "made": time.strftime("%Y-%m-%d %H:%M"), "store": shown(root.absolute()), "runs": len(everything),
         "machines": _machines(everything), "versions": _versions(everything),
-        "sections": [_section(name, found[name], wrong[name]) for name in names],
+        "sections": [_section(name, found[name], brief(wrong[name])) for name in names],
     }
 
 
@@ -141,9 +141,7 @@ def _versions(found: list[records.Record]) -> list[str]:
 def _section(name: str, runs: list[records.Record], wrong: list[str]) -> Section:
     module = command.find(name) if name in command.names() else None
     title = module.__doc__.splitlines()[0] if module else f"{name} (not a lab of this clone)"
-    more = [f"and {len(wrong) - FINDINGS} more; `labs lint` names them all"] if len(wrong) > FINDINGS else []
-    return Section(name, title, len(runs), list(_parts(name, module, runs)), wrong[:FINDINGS] + more,
-                   course.tables(name))
+    return Section(name, title, len(runs), list(_parts(name, module, runs)), wrong, course.tables(name))
 
 
 def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]:
@@ -161,7 +159,9 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
         yield Part(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
     if not runs and not sweeps:
-        yield Part("", [f"no run of {name}; `labs run {name} --workers 2` makes one"])
+        lines = [line.strip() for line in module.__doc__.splitlines()] if module else []
+        how = next((line for line in lines if line.startswith("labs ")), f"labs run {name}")
+        yield Part("", [f"no run of {name}; `{how}` makes one"])
 
 
 def _sweeps(module: Any) -> Iterator[tuple[str, Any, set[str]]]:
@@ -186,35 +186,43 @@ def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
     if not frame["images_per_sec"].notna().any():
         return
     base = 1 if (frame["size"] == 1).any() else int(frame["size"].min())
-    for kind, held in (("weak", "batch of each worker"), ("strong", "global batch")):
-        table = scaling.speedups(frame, base, scaling=kind)
-        scales = table["speedup"].notna() & (table["size"] > base)
-        if not scales.any() and kind == "strong":
-            return
-        by = [name for name in varying if name in table]
-        by += ["global_batch_size"] if kind == "strong" else []
-        if kind == "strong":  # What has no partner at the same global batch is in the other table.
-            table = table[table["global_batch_size"].isin(table["global_batch_size"][scales])]
-        some = ["speedup", "scaling_efficiency", "why"] if scales.any() else []
-        some = [name for name in some if name != "why" or table["why"].any()]
-        title = f"Speed and {kind} scaling: the {held} is held" if scales.any() else "Speed"
-        yield grid(title, table, [*by, "size", *(["nodes"] if frame["nodes"].nunique() > 1 else []), "repeats",
-                                  "images_per_sec", "seconds_per_epoch", "first_epoch_seconds", *some],
-                   f"images/s: median over the repeats, without the first epoch [95 % interval]; "
-                   f"speedup: rate(n) / rate({base}) of the same configuration; efficiency: speedup / "
-                   f"{'n' if base == 1 else f'(n / {base})'}. No interval: one run.")
-        if scales.any():
-            yield from _scaling_plots(frame["lab"].iloc[0], table, by, kind, title)
+    tables = {kind: scaling.speedups(frame, base, scaling=kind) for kind in ("weak", "strong")}
+    scales = {kind: table["speedup"].notna() & (table["size"] > base) for kind, table in tables.items()}
+    if scales["weak"].any() or not scales["strong"].any():
+        by = [name for name in varying if name in tables["weak"]]
+        yield from _speeds(frame, tables["weak"], by, base, "weak" if scales["weak"].any() else "")
+    if scales["strong"].any():  # What has no partner at the same global batch is in the other table.
+        partners = tables["strong"]["global_batch_size"][scales["strong"]]
+        table = tables["strong"][tables["strong"]["global_batch_size"].isin(partners)]
+        by = [*(name for name in varying if name in table), "global_batch_size"]
+        yield from _speeds(frame, table, by, base, "strong")
 
 
-def _scaling_plots(lab: str, table: pd.DataFrame, by: list[str], kind: str, title: str) -> Iterator[Picture]:
+HELD = {"weak": "Speed and weak scaling: the batch of each worker is held",
+        "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
+
+
+def _speeds(frame: pd.DataFrame, table: pd.DataFrame, by: list[str], base: int, kind: str) -> Iterator[Grid | Picture]:
+    """Yield a table of speeds, with speedups and their plot if there is anything to compare."""
+    nodes = ["nodes"] if table["nodes"].nunique() > 1 else []
+    ratios = ["speedup", "scaling_efficiency", *(["why"] if table["why"].any() else [])] if kind else []
+    note = "images/s: median over the repeats, without the first epoch [95 % interval; none: one run]"
+    if kind:
+        note += (f"; speedup: rate(n) / rate({base}) of the same configuration; "
+                 f"efficiency: speedup / {'n' if base == 1 else f'(n / {base})'}")
+    times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
+    yield grid(HELD[kind], table, [*by, "size", *nodes, *times, *ratios], note)
+    if kind:
+        yield from _scaling_plot(frame["lab"].iloc[0], table, by, kind, HELD[kind])
+
+
+def _scaling_plot(lab: str, table: pd.DataFrame, by: list[str], kind: str, title: str) -> Iterator[Picture]:
     table = table[table["speedup"].notna()]
     if len(table[by].drop_duplicates() if by else ()) > LINES:
         return
     reference = course.speedups(lab, by) if kind == "weak" else None
-    yield _picture(title, plots.speedup(table, by, reference),
+    yield _picture(title, plots.scaling(table, by, reference),
                    "dashed and hollow: the course report" if reference is not None else "")
-    yield _picture("Scaling efficiency", plots.efficiency(table, by, reference))
 
 
 def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:

@@ -18,7 +18,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
            reference: dict[str, float] | None = None) -> Figure:
-    """Draw loss and accuracy over the epochs, training dashed and validation solid, one colour per run.
+    """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run.
 
     Args:
         records: Records of runs.
@@ -30,13 +30,18 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     labels = labels or [_workers(record) for record in records]
+    begun = [record["history"][0] for record in records if record["history"]]
+    metric = "mae" if begun and all("mae" in row for row in begun) else "accuracy"
     for record, label, colour in zip(records, labels, COLOURS, strict=False):
-        for axes, name in ((loss, "loss"), (accuracy, "accuracy")):
+        for axes, name in ((loss, "loss"), (accuracy, metric)):
             _draw(axes, record["history"], name, label, colour)
     for place, (label, value) in enumerate((reference or {}).items()):
         accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, 1 + place)), label=label)
     loss.set(xlabel="epoch", ylabel="loss", title="Loss")
-    accuracy.set(xlabel="epoch", ylabel="accuracy (share right)", ylim=(0, 1), title="Accuracy")
+    if metric == "accuracy":
+        accuracy.set(xlabel="epoch", ylabel="accuracy (share right)", ylim=(0, 1), title="Accuracy")
+    else:
+        accuracy.set(xlabel="epoch", ylabel="mean absolute error (years)", ylim=(0, None), title="Mean absolute error")
     for axes in (loss, accuracy):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
@@ -86,6 +91,18 @@ def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", refe
     return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, axes)
 
 
+def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
+            reference: pd.DataFrame | None = None) -> Figure:
+    """Draw speedup and scaling efficiency side by side; arguments as of `speedup`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    speedup(frame, by, reference, left)
+    left.get_legend().remove()
+    return efficiency(frame, by, reference, right)
+
+
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
     axes = axes or _axes((6.6, 3.6))
     by = [by] if isinstance(by, str) else list(by)
@@ -97,7 +114,7 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     for number, (name, line) in enumerate(lines(reference, by) if reference is not None else ()):
         line = line.dropna(subset=[value]).sort_values("size")
         axes.plot(line["size"], line[value], "--s", color=COLOURS[number % len(COLOURS)], markerfacecolor="none",
-                  alpha=0.6, label=f"report, {name}")
+                  alpha=0.6, label=f"report, {name}".removesuffix(", measured"))
     sizes = sorted({*frame["size"], *(reference["size"] if reference is not None else ())})
     ideal = sizes if value == "speedup" else [1] * len(sizes)
     axes.plot(sizes, ideal, ":", color="0.4", label="ideal", zorder=1)

@@ -117,5 +117,6 @@ def figure(value: Any) -> str:
 def named(column: str) -> str:
     """Return a column's name as a reader expects it."""
     short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
-             "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch", "scaling_efficiency": "efficiency"}
+             "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
+             "scaling_efficiency": "efficiency"}
     return short.get(column, column.replace("_", " "))
