@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs import command, durable
+from labs.errors import LabError
 from labs.places import shown
 from labs.report import course, lint, plots, records, rules, scaling
 from labs.report.findings import brief
@@ -74,7 +75,12 @@ def write(root: Path, output: Path, markdown: Path | None = None) -> None:
         root: The store.
         output: The HTML file.
         markdown: The Markdown file, if one is wanted; its plots go into a folder beside it.
+
+    Raises:
+        LabError: There is no store.
     """
+    if not root.is_dir():
+        raise LabError(f"there are no results in {root}; `labs run lab10_caltech --workers 2` makes some")
     page = _page(root)
     durable.write_text(output, _template("page.html").render(page))
     if markdown:

@@ -73,6 +73,8 @@ def _timed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _comparable(column: pd.Series) -> pd.Series:
     """Return a column whose values can be compared: lists as text."""
+    if column.dtype != object:
+        return column
     return column.map(lambda value: str(value) if isinstance(value, list | dict) else value)
 
 
