@@ -159,7 +159,9 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
         if mine:
             answered.add(sweep.question)
             used |= names
-            yield Part(f"{sweep.question} ({preset})", _answers(mine))
+            how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
+            missing = [f"{len(mine)} of {len(names)} runs; {how} makes the others"] if len(mine) < len(names) else []
+            yield Part(f"{sweep.question} ({preset})", [*missing, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Part("Other runs" if used else "", _answers(rest))
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
@@ -176,7 +178,8 @@ def _sweeps(module: Any) -> Iterator[tuple[str, Any, set[str]]]:
 
     for preset, sweeps in getattr(module, "SWEEPS", {}).items():
         for sweep in sweeps:
-            yield preset, sweep, {cell.name for cell in sweeping.cells(module, [sweep], module.PRESETS[preset])}
+            cells = sweeping.cells(module, [sweep], module.PRESETS[preset])
+            yield preset, sweep, {cell.name for cell in cells if not cell.skipped}
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:

@@ -97,11 +97,14 @@ def test_a_question_is_answered_by_its_own_runs(written):
     assert "| 16 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
     assert "| 16 | 1 | 1 | 6 | 2 | 1 | 10 |" in lab[weak:strong], "the ledger"
     assert "| 16 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
-    assert "no run yet; `labs sweep lab04_speedup --only strong` makes them" in lab[strong:]
+    assert "6 of 12 runs; `labs sweep lab04_speedup --only strong` makes the others" in lab[strong:]
+    assert "12 runs;" not in lab[weak:strong]
 
 
-def test_what_is_not_there_is_said(written):
-    text = (written / "page.md").read_text()
+def test_what_is_not_there_is_said(tmp_path):
+    page.write(tmp_path, tmp_path / "page.html", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "no run yet; `labs sweep lab04_speedup --only strong` makes them" in text
     assert "no run of lab02_horovod; `labs run lab02_horovod --workers 2` makes one" in text
 
 
