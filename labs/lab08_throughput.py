@@ -1,0 +1,191 @@
+"""Lab 8: how many faces per second: age estimation with three networks, on one node and on many.
+
+    labs run lab08_throughput --workers 2
+    labs sweep lab08_throughput
+    sbatch jobs/lab08_throughput.sh --preset paper --model resnet50
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from typing import Literal
+
+from labs.command import Options, main
+from labs.errors import LabError
+from labs.launch import local
+from labs.launch.sweep import Sweep
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What a student may change in lab 8."""
+
+    data: str = "embedded"
+    """"embedded" (500 drawn faces), "real" (after `labs data fetch imdb_wiki`) or a folder with wiki.mat."""
+    input: Literal["cached", "decoded", "synthetic"] = "cached"
+    """Pictures decoded once, decoded each time as in the report, or random ones from memory: the control."""
+    model: Literal["small", "resnet50", "inception_v3", "vgg16", "vgg16_dense"] = "small"
+    """The network, from labs/models/faces.py."""
+    image_size: int = 48
+    """Side of the pictures that the network sees, in pixels."""
+    batch_size: int = 16
+    """Images per worker and step."""
+    epochs: int = 12
+    """Passes over the training images; the first is not timed."""
+    steps_per_epoch: int = 0
+    """Steps of an epoch, to measure for a short time; 0: as many as all training images make."""
+    base_lr: float = 0.001
+    """Learning rate of one worker's Adam, before scaling."""
+    scaling: Literal["linear", "sqrt", "none"] = "sqrt"
+    """How the learning rate grows with the number of workers."""
+    threads: int = 0
+    """TensorFlow's threads of one worker; 0: its share of the node's cores."""
+    test_split: float = 0.2
+    """Share of all faces held out for the test; 0: no test."""
+    seed: int = 1
+    """Of the split, the weights and the order."""
+
+
+PRESETS = {
+    "demo": Config(),
+    # Report A: on one node four processes with seven threads and a batch of 32 each.
+    "paper": Config(data="real", model="resnet50", image_size=224, batch_size=32, epochs=10),
+}
+
+
+def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
+    """Train on faces and their ages, watch how busy the cores are, and return the run's record."""
+    import tensorflow as tf
+
+    from labs.measure import throughput
+    from labs.measure.utilization import Utilization, together
+    from labs.models.faces import age_model
+    from labs.report import records
+    from labs.training import horovod_keras as stack
+    from labs.training import schedule, workers
+    from labs.training.binding import bound
+    from labs.training.fit import evaluate, fit
+
+    with workers.start("lab08_throughput", config, options) as job, bound(job.layout):
+        faces = _faces(config, job.size)
+        job.say(faces.description)
+        model = age_model(config.model, config.image_size)
+        # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
+        rate = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
+        with Utilization() as busy:
+            history = fit(
+                job, model, tf.keras.optimizers.Adam(rate), faces.train, loss="mse", metrics=("mae",),
+                batch_size=config.batch_size, epochs=config.epochs,
+            )
+        use = busy.summary(skip=history[0]["train_seconds"])
+        use = together(stack.gather_object(use), job.layout.nodes)
+        test = evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
+        supply = throughput.supply(faces.train, config.batch_size)
+        if job.rank == 0:  # Up to a gigabyte that nobody goes on from.
+            shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+        return records.finish(
+            job, history, **{f"test_{name}": value for name, value in test.items()}, **use,
+            input_images_per_sec=job.size * stack.mean_over_workers({"supply": supply}, 1.0)["supply"],
+            gradient_bytes=4 * sum(int(weight.shape.num_elements()) for weight in model.trainable_weights),
+        )
+
+
+def _faces(config: Config, size: int):
+    """Return the faces in their parts; for training so many as the steps of an epoch take."""
+    import numpy as np
+
+    from labs.datasets import fetch, parts
+
+    count = config.steps_per_epoch * config.batch_size * size
+    if config.input == "synthetic":
+        return parts.from_noise(count or 1024, config.image_size, config.seed)
+    faces = parts.from_faces(fetch.locate("imdb_wiki", config.data), config.image_size, config.test_split, 0.0,
+                             config.seed, cached=config.input == "cached")
+    if not 0 < count < len(faces.train):
+        return faces
+    some = np.random.default_rng(config.seed).permutation(faces.train.positions)[:count]
+    return dataclasses.replace(faces, train=dataclasses.replace(faces.train, positions=np.sort(some)))
+
+
+def _larger_for_inception(config: Config, workers: int) -> Config:
+    """InceptionV3 was made for 299 pixels where the others have 224, and takes no fewer than 75."""
+    sides = {32: 75, 224: 299}
+    side = sides.get(config.image_size, config.image_size) if config.model == "inception_v3" else config.image_size
+    return dataclasses.replace(config, image_size=side)
+
+
+def _shared_batch(config: Config, workers: int) -> Config:
+    """Divide one global batch among the workers."""
+    if config.batch_size % workers:
+        raise LabError(f"{workers} workers cannot share a batch of {config.batch_size} evenly")
+    return dataclasses.replace(config, batch_size=config.batch_size // workers)
+
+
+def _shared_cores(config: Config, workers: int) -> Config:
+    """Divide the cores of one node among the workers."""
+    cores = len(os.sched_getaffinity(0))
+    if cores % workers:
+        raise LabError(f"{workers} workers cannot share {cores} cores evenly")
+    return dataclasses.replace(config, threads=cores // workers)
+
+
+def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
+    """Return a sweep's `adapt`: the changes, on machines that have such a device to train on."""
+
+    def adapt(config: Config, workers: int) -> Config:
+        gpus = local.visible_gpus()
+        if gpus and device == "cpu":
+            raise LabError("a sweep of processors: CUDA_VISIBLE_DEVICES= in front of the command hides the GPUs")
+        if not gpus and device == "gpu":
+            raise LabError("a sweep of GPUs, and none is visible here")
+        return functools.reduce(lambda changed, change: change(changed, workers), changes, config)
+
+    return adapt
+
+
+THREE = ("resnet50", "inception_v3", "vgg16")
+ONE_REPEAT = (1,)  # So that the demo lasts minutes; --repeats 3 gives the rates an interval.
+SHORT = {"epochs": (3,), "test_split": (0.0,)}  # Two epochs are timed, after the first.
+# As if each core were a node: one worker that may use all cores would be no base to compare with.
+CORES = SHORT | {"image_size": (32,), "batch_size": (4,), "steps_per_epoch": (6,), "threads": (1,), "model": ("vgg16",)}
+# Report A: a node is four processes with seven threads and a batch of 32 each, or a GPU with a batch of 128.
+NODES = SHORT | {"batch_size": (32,), "steps_per_epoch": (20,), "threads": (7,), "model": THREE}
+GPUS = SHORT | {"batch_size": (128,), "steps_per_epoch": (20,), "model": THREE}
+WEAK = "A5: weak scaling, the batch of a worker held"
+STRONG = "A6: strong scaling, the global batch held"
+BATCH = "A4: images per second by batch size"
+LAYOUTS = "A4: processes x threads on the cores of one node, the global batch held"
+INPUT = "A7: the same steps with pictures from memory, decoded each time, and with random ones"
+
+SWEEPS = {
+    "demo": (
+        Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _on("cpu", _larger_for_inception)),
+        Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, _on("cpu", _shared_batch)),
+        Sweep("layouts", LAYOUTS, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT,
+              _on("cpu", _shared_batch, _shared_cores)),
+        Sweep("batch", BATCH, CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT, _on("cpu")),
+        Sweep("input", INPUT, SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,),
+                                       "threads": (1,)}, (1,), ONE_REPEAT, _on("cpu")),
+    ),
+    "paper": (
+        Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception)),
+        Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32),
+              adapt=_on("cpu", _larger_for_inception, _shared_batch)),
+        Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4),
+              adapt=_on("cpu", _larger_for_inception, _shared_batch, _shared_cores)),
+        Sweep("batch", BATCH, NODES | {"batch_size": (8, 16, 32, 64)}, (4,), adapt=_on("cpu", _larger_for_inception)),
+        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception)),
+        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, _shared_batch)),
+        Sweep("batch-gpu", BATCH, GPUS | {"batch_size": (32, 64, 128)}, (1,), adapt=_on("gpu", _larger_for_inception)),
+        Sweep("input-gpu", INPUT, GPUS | {"input": ("cached", "decoded", "synthetic")}, (1,),
+              adapt=_on("gpu", _larger_for_inception)),
+    ),
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Lab 8: ages are learned, the control has no input, the sweeps hold what they say they hold."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from labs import command
+from labs import lab08_throughput as lab
+from labs.datasets import parts
+from labs.datasets.embedded import embedded
+from labs.errors import LabError
+from labs.launch import local
+from labs.launch.sweep import cells
+from labs.report import records
+
+DEMO = lab.PRESETS["demo"]
+SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)
+SWEEPS = {(preset, sweep.name): sweep for preset, sweeps in lab.SWEEPS.items() for sweep in sweeps}
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
+
+    def pretend(gpus: int, cores: int = 28):
+        monkeypatch.setattr(local, "visible_gpus", lambda: gpus)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+
+    return pretend
+
+
+def planned(preset: str, name: str):
+    return cells(lab, [SWEEPS[preset, name]], lab.PRESETS[preset])
+
+
+def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
+    record = lab.run(dataclasses.replace(SHORT, input="synthetic"))
+    assert [row["images"] for row in record["history"]] == [3 * 16] * 2
+    assert record["layout"]["threads"] == 1
+    assert {"cpu_percent", "memory_bytes", "input_images_per_sec", "gradient_bytes"} <= set(record["metrics"])
+    assert record["metrics"]["gradient_bytes"] == 982_084
+    assert "test_mae" not in record["metrics"], "noise has no test"
+    assert records.load("lab08_throughput")["images_per_sec"].notna().all()
+    assert not list((command.store(command.Options()) / "lab08_throughput").rglob("checkpoints"))
+
+
+@pytest.mark.workers
+def test_two_workers_learn_ages_on_cores_of_their_own():
+    record = local.run(lab, dataclasses.replace(DEMO, threads=1, batch_size=8), workers=2)
+    faces = parts.from_faces(embedded("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
+    ages = faces.test.labels[faces.test.positions]
+    guess = np.abs(ages - np.median(faces.train.labels[faces.train.positions])).mean()
+    assert guess > 15
+    assert record["metrics"]["test_mae"] < 0.8 * guess
+    assert record["history"][-1]["mae"] < 0.6 * guess
+    assert (record["layout"]["size"], record["layout"]["threads"]) == (2, 1)
+    assert record["layout"]["global_batch_size"] == 16
+
+
+def test_an_epoch_of_so_many_steps_takes_that_many_images():
+    few = lab._faces(dataclasses.replace(SHORT, batch_size=4), size=2)
+    assert len(few.train) == 3 * 4 * 2
+    assert np.unique(few.train.positions).size == 24
+    everything = lab._faces(dataclasses.replace(SHORT, steps_per_epoch=0), size=2)
+    assert len(everything.train) == 465
+    assert len(lab._faces(dataclasses.replace(SHORT, steps_per_epoch=1000), size=2).train) == 465, "all there are"
+    assert len(lab._faces(dataclasses.replace(SHORT, input="synthetic", steps_per_epoch=1000), 2).train) == 32_000
+
+
+def test_decoded_pictures_are_not_kept():
+    faces = lab._faces(dataclasses.replace(SHORT, input="decoded"), size=1)
+    faces.train.images[faces.train.positions[:4]]
+    assert faces.train.images.decoded == 0
+
+
+@pytest.mark.parametrize(("preset", "name"), [key for key in SWEEPS if not key[1].endswith("-gpu")])
+def test_sweeps_of_processors_run_where_no_gpu_is_in_the_way(preset, name, on):
+    on(gpus=0)
+    todo = planned(preset, name)
+    assert not [cell.skipped for cell in todo if cell.skipped]
+    on(gpus=1)
+    assert all("CUDA_VISIBLE_DEVICES=" in cell.skipped for cell in planned(preset, name))
+
+
+@pytest.mark.parametrize("name", [name for _, name in SWEEPS if name.endswith("-gpu")])
+def test_sweeps_of_gpus_need_one(name, on):
+    on(gpus=0)
+    assert all("none is visible" in cell.skipped for cell in planned("paper", name))
+    on(gpus=1)
+    assert not any(cell.skipped for cell in planned("paper", name))
+
+
+def test_weak_holds_the_batch_of_a_worker_and_strong_that_of_all(on):
+    on(gpus=0)
+    for preset, batch, total in (("demo", 4, 8), ("paper", 32, 128)):
+        assert {cell.config.batch_size for cell in planned(preset, "weak")} == {batch}
+        assert {cell.config.batch_size * cell.workers for cell in planned(preset, "strong")} == {total}
+
+
+def test_layouts_divide_cores_and_batch(on):
+    """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
+    on(gpus=0, cores=28)
+    found = {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in planned("paper", "layouts")}
+    assert found == {(1, 28, 128), (2, 14, 64), (4, 7, 32)}
+    on(gpus=0, cores=6)
+    assert {cell.skipped for cell in planned("paper", "layouts") if cell.workers == 4} == {
+        "4 workers cannot share 6 cores evenly"
+    }
+
+
+def test_every_network_gets_pictures_of_its_own_size(on):
+    from labs.models.faces import PUBLISHED_SIZE, SMALLEST_SIZE
+
+    on(gpus=0)
+    for preset, sizes in (("paper", PUBLISHED_SIZE), ("demo", SMALLEST_SIZE)):
+        todo = planned(preset, "weak")
+        assert {cell.config.model for cell in todo} == {"resnet50", "inception_v3", "vgg16"}
+        assert all(cell.config.image_size == sizes[cell.config.model] for cell in todo)
+
+
+def test_the_reports_nodes_are_four_workers_with_seven_threads(on):
+    on(gpus=0)
+    todo = planned("paper", "weak")
+    assert {cell.workers for cell in todo} == {4, 8, 16, 32}
+    assert {(cell.config.threads, cell.config.batch_size) for cell in todo} == {(7, 32)}
+    on(gpus=1)
+    assert {(cell.workers, cell.config.batch_size) for cell in planned("paper", "weak-gpu")} == {
+        (1, 128), (2, 128), (4, 128), (8, 128)
+    }
+
+
+def test_cells_that_several_sweeps_need_run_once(on):
+    on(gpus=0, cores=2)
+    todo = cells(lab, lab.SWEEPS["demo"], DEMO)
+    assert len(todo) == 12
+    with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
+        command.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
