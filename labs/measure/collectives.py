@@ -25,7 +25,7 @@ Call = Callable[[], Any]
 COLLECTIVES = ("allreduce", "broadcast", "allgather")
 EAGER_BYTES = 4096
 """Up to this size a call outside of a graph is measured too: larger ones hide what it costs."""
-WARMUP = 3
+WARMUP = 2
 
 
 def factor(collective: str, size: int) -> float:
@@ -122,12 +122,13 @@ def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
     world = mpi()
     if world is None:
         return {}
-    source, target = np.ones(mine, np.float32), np.empty(elements, np.float32)
-    return {"raw MPI": {
-        "allreduce": lambda: world.Allreduce(source, target),
-        "broadcast": lambda: world.Bcast(source),
-        "allgather": lambda: world.Allgather(source, target),
-    }[collective]}
+    source, target = np.full(mine, 1 + world.rank, np.float32), np.zeros(elements, np.float32)
+    calls = {
+        "allreduce": lambda: (world.Allreduce(source, target), target)[1],
+        "broadcast": lambda: (world.Bcast(source), source)[1],
+        "allgather": lambda: (world.Allgather(source, target), target)[1],
+    }
+    return {"raw MPI": calls[collective]}
 
 
 def mpi():

@@ -1,8 +1,8 @@
 """Bytes on the wire per training step: predicted from the parameters, counted on the network interfaces.
 
-A ring all-reduce of S bytes sends 2 (N - 1) / N x S from each of N workers, whatever the batch; all of them together send
-2 (N - 1) S. Besides, Horovod's workers ask each other in every cycle what is ready, whether they train or not: that
-is counted too, in steps whose gradients stay at home, and taken off.
+A ring all-reduce of S bytes sends 2 (N - 1) / N x S from each of N workers, whatever the batch; all of them together
+send 2 (N - 1) S. Besides, Horovod's workers ask each other in every cycle what is ready, whether they train or not:
+that is counted too, in steps whose gradients stay at home, and taken off.
 """
 
 from __future__ import annotations

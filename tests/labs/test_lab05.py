@@ -1,0 +1,81 @@
+"""Lab 5: bandwidths, bytes and messages of real workers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs import lab05_allreduce as lab
+from labs.launch import local
+from labs.places import results_dir
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.mark.workers
+def test_horovod_and_raw_mpi_are_in_one_table():
+    record = local.run(lab, ["--largest-mb", "0.25", "--seconds", "1"], workers=2, oversubscribe=True)
+    rows = record["tables"]["collectives"]
+    assert record["layout"]["backend"] == "MPI"
+    assert record["history"] == []
+    for collective, libraries in (("allreduce", {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}),
+                                  ("broadcast", {"Horovod over MPI", "raw MPI"}),
+                                  ("allgather", {"Horovod over MPI", "raw MPI"})):
+        found = [row for row in rows if row["collective"] == collective]
+        assert {row["library"] for row in found} == libraries
+        assert [row["bytes"] for row in found if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
+    factors = {"allreduce": 1.0, "broadcast": 1.0, "allgather": 0.5}
+    for row in rows:
+        assert row["seconds_low"] <= row["seconds"] <= row["seconds_high"]
+        assert row["repeats"] >= 5
+        assert row["algbw"] == pytest.approx(row["bytes"] / row["seconds"])
+        assert row["busbw"] == pytest.approx(row["algbw"] * factors[row["collective"]])
+    assert [row["how"] for row in record["tables"]["fusion"]] == ["one after the other", "in one step", "as one tensor"]
+    assert record["tables"]["built"][0]["MPI"].startswith(("Open MPI", "MPICH", "MVAPICH", "Intel"))
+
+
+@pytest.mark.workers
+def test_bytes_on_the_wire_and_messages_of_real_training():
+    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", "--name", "it"], workers=2, oversubscribe=True)
+    tables, gradients = record["tables"], record["metrics"]["gradient_bytes"]
+    assert record["layout"]["backend"] == "Gloo"
+    assert [row["batch_size"] for row in tables["wire"]] == [16, 32, 64]
+    for row in tables["wire"]:
+        assert row["predicted_bytes_per_step"] == 2 * gradients
+        assert abs(row["difference"]) < 0.05
+        assert row["crossed"] == "network interfaces"
+    by_kind = {row["kind"]: row for row in tables["messages"]}
+    steps = record["history"][0]["steps"]
+    assert by_kind["gradients"]["bytes"] == steps * gradients
+    assert by_kind["gradients"]["messages"] < by_kind["gradients"]["exchanges"], "tensors were fused"
+    # Weights of 246,682 parameters, 736 statistics, and SGD's counter and momentum-free state.
+    assert by_kind["initial weights and optimizer state"]["bytes"] >= gradients + 4 * 736
+    assert by_kind["batch-norm statistics"]["bytes"] == 4 * 736
+    assert by_kind["metrics"]["exchanges"] >= 1
+    assert by_kind["metrics"]["bytes"] < 100
+    assert sum(row["share"] for row in tables["messages"]) == pytest.approx(1)
+    json.loads((results_dir() / "lab05_allreduce/it/timeline.json").read_text())
+    told = record["metrics"]
+    assert told["spread_of_weights"] == 0
+    assert told["spread_of_statistics_before"] > 1e-3
+    assert told["spread_of_statistics_after"] == 0
+    assert told["accuracy_weighted_mean"] == pytest.approx(told["accuracy_of_all"], abs=1e-9)
+    assert abs(told["accuracy_plain_mean"] - told["accuracy_of_all"]) > 1e-4
+
+
+@pytest.mark.parametrize("preset", lab.SWEEPS)
+def test_sweeps_ask_for_fields_that_the_lab_has(preset):
+    fields = lab.Config.__dataclass_fields__
+    assert {"backend", "cycle_time_ms", "fusion_threshold_mb"} <= {
+        name for sweep in lab.SWEEPS[preset] for name in sweep.grid}
+    assert all(name in fields for sweep in lab.SWEEPS[preset] for name in sweep.grid)
+
+
+def test_paper_is_the_reports_network():
+    """ResNet-18 on CIFAR-10, whose gradients the report's bandwidths are about, and messages up to 256 MiB."""
+    paper = lab.PRESETS["paper"]
+    assert (paper.model, paper.data, paper.largest_mb) == ("resnet18", "real", 256)
