@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 Row = dict[str, Any]
+WORDS = {"model", "experiment"}
+"""Columns that hold words; what is no figure in another one, is nothing."""
 ROUNDED = 0.02
 """How far a figure may be from what it is computed from: typed tables are rounded."""
 
@@ -54,10 +56,14 @@ class Table:
     """The columns that name a row's configuration."""
 
     def having(self, *columns: str) -> list[Row]:
-        """Return the rows that hold something in all these columns; none if a column is missing."""
+        """Return the rows that hold a figure (a word, in a column of words) in all these columns."""
         if not self.columns.issuperset(columns):
             return []
-        return [row for row in self.rows if all(known(row.get(column)) for column in columns)]
+        return [row for row in self.rows if all(_holds(row.get(column), column) for column in columns)]
+
+
+def _holds(cell: Any, column: str) -> bool:
+    return known(cell) and (column in WORDS or isinstance(cell, int | float))
 
 
 def known(cell: Any) -> bool:
@@ -79,6 +85,12 @@ def value(row: Row, *columns: str) -> float:
             return math.nan
         product *= cell
     return product
+
+
+def over(a: float, b: float) -> float:
+    """Return a / b; NaN where that is no number."""
+    ratio = a / b if b else math.nan
+    return ratio if math.isfinite(ratio) else math.nan
 
 
 def near(a: float, b: float, tolerance: float = ROUNDED) -> bool:
@@ -132,7 +144,7 @@ def global_batch(row: Row) -> float:
 def batch(row: Row) -> float:
     """Return the images of one worker's step."""
     told = value(row, "batch_size")
-    return told if told > 0 else value(row, "global_batch_size") / size(row)
+    return told if told > 0 else over(value(row, "global_batch_size"), size(row))
 
 
 def key(row: Row, columns: Iterable[str]) -> tuple:
@@ -154,7 +166,7 @@ def rate(row: Row, by: str) -> float:
     told = value(row, by) if by else math.nan
     if not told > 0:
         return math.nan
-    return told if by == "images_per_sec" else 1 / told
+    return told if by == "images_per_sec" else over(1, told)
 
 
 Family = dict[tuple[float, float], list[Row]]

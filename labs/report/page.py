@@ -154,13 +154,15 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
     """Yield the answers: of each sweep that has runs, then of all other runs; then the questions without any."""
     answered, used = set(), set()
     sweeps = list(_sweeps(module)) if module else []
-    for preset, sweep, names in sweeps:
+    for preset, sweep, cells in sweeps:
+        names, possible = {cell.name for cell in cells}, {cell.name for cell in cells if not cell.skipped}
         mine = [record for record in runs if record["run"] in names]
         if mine:
             answered.add(sweep.question)
             used |= names
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
-            missing = [f"{len(mine)} of {len(names)} runs; {how} makes the others"] if len(mine) < len(names) else []
+            few = len(mine) < len(possible)
+            missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
             yield Part(f"{sweep.question} ({preset})", [*missing, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Part("Other runs" if used else "", _answers(rest))
@@ -172,19 +174,19 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
         yield Part("", [f"no run of {name}; `{how}` makes one"])
 
 
-def _sweeps(module: Any) -> Iterator[tuple[str, Any, set[str]]]:
-    """Yield a lab's sweeps with their preset and the names of their runs."""
+def _sweeps(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield a lab's sweeps with their preset and their cells."""
     from labs.launch import sweep as sweeping
 
     for preset, sweeps in getattr(module, "SWEEPS", {}).items():
         for sweep in sweeps:
-            cells = sweeping.cells(module, [sweep], module.PRESETS[preset])
-            yield preset, sweep, {cell.name for cell in cells if not cell.skipped}
+            yield preset, sweep, sweeping.cells(module, [sweep], module.PRESETS[preset])
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
     """Return whatever can be shown of some runs of one lab."""
     frame = records.table(runs)
+    frame = scaling.comparable(frame, frame.columns)
     varying = [name for name in scaling.configuration(frame) if frame[name].map(str).nunique() > 1]
     shows = (_speed, _ledger, _quality, _utilization)
     items = [item for show in shows for item in show(frame, varying)]
@@ -239,7 +241,9 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]
         return
     by = [*(name for name in varying if name in frame), "size"]
     columns = [f"ledger_{part}_seconds" for part in (*plots.PARTS, "wall")]
-    table = frame.dropna(subset=columns).astype(dict.fromkeys(columns, float))
+    if not set(columns) <= set(frame):
+        return
+    table = scaling.numbers(frame, columns).dropna(subset=columns)
     table = table.groupby(by, dropna=False)[columns].median().reset_index()
     short = {column: column.removeprefix("ledger_").removesuffix("_seconds") for column in columns}
     yield grid("Where the seconds of an epoch go", table.rename(columns=short), [*by, *short.values()],
@@ -250,16 +254,17 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     """Yield the test metrics: means over the repeats with their intervals."""
-    measured = [name for name in frame if name.startswith("test_") and frame[name].notna().any()]
+    measured = [name for name in frame if name.startswith("test_") and name != "test_images"]
+    frame, rows = scaling.numbers(frame, measured), []
+    measured = [name for name in measured if frame[name].notna().any()]
     if not measured:
         return
-    rows = []
     by = [*varying, "size"]
     for values, same in frame.groupby([frame[name].map(str) if name != "size" else "size" for name in by]):
         row = dict(zip(by, values, strict=True)) | {"repeats": len(same)}
         for name in measured:
-            row[name] = same[name].astype(float).mean()
-            row[f"{name}_low"], row[f"{name}_high"] = scaling.mean_interval(same[name].dropna().astype(float))
+            row[name] = same[name].mean()
+            row[f"{name}_low"], row[f"{name}_high"] = scaling.mean_interval(same[name].dropna())
         rows.append(row)
     import pandas as pd
 
@@ -268,10 +273,12 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
-    busy = [name for name in frame if name.endswith("_percent") and frame[name].notna().any()]
+    busy = [name for name in frame if name.endswith("_percent")]
+    frame = scaling.numbers(frame, busy)
+    busy = [name for name in busy if frame[name].notna().any()]
     if busy:
         by = [*(name for name in varying if name in frame), "size"]
-        table = frame.astype(dict.fromkeys(busy, float)).groupby(by, dropna=False)[busy].median().reset_index()
+        table = frame.groupby(by, dropna=False)[busy].median().reset_index()
         yield grid("How busy it was", table, [*by, *busy], "percent of the time, medians over the repeats")
 
 
@@ -291,6 +298,7 @@ def _tables(runs: list[records.Record]) -> list[str]:
 def _rows(name: str, runs: list[records.Record]) -> Iterator[Grid | Picture]:
     """Yield a named table of the runs; where it has bytes and bandwidths, their curves."""
     frame = records.rows_of(runs, name)
+    frame = scaling.comparable(frame, frame.columns)
     own = list(dict.fromkeys(column for run in runs for row in run.get("tables", {}).get(name, []) for column in row))
     others = [column for column in frame if column not in (*own, "lab", "run", "seed")]
     by = [column for column in others if frame[column].map(str).nunique() > 1]

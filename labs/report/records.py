@@ -111,11 +111,23 @@ def read(folder: Path) -> Record:
         raise ValueError(f"{path} is not a record of format {FORMAT}")
     if wrong := [name for name, kind in PARTS.items() if not isinstance(record.get(name), kind)]:
         raise ValueError(f"{path} has no sound {', '.join(wrong)}")
-    if not isinstance(record["layout"].get("size"), int):
+    if not _counts(record["layout"], "size") or record["layout"]["size"] < 1:
         raise ValueError(f"{path} does not say how many workers ran")
+    if not all(_counts(record["layout"], name) for name in ("nodes", "global_batch_size") if name in record["layout"]):
+        raise ValueError(f"{path} has a layout that is none")
+    if not all(value is None or isinstance(value, int | float) for value in record["timings"].values()):
+        raise ValueError(f"{path} has timings that are no numbers")
     if not all(isinstance(row, dict) and "epoch" in row for row in record["history"]):
         raise ValueError(f"{path} has a history that is none")
+    tables = record.get("tables", {})
+    if not isinstance(tables, dict) or not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+                                               for rows in tables.values()):
+        raise ValueError(f"{path} has tables that are none")
     return record
+
+
+def _counts(layout: dict[str, Any], name: str) -> bool:
+    return isinstance(layout.get(name), int)
 
 
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:

@@ -31,6 +31,7 @@ from labs.report.findings import (
     near,
     number,
     on,
+    over,
     rate,
     size,
     spread,
@@ -139,7 +140,7 @@ def _difference(row: Row, other: Row) -> str:
 def wrong_efficiency(table: Table) -> Iterator[Finding]:
     """An efficiency that is not speedup / n."""
     for row in table.having("speedup", "scaling_efficiency"):
-        right, told = row["speedup"] / spread(row), row["scaling_efficiency"]
+        right, told = over(row["speedup"], spread(row)), row["scaling_efficiency"]
         if right > 0 and not typed(told, right) and not typed(told, 100 * right):
             yield finding("wrong efficiency", f"{number(told)} is not speedup / n = {number(row['speedup'])} / "
                           f"{number(spread(row))} = {right:.2f}", row)
@@ -187,10 +188,10 @@ def steps_of_other_workers(table: Table) -> Iterator[Finding]:
     for row in counted:
         known = value(row, "images") * (1.0 if steps == "steps_per_epoch" else value(row, "epochs"))
         images = known if known > 0 else alone.get(key(row, config), math.nan)
-        slack = max(0.02, global_batch(row) / value(row, "images")) if known > 0 else 0.02  # The last, partial step.
-        batches = images / row["batch_size"]
-        if size(row) > 0 and batches > 0 and not near(row[steps] * size(row), batches, slack):
-            told = batches / row[steps]
+        last = over(global_batch(row), value(row, "images")) if known > 0 else 0.0  # That step may be a partial one.
+        batches = over(images, row["batch_size"])
+        if size(row) > 0 and batches > 0 and not near(row[steps] * size(row), batches, max(0.02, last)):
+            told = over(batches, row[steps])
             whole = told > 0.97 and near(told, round(told), 0.03)
             ran = f"so {told:.0f} workers ran" if whole else "which is no number of workers"
             yield finding("steps of other workers", f"{number(row[steps])} steps with {on(row)}: {number(images)} "
@@ -248,7 +249,7 @@ def changed_learning_rate(table: Table) -> Iterator[Finding]:
     most = max((size(row) for row in table.rows if size(row) > 0), default=1.0)
     for name, free in (("learning_rate", {"batch_size", "global_batch_size"}), ("base_lr", {"base_lr"})):
         groups = defaultdict(list)
-        for row in table.having(name):
+        for row in (row for row in table.having(name) if row[name] > 0):
             groups[key(row, [column for column in table.config if column not in free])].append(row)
         for group in groups.values():
             kinds = {(row[name], size(row), global_batch(row)): row for row in reversed(group)}.values()
@@ -261,7 +262,7 @@ def _changed(row: Row, kinds: Iterable[Row], name: str, most: float) -> Iterator
     fewer = [other for other in kinds if size(other) < size(row) or (size(other) == 1 and not size(row) > 0)]
     if fewer and not any(_scaled(other, row, name, most) for other in fewer):
         other = min(fewer, key=lambda other: (size(other), other[name]))
-        times = row[name] / other[name] if other[name] else math.inf
+        times = row[name] / other[name]
         place = f"line {other['row']}" if other["row"] else other["where"]
         yield finding("changed learning rate", f"{number(row[name])} against {number(other[name])} in {place}: "
                       f"{number(times) if times > 1 else '1/' + number(1 / times)} times, which no scaling rule "
@@ -270,10 +271,10 @@ def _changed(row: Row, kinds: Iterable[Row], name: str, most: float) -> Iterator
 
 def _scaled(other: Row, row: Row, name: str, most: float) -> bool:
     """Whether a learning rate follows from another's by a rule: none, linear or square root in the global batch."""
-    ratio = row[name] / other[name] if other[name] else math.inf
-    k = global_batch(row) / global_batch(other)
+    ratio = row[name] / other[name]
+    k = over(global_batch(row), global_batch(other))
     if not k > 0:
-        k = size(row) / size(other)
+        k = over(size(row), size(other))
     if not k > 0:
         return 0.98 / most <= ratio <= 1.02 * most
     return any(near(ratio, right) for right in (1.0, k, math.sqrt(k)))
@@ -293,7 +294,7 @@ def two_things_changed(table: Table) -> Iterator[Finding]:
         others = shapes - {(row["batch_size"], size(row))}
         if others and size(row) > 1 and all(row["batch_size"] != b and size(row) != n for b, n in others):
             first = min(shaped, key=size)
-            times = global_batch(row) / global_batch(first)
+            times = over(global_batch(row), global_batch(first))
             yield finding("two things changed", f"{on(first)} of batch {number(first['batch_size'])} against {on(row)} "
                           f"of batch {number(row['batch_size'])}: the global batch is {number(times)} times as large; "
                           "tell both learning rates, and the rule between them", first, row)
@@ -321,7 +322,8 @@ PARTS = ("input_seconds", "compute_seconds", "communication_seconds", "validatio
 def parts_that_do_not_sum(table: Table) -> Iterator[Finding]:
     """Parts of an epoch that are more, or less, than the whole."""
     for whole, prefix in (("epoch_seconds", ""), ("ledger_wall_seconds", "ledger_")):
-        for row in table.having(whole, f"{prefix}compute_seconds", f"{prefix}communication_seconds"):
+        timed = table.having(whole, f"{prefix}compute_seconds", f"{prefix}communication_seconds")
+        for row in (row for row in timed if row[whole] > 0):
             parts = {name: value(row, prefix + name) for name in PARTS if not math.isnan(value(row, prefix + name))}
             missing = row[whole] - sum(parts.values())
             if abs(missing) > 0.05 * row[whole]:
@@ -368,7 +370,7 @@ def _error(row: Row) -> float:
 
 def impossible_figures(table: Table) -> Iterator[Finding]:
     """Times, rates and shares that no run can have."""
-    for name in ("images_per_sec", *TIMES, "speedup", "scaling_efficiency"):
+    for name in ("images_per_sec", *TIMES, "ledger_wall_seconds", "speedup", "scaling_efficiency"):
         for row in table.having(name):
             if row[name] <= 0:
                 yield finding("impossible figure", f"{name} {number(row[name])} is not above 0", row)

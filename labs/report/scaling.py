@@ -49,33 +49,39 @@ def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFram
 
     by = list(by if by is not None else configuration(frame))
     by += [column for column in ("size", "nodes") if column in frame and column not in by]
-    frame = _timed(frame)
+    frame = comparable(_timed(frame), by)
     medians = [name for name in frame if name in SECONDS or name.startswith("ledger_")]
-    groups = frame.groupby([_comparable(frame[column]) for column in by], dropna=False, sort=True)
-    table = groups[by].first()
-    table["repeats"] = groups.size()
+    groups = frame.groupby(by, dropna=False, sort=True)
+    table = groups.size().rename("repeats").to_frame()
     table["images_per_sec"] = groups["images_per_sec"].median()
     table["images_per_sec_low"], table["images_per_sec_high"] = _interval(*_logs(groups))
     for name in medians:
         table[name] = groups[name].median()
-    return table.reset_index(drop=True)
+    return table.reset_index()
 
 
 def _timed(frame: pd.DataFrame) -> pd.DataFrame:
     """Leave out runs without a rate, those of a single epoch, and make figures figures."""
     if "images_per_sec" not in frame:
         frame = frame.assign(images_per_sec=np.nan)
-    numbers = [name for name in frame if name in ("images_per_sec", *SECONDS) or name.startswith("ledger_")]
-    frame = frame.astype(dict.fromkeys(numbers, float))
+    figures = ("images_per_sec", *SECONDS)
+    frame = numbers(frame, [name for name in frame if name in figures or name.startswith("ledger_")])
     frame = frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
     return frame.assign(_log=np.log(frame["images_per_sec"]))
 
 
-def _comparable(column: pd.Series) -> pd.Series:
-    """Return a column whose values can be compared: lists as text."""
-    if column.dtype != object:
-        return column
-    return column.map(lambda value: str(value) if isinstance(value, list | dict) else value)
+def numbers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return a frame with some columns as numbers; what is none becomes NaN."""
+    import pandas as pd
+
+    return frame.assign(**{name: pd.to_numeric(frame[name], errors="coerce").astype(float) for name in columns})
+
+
+def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return a frame some columns of which can be grouped by: lists as text."""
+    lists = {name: frame[name].map(lambda value: str(value) if isinstance(value, list | dict) else value)
+             for name in columns if frame[name].dtype == object}
+    return frame.assign(**lists)
 
 
 def _logs(groups) -> tuple[pd.Series, pd.Series, pd.Series]:
@@ -135,8 +141,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table = summary(frame, by)
-    timed = _timed(frame)
-    rates = timed.groupby([*(_comparable(timed[column]) for column in by), "size"], dropna=False)["images_per_sec"]
+    rates = comparable(_timed(frame), by).groupby([*by, "size"], dropna=False)["images_per_sec"]
     ratios = _ratios({_key(key): values.to_numpy() for key, values in rates}, table, by, base)
     for place, name in enumerate(("speedup", "speedup_low", "speedup_high")):
         table[name] = [ratio[place] for ratio in ratios]

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from labs.report.findings import Finding, Row, Table, finding, global_batch, key, near, number, size, value
+from labs.report.findings import Finding, Row, Table, finding, global_batch, key, near, number, over, size, value
 
 FASTEST_LINK = 100e9
 """Bytes per second that only the NVLinks inside one node exceed."""
@@ -22,7 +22,7 @@ def _steps(row: Row) -> float:
     """Return the steps of one epoch; of one worker, if the row names none."""
     told, batch = value(row, "steps_per_epoch"), global_batch(row)
     batch = batch if batch > 0 else value(row, "batch_size")
-    steps = value(row, "images") / batch
+    steps = over(value(row, "images"), batch)
     return told if told > 0 else math.ceil(steps) if steps > 0 else math.nan
 
 
@@ -35,14 +35,14 @@ def _link(row: Row) -> float:
 
 def _ring(row: Row) -> float:
     """Return how often a ring sends each byte that is reduced: 2 (n - 1) / n."""
-    return 2 * (size(row) - 1) / size(row)
+    return over(2 * (size(row) - 1), size(row))
 
 
 def too_little_communication(table: Table) -> Iterator[Finding]:
     """Communication so short that no link could have carried the gradients: something else was timed."""
     for row in table.having("communication_seconds"):
         each, steps, seconds = _gradient_bytes(row), _steps(row), row["communication_seconds"]
-        needed = each * steps / seconds / 1e9 if seconds > 0 else math.nan
+        needed = over(each * steps, seconds) / 1e9
         if size(row) > 1 and max(1.0, _ring(row)) * needed > 1.05 * _link(row) / 1e9:
             yield finding("too little communication", f"{number(each / 1e6)} MB of gradients x {number(steps)} steps "
                           f"in {number(seconds)} s would be {number(needed)} GB/s ({number(_ring(row) * needed)} on "
@@ -59,7 +59,7 @@ def wrong_bandwidth(table: Table) -> Iterator[Finding]:
         moved, each, steps = row["bandwidth"] * row["communication_seconds"] * 1e9, _gradient_bytes(row), _steps(row)
         right = [each * count * factor for count in (steps, 1.0) for factor in (1.0, _ring(row))]
         if (each > 0 or same) and not any(near(moved, amount, 0.1) for amount in right):
-            should = each * steps * _ring(row) / row["communication_seconds"] / 1e9
+            should = over(each * steps * _ring(row), row["communication_seconds"]) / 1e9
             cure = (f"; {number(each / 1e6)} MB of gradients x {number(steps)} steps would be {number(should)} GB/s on "
                     "the bus") if should > 0 else ""
             seconds = number(row["communication_seconds"])

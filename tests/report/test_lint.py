@@ -220,6 +220,23 @@ def test_nothing_is_found_in_any_right_table(tmp_path_factory, table):
     assert [str(finding) for finding in lint.check_csv(path)] == []
 
 
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, data):
+    name = data.draw(st.sampled_from([*RIGHT, *(name for name in MISTAKES)]))
+    text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
+    lines = text.splitlines()
+    line = data.draw(st.integers(1, len(lines) - 1))
+    mark = max(",;", key=lines[0].count)
+    cells = lines[line].split(mark)
+    place = data.draw(st.integers(0, len(cells) - 1))
+    cells[place] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
+    lines[line] = mark.join(cells)
+    path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
+    path.write_text("\n".join(lines))
+    assert not [line for line in lint.check([path]) if "\n" in str(line)]
+
+
 def store(root, *runs: dict):
     for run in runs:
         folder = root / run["lab"] / run["run"]

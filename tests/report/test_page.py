@@ -145,6 +145,31 @@ def test_an_empty_store_has_a_page_too(tmp_path):
     assert "48.6125" in text
 
 
+JUNK = [None, "x", -1, 0, 1e300, [], [1, "a"], {"a": 1}, True, "<script>", "|"]
+
+
+def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
+    """A record that passes as one may still hold anything where figures belong."""
+    runs = []
+    for part, name in (("config", "batch_size"), ("config", "base_lr"), ("config", "model"), ("layout", "backend"),
+                       ("layout", "threads"), ("metrics", "test_accuracy"), ("metrics", "ledger_wall_seconds"),
+                       ("metrics", "cpu_percent"), ("history", "loss"), ("history", "steps"),
+                       ("tables", "collectives")):
+        for place, junk in enumerate(JUNK):
+            run = sound(f"{part}-{name}-{place}", 1 + place % 2, 100.0 + place)
+            run["metrics"] |= {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}
+            if part == "history":
+                run["history"] = [row | {name: junk} for row in run["history"] if name != "loss" or place in (2, 3)]
+            elif part == "tables":
+                run["tables"] = {name: [{"collective": junk, "bytes": 4, "busbw": 1.0, "seconds": 1.0}]}
+            else:
+                run[part] |= {name: junk}
+            runs.append(run)
+    page.write(store(tmp_path, *runs), tmp_path / "page.html", tmp_path / "page.md")
+    assert "lab10_caltech: 121 runs" in (tmp_path / "page.html").read_text()
+    assert "<script" not in (tmp_path / "page.html").read_text()
+
+
 def labs(*arguments: str) -> subprocess.CompletedProcess:
     program = "import sys; sys.argv = ['labs', *sys.argv[1:]]\nfrom labs import cli\ntry: cli.main()\nfinally:\n" \
               "    print('loaded', *sorted({'tensorflow', 'horovod', 'pandas'} & set(sys.modules)))"

@@ -81,6 +81,41 @@ def test_curves_are_written_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 
 
+@pytest.mark.parametrize(("part", "value", "told"), [
+    ("config", None, "no sound config"),
+    ("layout", [], "no sound layout"),
+    ("layout", {}, "how many workers"),
+    ("layout", {"size": "two"}, "how many workers"),
+    ("layout", {"size": 2, "nodes": "one"}, "a layout that is none"),
+    ("history", {"epoch": 1}, "no sound history"),
+    ("history", [1, 2], "a history that is none"),
+    ("history", [{"loss": 1.0}], "a history that is none"),
+    ("timings", {"images_per_sec": "fast"}, "timings that are no numbers"),
+    ("metrics", "high", "no sound metrics"),
+    ("started", 1.5, "no sound started"),
+    ("lab", None, "no sound lab"),
+    ("tables", [], "tables that are none"),
+    ("tables", {"x": [1]}, "tables that are none"),
+])
+def test_a_record_with_a_part_that_is_none_is_named_and_left_out(part, value, told, tmp_path, capsys):
+    for name, change in (("good", {}), ("bad", {part: value})):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name) | change))
+    assert list(records.load(root=tmp_path)["run"]) == ["good"]
+    line = capsys.readouterr().err
+    assert line.startswith(f"labs: left out: {tmp_path}/lab10_caltech/bad/record.json ")
+    assert told in line
+    assert line.count("\n") == 1
+
+
+def test_what_a_config_asked_for_stands_beside_what_it_got():
+    asked = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
+    asked["layout"] |= {"threads": 2}
+    frame = records.table([asked])
+    assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
+    assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", "null"])
 def test_reading_what_is_no_record(tmp_path, text):
     (tmp_path / "record.json").write_text(text)
