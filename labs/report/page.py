@@ -260,16 +260,17 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     if not measured:
         return
     by = [*varying, "size"]
-    for values, same in frame.groupby([frame[name].map(str) if name != "size" else "size" for name in by]):
-        row = dict(zip(by, values, strict=True)) | {"repeats": len(same)}
+    for values, same in frame.groupby(by, dropna=False):
+        same = same.drop_duplicates("seed", keep="last") if "seed" in same else same  # One seed twice is no repeat.
+        row = dict(zip(by, values, strict=True)) | {"seeds": len(same)}
         for name in measured:
             row[name] = same[name].mean()
             row[f"{name}_low"], row[f"{name}_high"] = scaling.mean_interval(same[name].dropna())
         rows.append(row)
     import pandas as pd
 
-    yield grid("Test images, at the end", pd.DataFrame(rows), [*by, "repeats", *measured],
-               "mean over the repeats [95 % interval]; rows whose intervals overlap do not differ for certain")
+    yield grid("Test images, at the end", pd.DataFrame(rows), [*by, "seeds", *measured],
+               "mean over the seeds [95 % interval; none: one seed]; where intervals overlap, no difference is certain")
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
@@ -292,20 +293,23 @@ def _curves(runs: list[records.Record]) -> Iterator[Picture]:
 
 
 def _tables(runs: list[records.Record]) -> list[str]:
-    return sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows})
+    """Return the names of the runs' tables, less the rounds of the ledger, whose sum is shown."""
+    return sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows} - {"ledger"})
 
 
 def _rows(name: str, runs: list[records.Record]) -> Iterator[Grid | Picture]:
-    """Yield a named table of the runs; where it has bytes and bandwidths, their curves."""
+    """Yield a named table of the runs; of collectives, their curves too."""
     frame = records.rows_of(runs, name)
     frame = scaling.comparable(frame, frame.columns)
     own = list(dict.fromkeys(column for run in runs for row in run.get("tables", {}).get(name, []) for column in row))
     others = [column for column in frame if column not in (*own, "lab", "run", "seed")]
     by = [column for column in others if frame[column].map(str).nunique() > 1]
-    if {"bytes", "busbw"} <= set(own):
-        lines = [column for column in ("collective", "library", *by) if column in frame]
-        for collective, rows in frame.groupby("collective") if "collective" in frame else [("", frame)]:
-            yield _picture(f"{name}: bus bandwidth of {collective or 'messages'}", plots.busbw(rows, lines))
+    if {"collective", "bytes", "busbw"} <= set(own):
+        for collective, rows in frame.groupby("collective"):
+            lines = [column for column in ("library", *by) if column in frame]
+            if len(rows[lines].drop_duplicates()) > LINES:
+                lines = ["library", "size"]
+            yield _picture(f"{name}: bus bandwidth of {collective}", plots.busbw(rows, lines))
     yield grid(name, frame, [*by, *(column for column in own if not column.endswith(("_low", "_high")))])
 
 

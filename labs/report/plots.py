@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from labs.report.tables import named
 
 if TYPE_CHECKING:
@@ -162,11 +164,11 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     names = ["\n".join(called(name, value) for name, value in zip(by, _tuple(key), strict=True))
              for key in bars.index]
     axes = axes or _axes((max(4.5, 2 + 0.95 * len(bars)), 3.6))
-    below = [0.0] * len(bars)
+    above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
     for part, colour in zip(PARTS, ("#56B4E9", "#0072B2", "#D55E00", "#BBBBBB"), strict=True):
         height = bars[f"ledger_{part}_seconds"].to_numpy(float)
-        axes.bar(range(len(bars)), height, 0.7, below, color=colour, label=part)
-        below = below + height
+        axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=part)
+        above, below = above + height.clip(min=0), below + height.clip(max=0)
     axes.plot(range(len(bars)), bars["ledger_wall_seconds"], "k_", markersize=14, label="wall time")
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
