@@ -118,6 +118,8 @@ RANGES = {
     "base_batch_size": (1, 1 << 20),
     "warmup_epochs": (0, 1 << 20),
     "decay_epoch": (0, 1 << 20),
+    "trials": (0, 1 << 20),
+    "width": (1, 4096),
     "momentum": (0, 0.9999),
     "test_split": (0, 0.9),
     "validation_split": (0, 0.9),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets import folders, pictures
+from labs.datasets import divided, folders, pictures
 from labs.datasets.arrays import Arrays, read_wiki
 from labs.datasets.images import Images
 from labs.datasets.noise import Noise
@@ -68,6 +68,35 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     parts = (Part(images, index.labels, positions) for positions in division)
     text = "\n".join(filter(None, [folders.describe(index), folders.missing(division, index)]))
     return Parts(*parts, index.class_names, text)
+
+
+def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Parts:
+    """Read a tree of pictures, with its own test (`from_divided`) or without (`from_folder`)."""
+    if divided.halves(root):
+        return from_divided(root, image_size, validation_split, seed)
+    return from_folder(root, image_size, test_split, validation_split, seed)
+
+
+def from_divided(root: Path, image_size: int, validation_split: float, seed: int) -> Parts:
+    """Read a tree with its own test (Training/CLASS, Test/CLASS); the validation is taken from its training, per class.
+
+    Args:
+        root: The folder of the two.
+        image_size: Side in pixels to which pictures are resized.
+        validation_split: Share of its training images.
+        seed: Of the division.
+    """
+    index = divided.index(root)
+    index = folders.without(index, pictures.undecodable(index))
+    tested = divided.tested(index)
+    trained, tested = np.flatnonzero(~tested), np.flatnonzero(tested)
+    names = [index.paths[place] for place in trained]
+    inner = folders.split((names, index.labels[trained]), 0.0, validation_split, seed)
+    images = Images(index.root, index.paths, image_size)
+    positions = (trained[inner.train], trained[inner.validation], tested)
+    counts = [f"{len(part)} {name}" for part, name in zip(positions, ("training", "validation", "test"), strict=True)]
+    text = f"{folders.describe(index)}\n{', '.join(counts)} images"
+    return Parts(*(Part(images, index.labels, part) for part in positions), index.class_names, text)
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:

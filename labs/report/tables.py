@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
 
@@ -120,3 +122,24 @@ def named(column: str) -> str:
              "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
              "scaling_efficiency": "efficiency"}
     return short.get(column, column.replace("_", " "))
+
+
+def against_one_worker(record: dict[str, Any], store: Path) -> str:
+    """Return a line on the speedup over the runs of one worker with the same configuration, or how to get them.
+
+    Args:
+        record: Of a run of several workers, in the store.
+        store: The results store.
+    """
+    import pandas as pd
+
+    from labs.report import records, scaling
+
+    size = record["layout"]["size"]
+    row = scaling.speedups(records.load(record["lab"], store))
+    config = {name: value for name, value in record["config"].items() if name != "seed" and name in row}
+    row = row[(row[list(config)] == pd.Series(config)).all(axis=1) & (row["size"] == size)].iloc[0]
+    if row["why"]:
+        return f"no speedup: {row['why']}; `labs run {record['lab']} --workers 1` with the same options makes it"
+    return (f"{size} workers against one: speedup {row['speedup']:.2f}, scaling efficiency "
+            f"{row['scaling_efficiency']:.2f}, from {row['repeats']} run{'s' * (row['repeats'] > 1)}")

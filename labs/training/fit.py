@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ def fit(
     augment: Augment | None = None,
     fp16_allreduce: bool = False,
     backward_passes_per_step: int = 1,
+    stop: Callable[[dict[str, float]], bool] | None = None,
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
@@ -74,6 +75,7 @@ def fit(
         augment: How to vary the training images.
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Batches whose gradients are added up before they are exchanged.
+        stop: Asked after each epoch, on all workers, with its row; True ends the training.
 
     Raises:
         LabError: The workers do not agree, or drift apart, or the loss is not finite.
@@ -98,6 +100,8 @@ def fit(
             position = checkpoint.Position(epoch + 1, tuple(history))
             checkpoint.save(job.folder / "checkpoints", model, position, job.config)
         job.say(_line(row, epochs))
+        if stop and stop(row):
+            break
     watch.current().rest()
     return history
 

@@ -1,0 +1,89 @@
+"""Lab 9: a search that can be broken off, and the tuned model on several workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from labs import lab09_fruits as lab
+from labs.command import Options
+from labs.errors import LabError
+from labs.launch import local
+
+TINY = dataclasses.replace(lab.PRESETS["demo"], epochs=3, image_size=16)
+
+
+def trials(root) -> dict:
+    return {path.parent.name: json.loads(path.read_text())
+            for path in sorted((root / "lab09_fruits").glob("search-*/record.json"))}
+
+
+def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsys, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    config = dataclasses.replace(TINY, trials=5)
+    record = lab.run(config, Options(name="it", results=whole))
+    told = capsys.readouterr().out
+    undisturbed = trials(whole)
+    assert len(undisturbed) == 5
+    assert {len(each["history"]) for each in undisturbed.values()} > {3}, "no trial was broken off"
+    best = max(each["history"][-1]["val_accuracy"] for each in undisturbed.values() if len(each["history"]) == 3)
+    assert record["history"][-1]["val_accuracy"] == best
+    assert [row["best"] for row in record["tables"]["trials"]].count(True) == 1
+    assert f"labs sweep lab09_fruits --base-lr {record['config']['base_lr']:.4g}" in told
+
+    train, count = lab.train, []
+
+    def interrupted(*arguments, **rest):
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return train(*arguments, **rest)
+
+    monkeypatch.setattr(lab, "train", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(config, Options(name="it", results=broken))
+    kept = trials(broken)
+    assert len(kept) == 2
+    lab.run(config, Options(name="it", results=broken))
+    assert len(count) == 3 + 3, "a finished trial was run again"
+    again = trials(broken)
+    assert [each["config"] for each in again.values()] == [each["config"] for each in undisturbed.values()]
+
+
+def test_another_searchs_trial_is_not_taken_for_ones_own(tmp_path):
+    config = dataclasses.replace(TINY, trials=1, epochs=1)
+    lab.run(config, Options(name="it", results=tmp_path))
+    (path,) = (tmp_path / "lab09_fruits").glob("search-*/record.json")
+    record = json.loads(path.read_text())
+    record["config"]["base_lr"] *= 2
+    path.write_text(json.dumps(record))
+    with pytest.raises(LabError, match=r"holds another trial; choose another --results or --seed"):
+        lab.run(config, Options(name="again", results=tmp_path))
+
+
+def test_a_search_on_several_workers_is_refused(tmp_path):
+    config = dataclasses.replace(TINY, trials=1)
+    with pytest.raises(LabError, match="a search runs on one worker"):
+        local.run(lab, [*_words(config), "--results", str(tmp_path)], workers=2, oversubscribe=True)
+
+
+def _words(config) -> list[str]:
+    from labs import command
+
+    return command.spell(lab, config)
+
+
+@pytest.mark.workers
+def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, samples, capfd):
+    config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"))
+    words = [*_words(config), "--results", str(tmp_path)]
+    local.run(lab, words, workers=2, oversubscribe=True)
+    assert "no speedup: no run of 1 worker of this configuration" in capfd.readouterr().out
+    lab.run(config, Options(results=tmp_path))
+    record = local.run(lab, words, workers=2, oversubscribe=True)
+    told = capfd.readouterr().out
+    assert "2 workers against one: speedup " in told
+    assert record["metrics"]["leak_alike"] > 100
+    assert record["metrics"]["test_accuracy"] > 0.5
