@@ -2,6 +2,7 @@
 
     labs run lab05_allreduce --workers 2
     labs run lab05_allreduce --workers 2 --study traffic --backend gloo
+    labs run lab05_allreduce --workers 2 --study messages
     sbatch --ntasks-per-node=4 jobs/lab05_allreduce.sh --preset paper
 """
 
@@ -18,8 +19,8 @@ from labs.launch.sweep import Sweep
 class Config:
     """What a student may change in lab 5."""
 
-    study: Literal["speed", "traffic"] = "speed"
-    """"speed" times collectives; "traffic" trains, counts bytes on the wire and messages, and times nothing."""
+    study: Literal["speed", "traffic", "messages"] = "speed"
+    """"speed" times collectives, "traffic" counts the bytes of training steps, "messages" what an epoch sends."""
     backend: Literal["mpi", "gloo"] = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: float = 16
@@ -31,13 +32,13 @@ class Config:
     fusion_threshold_mb: float = 128
     """MiB of tensors that Horovod sends as one message; 0: each by itself."""
     data: str = "embedded"
-    """Traffic: "embedded" (drawn pictures), "real" (after `labs data fetch cifar10`) or a folder with .bin files."""
+    """Training: "embedded" (drawn pictures), "real" (after `labs data fetch cifar10`) or a folder with .bin files."""
     model: Literal["photo_cnn", "resnet18"] = "photo_cnn"
-    """Traffic: a small network or ResNet-18, both with batch norm."""
+    """Training: a small network or ResNet-18, both with batch norm."""
     batch_size: int = 16
-    """Traffic: images per worker and step; twice and four times as many are counted too."""
+    """Training: images per worker and step; "traffic" also takes twice and four times as many."""
     base_lr: float = 0.01
-    """Traffic: learning rate of SGD, not scaled: nobody looks at the accuracy."""
+    """Training: learning rate of SGD, not scaled: nobody looks at the accuracy."""
     seed: int = 1
     """Of the weights and the order."""
 
@@ -48,7 +49,8 @@ PRESETS = {
 }
 
 SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
-TRAFFIC = "C6, T5: bytes on the wire per step and messages by kind, for each backend"
+TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
+MESSAGES = "C6, C7: messages of an epoch by kind, and what gradients alone leave different"
 CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
 FUSION = "C3.2: many small tensors, with and without tensor fusion"
 SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
@@ -56,12 +58,14 @@ SWEEPS = {
     "demo": (
         Sweep("collectives", SPEED, {"backend": ("mpi", "gloo")}, workers=(2,), seeds=(1, 2)),
         Sweep("traffic", TRAFFIC, {"study": ("traffic",), "backend": ("mpi", "gloo")}, workers=(2,), seeds=(1,)),
+        Sweep("messages", MESSAGES, {"study": ("messages",)}, workers=(2,), seeds=(1,)),
         Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 5.0, 20.0)}, workers=(2,), seeds=(1,)),
         Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 128.0)}, workers=(2,), seeds=(1,)),
     ),
     "paper": (
         Sweep("collectives", SPEED, {"backend": ("mpi", "gloo")}, workers=(2, 4, 8), seeds=(1, 2, 3)),
         Sweep("traffic", TRAFFIC, {"study": ("traffic",), "backend": ("mpi", "gloo")}, workers=(2, 4), seeds=(1,)),
+        Sweep("messages", MESSAGES, {"study": ("messages",)}, workers=(2, 4), seeds=(1,)),
         Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 2.0, 5.0, 10.0, 20.0)}, workers=(2, 4)),
         Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 1.0, 128.0)}, workers=(2, 4)),
     ),
@@ -72,11 +76,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count what training sends, and return the run's record."""
     from labs.training import workers
 
-    if config.study == "traffic":
-        options = dataclasses.replace(options, timeline=True)  # It tells the messages, and its writer takes a core.
+    if config.study == "messages":
+        options = dataclasses.replace(options, timeline=True)  # It costs a core: nothing is timed in this study.
     with workers.start("lab05_allreduce", config, options) as job:
         job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
-        return _traffic(job) if config.study == "traffic" else _speed(job)
+        return {"speed": _speed, "traffic": _traffic, "messages": _messages}[config.study](job)
 
 
 def built() -> dict[str, str]:
@@ -107,39 +111,61 @@ def _speed(job):
     )
 
 
-def _traffic(job):
-    """Train an epoch; count its messages, the bytes of its steps, and what gradients alone leave different."""
-    import tensorflow as tf
-
+def _training(job):
+    """Return a network with batch norm and the pictures it is trained on."""
     from labs.datasets import arrays, fetch, parts
-    from labs.measure import wire
     from labs.models import cifar, cnn
-    from labs.report import records
-    from labs.training import horovod_keras as stack
-    from labs.training.fit import fit
 
     config = job.config
     pictures = parts.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
     classes = len(pictures.class_names)
-    model = cifar.resnet18(classes) if config.model == "resnet18" else cnn.photo_cnn(32, classes)
-    history = fit(job, model, tf.keras.optimizers.SGD(config.base_lr), pictures.train,
-                  batch_size=config.batch_size, epochs=1)
-    messages = _messages(job, model)
-    bytes_per_step = wire.measure(job, model, pictures.train, [config.batch_size * times for times in (1, 2, 4)])
+    return cifar.resnet18(classes) if config.model == "resnet18" else cnn.photo_cnn(32, classes), pictures
 
-    # Horovod: the steps above have exchanged gradients, and nothing else.
-    moved, statistics = model.trainable_weights, model.non_trainable_weights
-    before = wire.spread(statistics)
+
+def _traffic(job):
+    """Take training steps of several batch sizes and count the bytes that cross."""
+    import tensorflow as tf
+
+    from labs.measure import wire
+    from labs.report import records
+    from labs.training import horovod_keras as stack
+    from labs.training.fit import compile_for
+
+    model, pictures = _training(job)
+    # Horovod: the optimizer and the equal beginning that `fit` gives a model.
+    optimizer = stack.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr))
+    compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
+    stack.broadcast_state(model)
+    rows = wire.measure(job, model, pictures.train, [job.config.batch_size * times for times in (1, 2, 4)])
+    return records.finish(job, [], tables={"wire": rows, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model))
+
+
+def _messages(job):
+    """Train an epoch, list what it has sent, and show what gradients alone leave different."""
+    import tensorflow as tf
+
+    from labs.measure import wire
+    from labs.report import records
+    from labs.training import horovod_keras as stack
+    from labs.training.fit import fit
+
+    model, pictures = _training(job)
+    history = fit(job, model, tf.keras.optimizers.SGD(job.config.base_lr), pictures.train,
+                  batch_size=job.config.batch_size, epochs=1)
+    sent = _sent(job, model)
+
+    _some_steps(job, model, pictures.train)
+    before = wire.spread(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, pictures.test)
     stack.average_statistics(model)
     return records.finish(
-        job, history, tables={"messages": messages, "wire": bytes_per_step, "built": [built()]},
-        gradient_bytes=wire.gradient_bytes(model), spread_of_weights=wire.spread(moved),
-        spread_of_statistics_before=before, spread_of_statistics_after=wire.spread(statistics), **unequal,
+        job, history, tables={"messages": sent, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model),
+        spread_of_weights=wire.spread(model.trainable_weights), spread_of_statistics_before=before,
+        spread_of_statistics_after=wire.spread(model.non_trainable_weights), **unequal,
     )
 
 
-def _messages(job, model) -> list[dict]:
+def _sent(job, model) -> list[dict]:
     """End the timeline and return what crossed since the beginning of `fit`, by kind (rank 0)."""
     import re
 
@@ -154,6 +180,17 @@ def _messages(job, model) -> list[dict]:
              variable.shape.num_elements() * variable.dtype.size
              for variable in [*model.variables, *model.optimizer.variables]}
     return timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), sizes))
+
+
+def _some_steps(job, model, train, steps: int = 8) -> None:
+    """Take some steps in which the workers exchange their gradients and nothing else."""
+    from labs.datasets.pipeline import train_batches
+    from labs.datasets.sharding import shard
+
+    mine = shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.config.seed)
+    model._steps_per_execution.assign(1)
+    model.fit(train_batches(train.images, train.labels, mine, epoch=1, seed=job.config.seed),
+              steps_per_epoch=steps, verbose=0)
 
 
 def _unequal_accuracies(job, model, test) -> dict[str, float]:
