@@ -119,6 +119,9 @@ four GPUs,4,0.002,174,15,0.987""",
     "slower on two": """model,workers,seconds_per_epoch,speedup
 tiny,1,2.0,1
 tiny,2,2.6,0.77""",
+    "collectives": """collective,workers,bytes,seconds,algbw,busbw
+allreduce,4,1000000,0.001,1e9,1.5e9
+broadcast,4,1000000,0.001,1e9,1e9""",
     "published": """GPUs;images/sec (synthetic);model
 1;142;InceptionV3
 8;1131;InceptionV3""",
@@ -167,6 +170,8 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("fruits", "4,0.002", "4,0.1", "changed learning rate", (3,), "200 times"),
     ("slower on two", "2.6,0.77", "2.6,1.3", "wrong speedup", (3,), "inverted; it is slower than its base"),
     ("slower on two", "2.6", "0", "impossible figure", (3,), "epoch_seconds 0 is not above 0"),
+    ("collectives", "1e9,1.5e9", "1e9,1e9", "wrong bandwidth", (2,), "x 2 (n - 1) / n = 1,500,000,000"),
+    ("collectives", "0.001,1e9,1e9", "0.001,8e9,8e9", "wrong bandwidth", (3,), "1,000,000 bytes / 0.001 s"),
     ("published", "8;1131", "8;1331", "efficiency above 1", (3,), "efficiency 1.17"),
 ]
 
