@@ -59,11 +59,11 @@ class Table:
         """Return the rows that hold a figure (a word, in a column of words) in all these columns."""
         if not self.columns.issuperset(columns):
             return []
-        return [row for row in self.rows if all(_holds(row.get(column), column) for column in columns)]
-
-
-def _holds(cell: Any, column: str) -> bool:
-    return known(cell) and (column in WORDS or isinstance(cell, int | float))
+        found = self.rows
+        for column in columns:
+            kinds = (str, int, float) if column in WORDS else (int, float)
+            found = [row for row in found if isinstance(row.get(column), kinds) and known(row[column])]
+        return found
 
 
 def known(cell: Any) -> bool:
