@@ -126,6 +126,8 @@ RANGES = {
     "seed": (0, (1 << 32) - 1),
     "images": (0, 1 << 40),
     "threads": (0, 4096),
+    "largest_mb": (1e-6, 1 << 20),
+    "seconds": (0.001, 1 << 20),
     "cycle_time_ms": (0.01, 1000),
     "fusion_threshold_mb": (0, 4096),
     "stall_seconds": (0.1, 1 << 20),

@@ -45,7 +45,7 @@ def test_the_trees_own_test_stays_the_test(tree):
 def test_a_class_that_only_the_test_has_is_refused(tree):
     picture(divided.halves(tree)["test"] / "pears" / "1.jpg", 7)
     picture(divided.halves(tree)["test"] / "pears" / "2.jpg", 8)
-    with pytest.raises(LabError, match="has the class pears, of which .* has nothing to learn from"):
+    with pytest.raises(LabError, match=r"has the class pears, of which .* has nothing to learn from"):
         divided.index(tree)
 
 
