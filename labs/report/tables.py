@@ -131,14 +131,13 @@ def against_one_worker(record: dict[str, Any], store: Path) -> str:
         record: Of a run of several workers, in the store.
         store: The results store.
     """
-    import pandas as pd
-
     from labs.report import records, scaling
 
     size = record["layout"]["size"]
-    row = scaling.speedups(records.load(record["lab"], store))
-    config = {name: value for name, value in record["config"].items() if name != "seed" and name in row}
-    row = row[(row[list(config)] == pd.Series(config)).all(axis=1) & (row["size"] == size)].iloc[0]
+    runs = records.load(record["lab"], store)
+    row = scaling.speedups(runs)
+    mine = runs[runs["run"] == record["run"]].iloc[0][[*scaling.configuration(runs), "size"]]
+    row = row[(row[mine.index].eq(mine) | (row[mine.index].isna() & mine.isna())).all(axis=1)].iloc[0]
     if row["why"]:
         return f"no speedup: {row['why']}; `labs run {record['lab']} --workers 1` with the same options makes it"
     return (f"{size} workers against one: speedup {row['speedup']:.2f}, scaling efficiency "
