@@ -198,11 +198,15 @@ def _terminate_is_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_) -> None:
+    raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
 
 
 def _end(process: subprocess.Popen) -> None:

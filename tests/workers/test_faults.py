@@ -120,6 +120,21 @@ def test_interrupt_leaves_no_process(labs):
     assert_all_gone(everyone)
 
 
+def test_terminate_ends_a_run_that_was_started_in_the_background(labs):
+    """A shell has such a program ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = labs("run", "lab10", "--workers", 2, *SMALL)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    wait_for(process, "epoch 1/")
+    everyone = kin(process)
+    process.terminate()
+    code, _ = end(process, timeout=15)
+    assert code == 130
+    assert_all_gone(everyone)
+
+
 def test_killed_launcher_leaves_no_process(labs):
     process, everyone, _ = start(labs)
     process.kill()
