@@ -1,0 +1,64 @@
+"""Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929), in the published sizes and in any smaller one."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from labs.errors import LabError
+
+layers = tf.keras.layers
+SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
+"""Width, depth and heads of DeiT-Ti, DeiT-S (Touvron et al. 2021, arXiv 2012.12877) and ViT-B."""
+
+
+@tf.keras.utils.register_keras_serializable("labs")
+class Tokens(layers.Layer):
+    """Puts a learnt class token before the patches, and adds a learnt position to each: [n, p, d] -> [n, p + 1, d]."""
+
+    def build(self, shape):
+        _, patches, width = shape
+        self.first = self.add_weight("first", [1, 1, width], initializer="zeros")
+        self.positions = self.add_weight("positions", [1, patches + 1, width],
+                                         initializer=tf.keras.initializers.RandomNormal(stddev=0.02))
+
+    def call(self, patches):
+        first = tf.repeat(self.first, tf.shape(patches)[0], axis=0)
+        return tf.concat([first, patches], axis=1) + self.positions
+
+
+def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch_size: int = 16) -> tf.keras.Model:
+    """Return a vision transformer with layer norm before attention and before the hidden layer of four times the width.
+
+    Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels and 1000
+    classes "tiny" has 5,717,416 parameters, "small" 22,050,664 and "base" 86,567,656.
+
+    Args:
+        image_size: Side of a picture in pixels.
+        classes: Number of classes.
+        width: Numbers per token.
+        depth: Blocks of attention and a hidden layer.
+        heads: Of each attention; they divide the width.
+        patch_size: Side of a patch in pixels; each patch is a token.
+
+    Raises:
+        LabError: The patches do not fill the picture, or the heads do not divide the width.
+    """
+    if image_size % patch_size or width % heads:
+        raise LabError(f"patches of {patch_size} in pictures of {image_size} pixels, {heads} heads in a width of "
+                       f"{width}: both must divide without a rest")
+    pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+    x = layers.Conv2D(width, patch_size, patch_size)(x)
+    x = Tokens()(layers.Reshape((-1, width))(x))
+    for _ in range(depth):
+        x = _block(x, width, heads)
+    x = layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]
+    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name="vit")
+
+
+def _block(x, width: int, heads: int):
+    y = layers.LayerNormalization(epsilon=1e-6)(x)
+    x = layers.Add()([x, layers.MultiHeadAttention(heads, width // heads)(y, y)])
+    y = layers.LayerNormalization(epsilon=1e-6)(x)
+    y = layers.Dense(4 * width, activation="gelu")(y)
+    return layers.Add()([x, layers.Dense(width)(y)])
