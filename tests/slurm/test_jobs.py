@@ -62,7 +62,7 @@ def test_job_file(slurm, job):
     ],
 )
 def test_commands_in_the_comments_are_accepted(slurm, command):
-    fitting = command.replace("=4 ", "=2 ")  # The test cluster's nodes have 2 GPUs and 4 CPUs.
+    fitting = re.sub(r"=[47] ", "=2 ", command).replace("-N 8", "-N 2")  # The test cluster: 2 nodes, 2 GPUs, 4 CPUs.
     assert "to start at" in slurm.run("sbatch", "--test-only", *shlex.split(fitting)[1:])
 
 
