@@ -39,7 +39,9 @@ def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
         return _show(todo, store)
     if asked.cell is not None:
         todo = [_nth(todo, asked.cell)]
-    return _finish(todo, run(lab, todo, store, asked.oversubscribe), store)
+    failed = run(lab, todo, store, asked.oversubscribe)
+    _show_summary(lab, todo, store)
+    return _finish(todo, failed, store)
 
 
 def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
@@ -109,6 +111,18 @@ def _show(todo: Sequence[Cell], store: Path) -> int:
     for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
         print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, store)}")
     return 0
+
+
+def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
+    """Print what a lab that has a function `summary(records) -> str` says of the sweep's runs."""
+    if not hasattr(lab, "summary"):
+        return
+    from labs.report import records
+
+    names = {cell.name for cell in todo}
+    found = [record for record in records.read_all(command.called(lab), store) if record["run"] in names]
+    if told := lab.summary(found):
+        print(told + "\n")
 
 
 def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:

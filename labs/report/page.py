@@ -4,7 +4,8 @@
     labs report --results DIR --output report.html --markdown report.md
 
 The page needs no network and no script. What a lab shows follows from what its records hold: rates become a table of
-speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. A sweep's question stands above its runs.
+speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. A sweep's question stands above its runs,
+and between them what the lab's function `summary(records) -> str` says of them, if it has one.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
             missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
-            yield Part(f"{sweep.question} ({preset})", [*missing, *_answers(mine)])
+            yield Part(f"{sweep.question} ({preset})", [*missing, *_told(module, mine), *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Part("Other runs" if used else "", _answers(rest))
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
@@ -181,6 +182,11 @@ def _sweeps(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
     for preset, sweeps in getattr(module, "SWEEPS", {}).items():
         for sweep in sweeps:
             yield preset, sweep, sweeping.cells(module, [sweep], module.PRESETS[preset])
+
+
+def _told(module: Any, runs: list[records.Record]) -> list[str]:
+    """Return what a lab that has a function `summary(records) -> str` says of some runs of a sweep."""
+    return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:

@@ -14,9 +14,12 @@ import psutil
 import pytest
 from filelock import FileLock
 
+from labs import cli
 from labs import lab04_speedup as lab
 from labs.launch import local
 from labs.launch.sweep import Sweep, cells, finished, run
+from tests.report.test_lint import sound, store
+from tests.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]
 TINY = ("--images", "64", "--epochs", "1", "--no-ledger", "--repeats", "1", "--batch-size", "16")
@@ -126,3 +129,10 @@ def test_two_sweeps_at_once_do_not_mix_a_cell(tmp_path, capsys):
         assert run(lab, [cell], tmp_path) == [cell]
     assert not (tmp_path / "lab04_speedup" / cell.name).exists()
     assert "another sweep runs it at this moment" in capsys.readouterr().err
+
+
+def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "summary", lambda records: f"a summary of {len(records)} runs", raising=False)
+    store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
+    assert cli._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")

@@ -101,6 +101,15 @@ def test_a_question_is_answered_by_its_own_runs(written):
     assert "12 runs;" not in lab[weak:strong]
 
 
+def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypatch):
+    told = "two workers win\n  from <1,000> parameters"
+    monkeypatch.setattr(lab04_speedup, "summary", lambda runs: told if len(runs) == 12 else "wrong", raising=False)
+    page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
+    lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
+    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{page.HELD['weak']}**")
+    assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
+
+
 def test_what_is_not_there_is_said(tmp_path):
     page.write(tmp_path, tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
