@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
+import json
 import os
 import sys
 import time
@@ -44,6 +46,12 @@ def names() -> list[str]:
 def called(lab: ModuleType) -> str:
     """Return a lab's name."""
     return lab.__name__.removeprefix("labs.")
+
+
+def mark(config: Any) -> str:
+    """Return eight digits that two Configs share only if all their values are equal."""
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+    return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
 def find(name: str) -> ModuleType:
@@ -120,6 +128,9 @@ RANGES = {
     "decay_epoch": (0, 1 << 20),
     "trials": (0, 1 << 20),
     "width": (1, 4096),
+    "depth": (0, 1024),
+    "heads": (1, 4096),
+    "patch_size": (1, 4096),
     "momentum": (0, 0.9999),
     "test_split": (0, 0.9),
     "validation_split": (0, 0.9),

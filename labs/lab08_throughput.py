@@ -17,7 +17,7 @@ from typing import Literal
 from labs.command import Options, main
 from labs.errors import LabError
 from labs.launch import local
-from labs.launch.sweep import Sweep
+from labs.launch.sweep import Sweep, divide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on faces and their ages, watch how busy the cores are, and return the run's record."""
     import tensorflow as tf
 
-    from labs.measure import throughput
+    from labs.measure import throughput, wire
     from labs.measure.utilization import Utilization, together
     from labs.models.faces import age_model
     from labs.report import records
@@ -90,7 +90,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return records.finish(
             job, history, **{f"test_{name}": value for name, value in test.items()}, **use,
             input_images_per_sec=job.size * stack.mean_over_workers({"supply": supply}, 1.0)["supply"],
-            gradient_bytes=4 * sum(int(weight.shape.num_elements()) for weight in model.trainable_weights),
+            gradient_bytes=wire.gradient_bytes(model),
         )
 
 
@@ -116,13 +116,6 @@ def _larger_for_inception(config: Config, workers: int) -> Config:
     sides = {32: 75, 224: 299}
     side = sides.get(config.image_size, config.image_size) if config.model == "inception_v3" else config.image_size
     return dataclasses.replace(config, image_size=side)
-
-
-def _shared_batch(config: Config, workers: int) -> Config:
-    """Divide one global batch among the workers."""
-    if config.batch_size % workers:
-        raise LabError(f"{workers} workers cannot share a batch of {config.batch_size} evenly")
-    return dataclasses.replace(config, batch_size=config.batch_size // workers)
 
 
 def _shared_cores(config: Config, workers: int) -> Config:
@@ -165,9 +158,9 @@ INPUT = "A7: the same steps with pictures from memory, decoded each time, and wi
 SWEEPS = {
     "demo": (
         Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _on("cpu", _larger_for_inception)),
-        Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, _on("cpu", _shared_batch)),
+        Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, _on("cpu", divide)),
         Sweep("layouts", LAYOUTS, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT,
-              _on("cpu", _shared_batch, _shared_cores)),
+              _on("cpu", divide, _shared_cores)),
         Sweep("batch", BATCH, CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT, _on("cpu")),
         Sweep("input", INPUT, SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,),
                                        "threads": (1,)}, (1,), ONE_REPEAT, _on("cpu")),
@@ -175,12 +168,12 @@ SWEEPS = {
     "paper": (
         Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception)),
         Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32),
-              adapt=_on("cpu", _larger_for_inception, _shared_batch)),
+              adapt=_on("cpu", _larger_for_inception, divide)),
         Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4),
-              adapt=_on("cpu", _larger_for_inception, _shared_batch, _shared_cores)),
+              adapt=_on("cpu", _larger_for_inception, divide, _shared_cores)),
         Sweep("batch", BATCH, NODES | {"batch_size": (8, 16, 32, 64)}, (4,), adapt=_on("cpu", _larger_for_inception)),
         Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception)),
-        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, _shared_batch)),
+        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, divide)),
         Sweep("batch-gpu", BATCH, GPUS | {"batch_size": (32, 64, 128)}, (1,), adapt=_on("gpu", _larger_for_inception)),
         Sweep("input-gpu", INPUT, GPUS | {"input": ("cached", "decoded", "synthetic")}, (1,),
               adapt=_on("gpu", _larger_for_inception)),

@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import shutil
 import sys
@@ -193,7 +191,7 @@ def _trial(study, number: int, base: Config, options: Options):
 
     trial = study.ask()
     config = dataclasses.replace(base, **suggest(trial))
-    folder = command.store(options) / LAB / f"{_name(base)}-trial{number:03d}"
+    folder = command.store(options) / LAB / f"search-{command.mark(base)}-trial{number:03d}"
 
     def pruned(row: dict[str, float]) -> bool:
         trial.report(row["val_accuracy"], int(row["epoch"]))
@@ -211,12 +209,6 @@ def _trial(study, number: int, base: Config, options: Options):
     study.tell(trial, None if cut else record["history"][-1]["val_accuracy"],
                state=TrialState.PRUNED if cut else TrialState.COMPLETE)
     return record
-
-
-def _name(base: Config) -> str:
-    """Name a search by what it holds: equal settings, equal name."""
-    settings = json.dumps(dataclasses.asdict(base), sort_keys=True)
-    return f"search-{hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()}"
 
 
 def _rows(found: list, best) -> list[dict[str, Any]]:

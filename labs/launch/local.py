@@ -148,7 +148,7 @@ def _supervise(arguments: list[str], log: IO[str] | None) -> tuple[int, _Told]:
 def _environment(bar: bool = True) -> dict[str, str]:
     """This process's environment, less what would make a launcher or a worker believe that it is inside a run."""
     inside = re.compile(
-        r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS)"
+        r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
     )
     kept = {name: value for name, value in os.environ.items() if not inside.match(name)}
     kept["PYTHONUNBUFFERED"] = "1"

@@ -7,9 +7,7 @@ that was interrupted goes on, wherever and how often it was. Imports no TensorFl
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import random
 import shutil
 import sys
@@ -48,6 +46,13 @@ class Sweep:
     """Sets what depends on other values, such as batch_size = global // workers. A LabError leaves the cell out."""
 
 
+def divide(config: Any, workers: int) -> Any:
+    """Return a Config in which all workers together take what the Config gives one: strong scaling."""
+    if config.batch_size % workers:
+        raise LabError(f"a global batch of {config.batch_size} cannot be divided among {workers} workers")
+    return dataclasses.replace(config, batch_size=config.batch_size // workers)
+
+
 @dataclasses.dataclass(frozen=True)
 class Cell:
     """One run of a sweep."""
@@ -61,9 +66,7 @@ class Cell:
     @property
     def name(self) -> str:
         """The run's name in the store: equal settings, equal name, in whatever sweep and in whatever session."""
-        settings = json.dumps(dataclasses.asdict(self.config), sort_keys=True, default=str)
-        mark = hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
-        return f"sweep-w{self.workers}-seed{self.config.seed}-{mark}"
+        return f"sweep-w{self.workers}-seed{self.config.seed}-{command.mark(self.config)}"
 
     def __str__(self) -> str:
         return f"{self.workers} worker{'s' * (self.workers > 1)}, seed {self.config.seed}"

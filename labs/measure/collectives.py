@@ -158,14 +158,17 @@ def _rotated(names: list[str], by: int) -> Iterator[str]:
 
 
 def _time(call: Call) -> float:
-    _together()
+    together()
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
-def _together() -> None:
-    """Let all workers begin at once, with MPI's barrier: Horovod's own would set the clock of its cycle."""
+def together() -> None:
+    """Let all workers begin at once, with MPI's barrier if it is there.
+
+    Horovod's own would set the clock of its cycle, and send what a barrier within a node does not.
+    """
     world = mpi()
     if world is None:
         stack.barrier()

@@ -22,7 +22,7 @@ from labs.datasets.parts import Part
 from labs.datasets.pipeline import AHEAD, Augment, train_batches
 from labs.datasets.sharding import shard
 from labs.training import horovod_keras as stack
-from labs.training.fit import compile_for
+from labs.training.fit import copy_alone, take_steps
 from labs.training.workers import Job
 
 
@@ -87,13 +87,12 @@ def _epochs(job: Job, train: Part, batch_size: int, augment: Augment | None, epo
 
 def _arms(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics: Sequence[str]) -> dict[str, Callable]:
     """Return, by kind of step, a function that takes so many steps and returns the seconds of one."""
-    apart = tf.keras.models.clone_model(model)
-    compile_for(apart, stack.alone(model.optimizer), loss, metrics)
+    apart = copy_alone(model, loss, metrics)
     pipeline = iter(batches)
     memory = iter(tf.data.Dataset.from_tensors(next(pipeline)).repeat())
 
     def from_pipeline(count: int) -> float:
-        _take(model, pipeline, AHEAD + 1)  # It has filled up while the other kinds were timed.
+        take_steps(model, pipeline, AHEAD + 1)  # It has filled up while the other kinds were timed.
         return _time(model, pipeline, count)
 
     return {"alone": lambda count: _time(apart, memory, count),
@@ -105,14 +104,8 @@ def _time(model: tf.keras.Model, batches: Iterator, count: int) -> float:
     """Return the seconds of one of `count` steps, begun by all workers at once."""
     stack.barrier()
     began = time.perf_counter()
-    _take(model, batches, count)
+    take_steps(model, batches, count)
     return (time.perf_counter() - began) / count
-
-
-def _take(model: tf.keras.Model, batches: Iterator, count: int) -> None:
-    model._steps_per_execution.assign(count)
-    logs = model.train_function(batches)
-    float(logs["loss"])  # On a GPU the steps are done when their result is here.
 
 
 def _parts(rounds: Sequence[dict[str, float]], wall: float, steps: int) -> dict[str, float]:

@@ -19,7 +19,7 @@ from labs.datasets.parts import Part
 from labs.datasets.sharding import steps_per_epoch
 from labs.measure import collectives
 from labs.training import horovod_keras as stack
-from labs.training.fit import compile_for
+from labs.training.fit import copy_alone, take_steps
 from labs.training.workers import Job
 
 SILENT = 0.01
@@ -48,16 +48,15 @@ def measure(job: Job, model: tf.keras.Model, train: Part, batch_sizes: Sequence[
         steps: How many steps to count.
         loss: Name of the Keras loss.
     """
-    apart = tf.keras.models.clone_model(model)
-    compile_for(apart, stack.alone(model.optimizer), loss, ())
+    apart = copy_alone(model, loss)
     each, expected = gradient_bytes(model), predicted(gradient_bytes(model), job.size)
     rows = []
     for batch_size in batch_sizes:
         batches = _batches(job, train, batch_size)
         for one in (apart, model):
-            _take(one, batches, 2)  # The first call traces the model.
-        control, idle = _count(job, lambda: _take(apart, batches, steps))  # noqa: B023 - called at once
-        counted, seconds = _count(job, lambda: _take(model, batches, steps))  # noqa: B023
+            take_steps(one, batches, 2)  # The first call traces the model.
+        control, idle = _count(job, lambda: take_steps(apart, batches, steps))  # noqa: B023 - called at once
+        counted, seconds = _count(job, lambda: take_steps(model, batches, steps))  # noqa: B023
         measured = max(0.0, counted - control / idle * seconds) / steps
         rows.append({
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
@@ -88,30 +87,16 @@ def _batches(job: Job, train: Part, batch_size: int):
     return iter(data)
 
 
-def _take(model: tf.keras.Model, batches, steps: int) -> None:
-    model._steps_per_execution.assign(steps)
-    float(model.train_function(batches)["loss"])  # On a GPU the steps are done when their result is here.
-
-
 def _count(job: Job, action) -> tuple[int, float]:
     """Return the bytes that all nodes' interfaces sent while all workers did something, and its seconds."""
-    _together()
+    collectives.together()
     before, began = _sent(), time.perf_counter()
     action()
-    _together()
+    collectives.together()
     sent, seconds = _sent() - before, time.perf_counter() - began
     # Horovod: the counters are those of a node, and one of its workers reads them.
     everyone = stack.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
     return sum(bytes_ for bytes_, _ in everyone), max(seconds for _, seconds in everyone)
-
-
-def _together() -> None:
-    """Wait for all workers, over MPI if it is there: within a node its barrier sends nothing."""
-    world = collectives.mpi()
-    if world is None:
-        stack.barrier()
-    else:
-        world.Barrier()
 
 
 def _sent() -> int:

@@ -118,6 +118,31 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
     model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
 
 
+def copy_alone(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
+    """Return another model of the same layers and optimizer whose gradients stay on this worker: for measurements.
+
+    Args:
+        model: Trained by `fit`.
+        loss: Name of a Keras loss.
+        metrics: Names of Keras metrics.
+    """
+    copy = tf.keras.models.clone_model(model)
+    compile_for(copy, stack.alone(model.optimizer), loss, metrics)
+    return copy
+
+
+def take_steps(model: tf.keras.Model, batches: Iterator, count: int) -> None:
+    """Take so many training steps in one call, and return when they are done.
+
+    Args:
+        model: Compiled by `compile_for`.
+        batches: Of images, labels and weights.
+        count: At least 1.
+    """
+    model._steps_per_execution.assign(count)
+    float(model.train_function(batches)["loss"])  # On a GPU the steps are done when their result is here.
+
+
 def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None) -> checkpoint.Position:
     """Bring all workers to one point: the beginning, or the last checkpoint."""
     position, problem = checkpoint.Position(), None

@@ -8,6 +8,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from labs.errors import LabError
+
 
 @contextlib.contextmanager
 def meeting(node: str) -> Iterator[None]:
@@ -19,7 +21,13 @@ def meeting(node: str) -> Iterator[None]:
 
     Args:
         node: Name of this worker's node.
+
+    Raises:
+        LabError: horovodrun has the workers meet over Gloo, and MPI is to carry their tensors.
     """
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
+                       "add --backend gloo, or start them with `labs run`")
     if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield  # Nobody asks for Gloo, or horovodrun holds a meeting place.
         return

@@ -105,6 +105,7 @@ def test_the_next_run_waits_for_what_a_killed_run_left_running(tmp_path, capsys)
         assert waited
         assert time.monotonic() - began > 0.4, "did not wait for the child, which holds the lock until it is killed"
     ending.wait()
+    assert time.monotonic() - began < 10, "went on waiting after the child was gone"
     assert capsys.readouterr().out == "waiting"
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from labs.launch import local
 from labs.training import gloo
 
 LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
@@ -21,6 +25,17 @@ def test_the_backend_that_is_asked_for_carries(workers, asked, ran, least, most)
 
 def test_one_worker_can_ask_for_gloo(workers):
     assert "rank 0: local 0 of 1, none" in workers("backends.py", 1, "gloo").stdout
+
+
+def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
+    horovodrun = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", "2", "--network-interfaces", "lo"]
+    command = [*horovodrun, sys.executable, "-m", "labs.lab05_allreduce", "--results", tmp_path]
+    done = subprocess.run([*map(str, command)], env=local._environment(), capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode, done.stdout
+    assert "add --backend gloo, or start them with `labs run`" in done.stdout + done.stderr
+    assert "Traceback" not in (done.stdout + done.stderr).partition("labs: error")[0]
+    assert not list(tmp_path.rglob("record.json"))
 
 
 @pytest.mark.parametrize("rank", range(5))
