@@ -3,6 +3,8 @@
     labs list                                 the labs of this clone
     labs run LAB [--workers N] [options]      run a lab; `labs run LAB --help` shows its options
     labs sweep LAB [options]                  run all the runs that a lab's questions need; goes on where it was stopped
+    labs queue [JOB ...]                      your Slurm jobs: why they wait, when they start, what to change
+    labs queue --check [OPTIONS] JOBFILE      look at a job before sbatch does, and refuse what cannot work
     labs data list                            the data sets, and which of them are here
     labs data fetch NAME                      download one, resumably, and check it
     labs data verify NAME                     check one that is here
@@ -38,7 +40,7 @@ def main() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    commands = {"list": _list, "run": _run, "sweep": _sweep, "data": _data, "results": _results,
+    commands = {"list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data, "results": _results,
                 "report": _report, "lint": _lint}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
@@ -101,6 +103,21 @@ def _sweep(arguments: list[str]) -> int:
         return 0
     asked, rest = parser.parse_known_args(arguments)
     return sweep_command.main(asked, rest)
+
+
+def _queue(arguments: list[str]) -> int:
+    from labs.launch import queue
+
+    parser = _parser("queue", "Why your Slurm jobs wait, when they are expected to start, and what to change. "
+                              "PD (Priority) means: behind other jobs, not stuck.")
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help="numbers of jobs; default: all of yours")
+    parser.add_argument("--user", help="whose jobs; default: yours")
+    parser.add_argument("--check", nargs=argparse.REMAINDER, metavar="...",
+                        help="look at a job before it is submitted; behind it stands what would stand behind sbatch: "
+                             "labs queue --check -N 2 jobs/lab10_caltech.sh. Names what is wrong and ends with 1, or "
+                             "says where and when it would start; submits nothing")
+    asked = parser.parse_args(arguments)
+    return queue.main(asked.jobs, asked.user, asked.check)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ MailProg=/bin/true
 ReturnToService=2
 KillWait=5
 MinJobAge=86400
-SchedulerParameters=batch_sched_delay=0
+SchedulerParameters=batch_sched_delay=0,bf_interval=1
 GresTypes=gpu
 {nodes}
 PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP

@@ -1,0 +1,131 @@
+"""What Slurm's reason codes mean, in plain words, and what a student can do about each. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a job waits, and the cure; `cure` may name {job}, {partition}, {limit}, {max_time}, {max_nodes}, ..."""
+
+    meaning: str
+    cure: str = ""
+
+
+SMALLER = "ask for less, or wait until your other jobs have ended"
+AGAIN = "scancel {job}, and submit it again with"
+HELP = "nothing you can do but write to the site's help desk"
+
+# Looked up from top to bottom; a star stands for anything: QOS and association limits are many and of one kind.
+REASONS = {
+    "None": Reason("just submitted: Slurm has not looked at it yet", "look again in a minute"),
+    "Priority": Reason("behind other jobs in the queue, not stuck"),
+    "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free"),
+    "PartitionTimeLimit": Reason(
+        "its time limit {limit} is above the partition's {max_time}: it will never start so",
+        "scontrol update jobid={job} timelimit={max_time}; a run that needs longer goes on with --resume"),
+    "PartitionNodeLimit": Reason(
+        "it asks for {nodes} node(s), but a job in {partition} may have at most {max_nodes} (or they are down)",
+        "scontrol update jobid={job} numnodes={max_nodes}-{max_nodes}, or scancel {job} and submit it with fewer (-N)"),
+    "PartitionDown": Reason("the partition {partition} is switched off", "wait, or use another: sinfo -s"),
+    "PartitionInactive": Reason(
+        "the partition {partition} takes no jobs at present", "wait, or use another: sinfo -s"),
+    "JobHeldUser": Reason(
+        "held back by yourself (sbatch --hold or scontrol hold)", "scontrol release {job}"),
+    "JobHeldAdmin": Reason(
+        "held back by an administrator; you cannot release it", "ask the site's help desk why"),
+    "JobHoldMaxRequeue": Reason(
+        "it was put back into the queue too often and is held", "read its log, then scontrol release {job}"),
+    "*requeued in held state*": Reason(
+        "it was put back into the queue and is held", "read its log, then scontrol release {job}"),
+    "*requeued held*": Reason(
+        "a node could not start it, so it is held: often a broken node, or a folder that is not there",
+        "scontrol release {job}; if it comes back, tell the help desk the node's name"),
+    "JobLaunchFailure": Reason(
+        "a node could not start it: a folder or a program that is not there, or a broken node",
+        "see that its folder exists on the nodes, then scontrol requeue {job}"),
+    "DependencyNeverSatisfied": Reason(
+        "it waits for {dependency}, which can no longer come true: it will never start",
+        "scancel {job}, or let it go without: scontrol update jobid={job} dependency="),
+    "Dependency": Reason(
+        "it waits for other jobs: {dependency}", "wait; without: scontrol update jobid={job} dependency="),
+    "BeginTime": Reason(
+        "it was told to begin later (--begin), or was put back and pauses a moment",
+        "wait; at once: scontrol update jobid={job} starttime=now"),
+    "DeadLine": Reason("it cannot end before its --deadline", AGAIN + " a later one, or a shorter --time"),
+    "JobArrayTaskLimit": Reason("the array lets only so many of its jobs run at a time (--array=...%N)", "wait"),
+    "ReqNodeNotAvail": Reason(
+        "nodes that it needs are down, drained, or reserved for maintenance that begins before it would end",
+        "wait; a shorter limit may fit in before (scontrol update jobid={job} timelimit=00:30:00); if it named nodes "
+        "(-w), any will do: scontrol update jobid={job} reqnodelist="),
+    "Nodes required for job are*": Reason(
+        "the nodes that it needs are down, drained, or kept for partitions with a higher priority",
+        "wait, or use another partition: sinfo -s"),
+    "NodeDown": Reason("a node that it needs is down", "wait, or scontrol update jobid={job} reqnodelist="),
+    "FrontEndDown": Reason("the cluster's front end is down", "wait"),
+    "BadConstraints": Reason(
+        "no node has what it asks for (--constraint, --mem, --gres): it will never start",
+        "what nodes have: sinfo -o '%P %D %c %m %G %f'; then " + AGAIN + " what there is"),
+    "Licenses": Reason("it waits for a licence that others use", "wait; who has them: scontrol show licenses"),
+    "Reservation": Reason(
+        "its reservation has not begun", "wait; when it begins: scontrol show reservation"),
+    "ReservationDeleted": Reason(
+        "its reservation is gone", "without: scontrol update jobid={job} reservationname="),
+    "InvalidAccount": Reason(
+        "the account that should pay is not one of yours",
+        "yours: sacctmgr show assoc user=$USER format=account; then scontrol update jobid={job} account=NAME"),
+    "InvalidQOS": Reason(
+        "the quality of service (--qos) is not one of yours",
+        "yours: sacctmgr show assoc user=$USER format=qos; then scontrol update jobid={job} qos=NAME"),
+    "QOSNotAllowed": Reason(
+        "the partition {partition} does not take this quality of service (--qos)",
+        "which it takes: scontrol show partition {partition}; then scontrol update jobid={job} qos=NAME"),
+    "Cleaning": Reason("it was put back into the queue and its last attempt is still being cleared away", "wait"),
+    "Prolog": Reason("the node is being prepared for it", "wait"),
+    "*MaxSubmitJob*": Reason("you have as many jobs in the queue as you may", "wait until some have ended"),
+    "*MaxJobs*": Reason("you have as many jobs running as you may", "wait until one of them has ended"),
+    "*Max*WallDuration*": Reason(
+        "its time limit {limit} is above what you may ask for", "scontrol update jobid={job} timelimit=01:00:00"),
+    "QOSMin*": Reason("it asks for less than this quality of service (--qos) is for", AGAIN + " more, or other --qos"),
+    "QOSUsageThreshold": Reason("your usage is too high for this quality of service (--qos)", "wait, or use another"),
+    "QOS*PerUser*": Reason("your jobs together have as many {what} as you may use at a time", SMALLER),
+    "QOSMax*": Reason("this job alone asks for more {what} than --qos allows: it will never start", AGAIN + " fewer"),
+    "AssocMax*": Reason(
+        "this job alone asks for more {what} than your account allows: it will never start", AGAIN + " fewer"),
+    "Max*PerAccount": Reason("your account's jobs together have as many {what} as they may use", "wait"),
+    "QOSGrp*": Reason(
+        "all jobs of this --qos together have used up its {what}", "wait, or use another partition or --qos"),
+    "AssocGrp*": Reason(
+        "the jobs of your account together have used up its {what}; with Minutes in the code it is a budget",
+        "wait; whose and how much: sshare -A ACCOUNT, sacctmgr show assoc; a spent budget: ask its owner"),
+    "QOS*": Reason("a limit of your quality of service (--qos) is reached", SMALLER),
+    "Assoc*": Reason("a limit of your account is reached", SMALLER),
+    "BurstBuffer*": Reason("its files are being brought to or from the burst buffer", "wait"),
+    "Power*": Reason("nodes are switched off to save power, or being switched on", "wait"),
+    "SystemFailure": Reason("Slurm itself failed to start it", HELP),
+}
+
+KINDS = {
+    "cpu": "CPUs", "gres": "GPUs", "mem": "memory", "node": "nodes", "wall": "time", "job": "jobs",
+    "billing": "billing units", "license": "licences", "energy": "energy",
+}
+
+
+def meaning(reason: str) -> Reason | None:
+    """Return what a reason code means, or None for one that is not known here.
+
+    Args:
+        reason: As squeue prints it; words behind a comma are details ("ReqNodeNotAvail, UnavailableNodes:node2").
+    """
+    code = reason.strip("()").replace("_", " ")
+    for pattern, found in REASONS.items():
+        if fnmatch.fnmatchcase(code.partition(",")[0], pattern) or fnmatch.fnmatchcase(code, pattern):
+            return found
+    return None
+
+
+def kind(reason: str) -> str:
+    """Return what a limit's code counts: "CPUs" of QOSMaxCpuPerUserLimit."""
+    return next((words for part, words in KINDS.items() if part in reason.lower()), "of something")

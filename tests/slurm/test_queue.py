@@ -1,0 +1,268 @@
+"""`labs queue` on a real cluster: jobs made to wait for each reason that it can give, and nonsense that is refused."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.slurm.client import ROOT, Slurm, until
+from tests.slurm.cluster import environment
+
+pytestmark = pytest.mark.slurm
+JOB = "jobs/lab10_caltech.sh"
+PARTITIONS = {
+    "short": "nodes=node1 maxtime=10 maxnodes=1", "one": "nodes=node1", "two": "nodes=node2",
+    "off": "nodes=node1 state=down", "closed": "nodes=node1 state=inactive",
+    "closing": "nodes=node1",
+}
+# By reason: how to make a job wait for it, and what a student must be told.
+WAITING = {
+    "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no job that waits is ahead", "expected start: ",
+                                                   "smaller it would start about ", "submit it with -N 1",
+                                                   "timelimit=00:10:00"]),
+    "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
+    "PartitionTimeLimit": (["-pshort", "-t60"], ["its time limit 1:00:00 is above the partition's 00:10:00"]),
+    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["asks for 2 node(s)", "may have at most 1"]),
+    "JobHeldUser": (["--hold"], ["held back by yourself", "to do: scontrol release {}"]),
+    "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
+    "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
+    "BeginTime": (["--begin=now+2hours"], ["told to begin later", "expected start: ", "in 2 h", "starttime=now"]),
+    "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
+    "PartitionDown": (["-poff"], ["the partition off is switched off"]),
+    "PartitionInactive": (["-pclosing"], ["the partition closing takes no jobs"]),
+}
+
+
+class Student:
+    """Somebody who types `labs queue` and `sbatch` on the test cluster."""
+
+    def __init__(self, slurm: Slurm):
+        self.slurm = slurm
+
+    def submit(self, *words: str) -> str:
+        return self.slurm.run("sbatch", "--parsable", "-o/dev/null", "-t20", *words, "--wrap", "sleep 600").strip()
+
+    def reason(self, job: str) -> str:
+        return self.slurm.run("squeue", "--noheader", "-j", job, "--format=%r").strip()
+
+    def queue(self, *words: object, **variables: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, "-m", "labs", "queue", *map(str, words)], capture_output=True, text=True,
+                              cwd=ROOT, env=environment(self.slurm.conf) | variables)
+
+    def told(self, *words: object) -> str:
+        done = self.queue(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, *words: object, **variables: str) -> list[str]:
+        """Return the error lines of `labs queue --check`, which must be all that it says."""
+        done = self.queue("--check", *words, **variables)
+        assert (done.returncode, done.stdout) == (1, "")
+        lines = done.stderr.splitlines()
+        assert all(line.startswith("labs: error: ") for line in lines), done.stderr
+        return [line.removeprefix("labs: error: ") for line in lines]
+
+
+@pytest.fixture(scope="module")
+def student(slurm) -> Iterator[Student]:
+    """On the cluster with more partitions, which are gone afterwards."""
+    for name, rules in PARTITIONS.items():
+        slurm.run("scontrol", "create", f"partitionname={name}", *rules.split())
+    slurm.run("scontrol", "create", "reservation=labs-later", "starttime=now+1day", "duration=10", "nodes=node2",
+              f"users={getpass.getuser()}")
+    yield Student(slurm)
+    slurm.run("scancel", "--state=PENDING", "--me")
+    slurm.run("scancel", "--me")
+    until(lambda: not slurm.run("squeue", "--noheader"))
+    slurm.run("scontrol", "delete", "reservation=labs-later")
+    for name in PARTITIONS:
+        slurm.run("scontrol", "delete", f"partitionname={name}")
+
+
+@pytest.fixture(scope="module")
+def jobs(student) -> dict[str, str]:
+    """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
+    found = {"busy": student.submit("-wnode1", "--exclusive", "-t20"), "cancelled": student.submit("--hold")}
+    student.slurm.run("scancel", found["cancelled"])
+    until(lambda: student.reason(found["busy"]) == "None" and "RUNNING" in student.told(found["busy"]))
+    for reason, (words, _) in WAITING.items():
+        found[reason] = student.submit(*(word.format(**found) for word in words))
+    student.slurm.run("scontrol", "update", "partitionname=closing", "state=inactive")
+    until(lambda: all(student.reason(found[reason]) == reason for reason in WAITING))
+    return found
+
+
+@pytest.mark.parametrize("reason", WAITING)
+def test_a_reason_is_explained(student, jobs, reason):
+    job = jobs[reason]
+    if "expected start: " in WAITING[reason][1]:  # Slurm works it out every half minute; -u makes it wait for that.
+        until(lambda: "expected start: not known" not in student.told(job), 60)
+    said = student.told(job)
+    assert said.startswith(f"{job}  wrap  PENDING ({reason})  partition ")
+    for words in WAITING[reason][1]:
+        assert words.format(job, **jobs) in said, said
+
+
+def test_all_of_a_students_jobs_are_shown(student, jobs):
+    said = student.told()
+    waiting = {number: reason for reason, number in jobs.items() if reason in WAITING}
+    assert dict(re.findall(r"^(\d+) .*PENDING \((\w+)\)", said, re.MULTILINE)) == waiting
+    assert re.search(rf"^{jobs['busy']}  wrap  RUNNING on node1  partition lab, 1 node, 4 CPUs, \d+:\d\d of 20:00$",
+                     said, re.MULTILINE)
+
+
+def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
+    job = student.submit("-pone", "-t15")
+    until(lambda: student.reason(job) in ("Resources", "Priority"))
+    line = next(line for line in student.told(job).splitlines() if "sooner in partition two (now)" in line)
+    student.slurm.run(*shlex.split(line.partition("): ")[2]))
+    until(lambda: "RUNNING on node2" in student.told(job))
+    student.slurm.run("scancel", job)
+
+
+CURABLE = ["JobHeldUser", "PartitionTimeLimit", "PartitionNodeLimit", "BeginTime", "Dependency"]
+
+
+@pytest.mark.parametrize("reason", CURABLE)
+def test_the_cure_cures(student, jobs, reason):
+    words = [word.format(**jobs) for word in WAITING[reason][0]]
+    job = student.submit(*words)
+    until(lambda: student.reason(job) == reason)
+    cure = re.search(r"(?:to do|without|at once): (scontrol [^;,\n]*)", student.told(job))
+    student.slurm.run(*shlex.split(cure[1]))
+    until(lambda: student.reason(job) != reason)
+    student.slurm.run("scancel", job)
+
+
+def test_a_node_that_is_not_available_is_named(student, jobs):
+    student.slurm.run("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+    try:
+        job = student.submit("-wnode2")
+        until(lambda: student.reason(job).startswith("ReqNodeNotAvail"))
+        said = student.told(job)
+        assert "not available: node2" in said
+        assert f"scontrol update jobid={job} reqnodelist=" in said
+        assert "1 are up" in student.refused("-N2", JOB)[0]
+    finally:
+        student.slurm.run("scancel", job)
+        student.slurm.run("scontrol", "update", "nodename=node2", "state=resume")
+
+
+def test_an_array_is_one_entry(student, jobs):
+    array = student.submit("--array=0-2", "-pone")
+    until(lambda: student.reason(array) != "None")
+    said = student.told(array)
+    assert said.startswith(f"{array}_[0-2]  wrap  PENDING (")
+    assert f"scontrol update jobid={array} timelimit=" in said
+    student.slurm.run("scancel", array)
+
+
+def test_held_by_the_administrator(student, jobs):
+    job = student.submit("--begin=now+1hour")
+    student.slurm.run("scontrol", "hold", job)
+    said = student.told(job)
+    assert "JobHeldAdmin" in said
+    assert "ask the site's help desk" in said
+    student.slurm.run("scancel", job)
+
+
+def test_mistakes_are_one_line(student):
+    for words, line in (["999999"], "no job 999999 in the queue"), (["jobs/x.sh"], "queue --check FILE"):
+        done = student.queue(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(rf"labs: error: .*{line}.*\n", done.stderr)
+
+
+def test_without_slurm_it_is_one_line(tmp_path):
+    for words in ([], ["--check", JOB]):
+        done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
+                              env={"PATH": str(tmp_path)})
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"labs: error: no \w+ on the PATH: this machine has no Slurm; .*\n", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--gpus-per-node=2"], ["1 task(s) and 2 GPU(s) per node (--gpus-per-node=2 (command line)): 1 would stand"]),
+        (["--gres=gpu:1", "--ntasks-per-node=2"], ["2 task(s) and 1 GPU(s) per node"]),
+        (["-N2", "--gpus=2", "--ntasks-per-node=2"], ["workers would share one"]),
+        (["--gpus-per-node=4", "--ntasks-per-node=4", "-c1"], ["4 GPUs on a node, but .* have at most 2"]),
+        (["-pshort"], ["--time=00:30:00 (lab10_caltech.sh) is above the limit of partition short, 00:10:00"]),
+        (["-p", "short", "--time=0-1"], ["--time=0-1 (command line) is above the limit"]),
+        (["-N3"], ["--nodes=3 (command line) is more than a job in partition lab may have, 2; --nodes=2"]),
+        (["-pshort", "-N2", "-t5"], ["more than a job in partition short may have, 1"]),
+        (["-c8"], ["8 CPUs on a node, but the nodes of partition lab have at most 4"]),
+        (["--ntasks-per-node=3", "-c2"], ["6 CPUs on a node"]),
+        (["--mem=8G"], ["8192 MiB of memory on a node, but .* at most 4000"]),
+        (["--mem-per-cpu=3G"], ["6144 MiB of memory on a node"]),
+        (["-pnowhere"], ["no partition is called 'nowhere' (command line); there are: lab, "]),
+        (["-poff"], ["partition off is DOWN"]),
+        (["-pclosed"], ["partition closed is INACTIVE"]),
+        (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
+        (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
+        (["--output=jobs"], ["is a folder; add a file's name"]),
+        (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
+        (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),
+        (["-C", "infiniband"], ["Invalid feature specification; what nodes have: "]),
+        (["-wnode9"], ["Invalid node name specified; the nodes: sinfo -N"]),
+        (["-poff,short"], ["partition off is DOWN", "above the limit of partition short"]),
+        (["-N3", "-c8", "-onowhere/x"], ["the folder nowhere", "--nodes=3", "8 CPUs"]),
+    ],
+    ids=lambda words: " ".join(words) if words[0].startswith("-") else "",
+)
+def test_nonsense_is_refused(student, words, lines):
+    refused = student.refused(*words, JOB)
+    lines = [re.escape(line).replace(r"\.\*", ".*") for line in lines]
+    assert len(refused) == len(lines), refused
+    for line, said in zip(lines, refused, strict=True):
+        assert re.search(line, said), refused
+
+
+def test_options_behind_the_file_are_refused(student):
+    assert student.refused(JOB, "-N", "2", "--time=5", "--epochs", "3") == [
+        "-N stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "--time=5 stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
+    ]
+
+
+def test_what_is_read_from_where(student, tmp_path):
+    """The command line goes before the environment, and that before the file, as with sbatch itself."""
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n\n# A comment.\n#SBATCH -N3 --ntasks-per-node 1 # three\n#SBATCH --job-name='a b'\n"
+                      "true\n")
+    assert "--nodes=3 (job.sh)" in student.refused(script)[0]
+    assert "(SBATCH_PARTITION)" in student.refused("-N1", script, SBATCH_PARTITION="nowhere")[0]
+    assert "above the limit" in student.refused("-N1", "-pshort", script, SBATCH_TIMELIMIT="60")[0]
+    done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
+    assert done.returncode == 0, done.stderr
+    script.write_text("#!/bin/bash\ntrue\n#SBATCH -N3\n")
+    assert "1 #SBATCH line(s) of job.sh stand behind its first command" in student.refused(script)[0]
+    assert "no script" in student.refused(ROOT / "README.md")[0]
+    assert "cannot read the job file" in student.refused(tmp_path / "none.sh")[0]
+    assert "no job file to look at" in student.refused("-N2")[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [JOB], ["-N2", JOB, "--epochs", "3"], ["-N", "2", "--ntasks-per-node=2", "--gpus-per-node=2", JOB],
+        ["--gres=gpu:2", "--ntasks-per-node=2", "-c1", JOB, "--preset", "paper"], ["-p", "short", "-t", "10", JOB],
+        ["-pshort,lab", JOB], ["--gpus-per-task=1", "--ntasks-per-node=2", JOB], ["--output=/dev/null", JOB],
+        ["-Ho/dev/null", "--nodes", "1-2", JOB], ["--mem=4000", "--exclusive", JOB], ["-n5", "-t5", "--wrap", "true"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_is_right_is_accepted_and_not_submitted(student, words):
+    before = student.slurm.run("squeue", "--noheader", "--format=%i")
+    said = student.told("--check", *words).splitlines()
+    assert re.match(r"asks partition \w+ for \d node\(s\), \d task\(s\)", said[0])
+    assert re.match(r"would start (now|\w{3} \d\d .*), on node", said[1])
+    assert said[2] == f"submit it: sbatch {shlex.join(words)}"
+    assert student.slurm.run("squeue", "--noheader", "--format=%i") == before
