@@ -2,27 +2,42 @@
 # The only site-specific file: every job sources it on its first node, before its one line. Partition and account are
 # not here: put `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
 
+clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# --- Site: jobs/sites/NAME.sh holds what differs between sites, for sbatch and for its jobs; three examples are there.
+# `source jobs/sites/NAME.sh` on the login node sets LABS_SITE; with `sbatch --export=NONE` set it here.
+LAUNCHER=mpirun
+# LABS_SITE=teaching
+if [ -n "${LABS_SITE:-}" ]; then
+    if [ ! -f "$clone/jobs/sites/$LABS_SITE.sh" ]; then
+        echo "labs: error: LABS_SITE is '$LABS_SITE', but there is no jobs/sites/$LABS_SITE.sh; there are:" \
+            "$(cd "$clone/jobs/sites" && echo *.sh)" >&2
+        return 1
+    fi
+    source "$clone/jobs/sites/$LABS_SITE.sh" || return 1
+fi
+
 # --- Modules: what your site calls Python 3.11, CUDA and, after `make env MPI=system`, its own MPI.
 # module purge
 # module load python/3.11 cuda/12.2 openmpi/5.0
 
 # --- The clone's environment. Unlike the job file, this file is not copied by sbatch: it knows where it lies.
 # With conda (environment.yml), put this in its place: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs
-clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 if [ ! -x "$clone/.venv/bin/labs" ]; then
     echo "labs: error: no $clone/.venv/bin/labs; run \`make env\` in $clone first" >&2
     return 1
 fi
 source "$clone/.venv/bin/activate"
 
-# --- Launcher: LABS_LAUNCHER=mpirun finds the allocation's nodes by itself. LABS_LAUNCHER=srun is for sites whose Slurm
-# speaks the PMI of their own MPI; its name is in `srun --mpi=list`.
-# export LABS_LAUNCHER=srun SLURM_MPI_TYPE=pmix
+# --- Launcher: mpirun finds the allocation's nodes by itself. LAUNCHER=srun, in a site's file, is for sites whose Slurm
+# speaks the PMI of their own MPI (`srun --mpi=list`); where it does not, the workers say so and stop. LABS_LAUNCHER= in
+# the environment goes before it, to try the other one.
 launch() { # LAB [OPTIONS ...]
-    case ${LABS_LAUNCHER:-mpirun} in
+    local launcher=${LABS_LAUNCHER:-$LAUNCHER}
+    case $launcher in
         mpirun) labs run "$@" ;;
         srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" ;;
-        *) echo "labs: error: LABS_LAUNCHER is '$LABS_LAUNCHER'; choose mpirun or srun" >&2; return 1 ;;
+        *) echo "labs: error: LAUNCHER is '$launcher'; choose mpirun or srun" >&2; return 1 ;;
     esac
 }
 

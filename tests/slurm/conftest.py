@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,13 @@ import pytest
 
 from tests.slurm.client import ROOT, Slurm
 from tests.slurm.cluster import missing
+
+STUB = """\
+#!/usr/bin/env python3
+import json, os, sys
+print(json.dumps({"words": sys.argv[1:], "folder": os.getcwd()}))
+sys.exit(int(os.environ.get("STUB_EXIT", "0")))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +43,17 @@ def slurm() -> Iterator[Slurm]:
     finally:
         supervisor.stdin.close()
         supervisor.wait(timeout=30)
+
+
+@pytest.fixture
+def clone(tmp_path) -> Path:
+    """A clone whose path has a space and whose `labs` and `python` only tell how they were called."""
+    clone = tmp_path / "my clone"
+    shutil.copytree(ROOT / "jobs", clone / "jobs")
+    programs = clone / ".venv/bin"
+    programs.mkdir(parents=True)
+    for name in ("labs", "python"):
+        (programs / name).write_text(STUB)
+        (programs / name).chmod(0o755)
+    (programs / "activate").write_text(f"PATH={shlex.quote(str(programs))}:$PATH\n")
+    return clone

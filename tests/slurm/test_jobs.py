@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -15,29 +14,9 @@ from tests.slurm.client import ROOT, processes, until
 
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
-STUB = """\
-#!/usr/bin/env python3
-import json, os, sys
-print(json.dumps({"words": sys.argv[1:], "folder": os.getcwd()}))
-sys.exit(int(os.environ.get("STUB_EXIT", "0")))
-"""
 needs_labs = pytest.mark.skipif(
     not (ROOT / ".venv/bin/labs").exists(), reason="no .venv/bin/labs: run `make env`"
 )
-
-
-@pytest.fixture
-def clone(tmp_path) -> Path:
-    """A clone whose path has a space and whose `labs` and `python` only tell how they were called."""
-    clone = tmp_path / "my clone"
-    shutil.copytree(ROOT / "jobs", clone / "jobs")
-    programs = clone / ".venv/bin"
-    programs.mkdir(parents=True)
-    for name in ("labs", "python"):
-        (programs / name).write_text(STUB)
-        (programs / name).chmod(0o755)
-    (programs / "activate").write_text(f"PATH={shlex.quote(str(programs))}:$PATH\n")
-    return clone
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
@@ -88,7 +67,7 @@ def test_words_survive(slurm, clone, tmp_path, launcher, first):
 def test_an_unknown_launcher_is_one_clear_line(slurm, clone, tmp_path):
     job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_LAUNCHER="prun")
     assert job.wait() == "FAILED"
-    assert job.text() == "labs: error: LABS_LAUNCHER is 'prun'; choose mpirun or srun\n"
+    assert job.text() == "labs: error: LAUNCHER is 'prun'; choose mpirun or srun\n"
 
 
 def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# An example: a site with --gpus-per-node, accounts that pay, modules, and an MPI of its own that its srun speaks to.
+# The environment was made with that MPI: module load ... && make env MPI=system
+#
+#   source jobs/sites/modules.sh               # on the login node, once per shell or in ~/.bashrc
+#   labs queue --check --gpus-per-node=2 jobs/lab02_horovod.sh
+#   sbatch --gpus-per-node=2 jobs/lab02_horovod.sh
+
+# --- For sbatch. A GPU for each task: --gpus-per-node=4 goes with --ntasks-per-node=4.
+export SBATCH_PARTITION=batch SBATCH_ACCOUNT=ml101
+
+# --- For the jobs, which take this file up by its name (jobs/env.sh). `srun --mpi=list` says what stands in for pmix.
+export LABS_SITE=modules
+export SLURM_MPI_TYPE=pmix
+LAUNCHER=srun
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    module purge
+    module load python/3.11 cuda/12.2 openmpi/5.0
+fi

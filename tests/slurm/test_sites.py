@@ -1,0 +1,88 @@
+"""The examples of sites, and both launchers, on a real cluster that has the partitions they name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+
+import pytest
+
+from tests.slurm.client import ROOT
+
+pytestmark = pytest.mark.slurm
+SITES = sorted((ROOT / "jobs/sites").glob("*.sh"))
+PARTITIONS = ("gpu", "batch", "teaching")
+# What `module` does is the site's; here it says that it was called.
+MODULE = {"BASH_FUNC_module%%": "() { echo module \"$@\"; }"}
+
+
+@pytest.fixture(scope="module")
+def site(slurm):
+    """The test cluster with the partitions of the examples."""
+    for name in PARTITIONS:
+        slurm.run("scontrol", "create", f"partitionname={name}", "nodes=ALL", "maxtime=60")
+    yield slurm
+    for name in PARTITIONS:
+        slurm.run("scontrol", "delete", f"partitionname={name}")
+
+
+@pytest.mark.parametrize("file", SITES, ids=lambda file: file.stem)
+def test_the_commands_in_the_comments_work(site, file):
+    commands = re.findall(r"^#   ((?:source|labs|sbatch) .*?)(?: +#.*)?$", file.read_text(), re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["source", "labs", "sbatch"]
+    source, check, submit = commands
+    check = check.replace("labs", f"{shlex.quote(sys.executable)} -m labs", 1)
+    submit = submit.replace("sbatch", "sbatch --test-only")
+    said = site.run("bash", "-c", f"{source} && {check} && {submit}")
+    partition = re.search(r"SBATCH_PARTITION=(\w+)", file.read_text())[1]
+    assert f"asks partition {partition} for " in said
+    assert f"in partition {partition}" in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "modules"),
+    [
+        ("gres", ["run", "lab10_caltech"], ""),
+        ("modules", ["-m", "labs.lab10_caltech"],
+         "module purge\nmodule load python/3.11 cuda/12.2 openmpi/5.0\n"),
+        ("teaching", ["run", "lab10_caltech"], ""),
+    ],
+)
+def test_a_job_takes_its_site_up(site, clone, tmp_path, name, first, modules):
+    example = clone / f"jobs/sites/{name}.sh"
+    example.write_text(example.read_text().replace("=pmix", "=none"))  # This cluster's srun has no pmix that works.
+    out = shlex.quote(str(tmp_path / "out"))
+    site.run("bash", "-c", f"source jobs/sites/{name}.sh && "
+             f"sbatch --wait --output={out} -n1 jobs/lab10_caltech.sh --epochs 3", cwd=clone, **MODULE)
+    text = (tmp_path / "out").read_text()
+    assert text.startswith(modules)
+    words = json.loads(text.removeprefix(modules))["words"]
+    assert words[:2] == first
+
+
+def test_an_unknown_site_is_one_clear_line(site, clone, tmp_path):
+    job = site.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_SITE="mars")
+    assert job.wait() == "FAILED"
+    assert job.text() == ("labs: error: LABS_SITE is 'mars', but there is no jobs/sites/mars.sh; there are: "
+                          "gres.sh modules.sh teaching.sh\n")
+
+
+def test_workers_that_srun_gave_no_mpi_stop_and_say_so(site, tmp_path):
+    """Not a stand-in: this cluster's srun and Open MPI really do not speak. Each worker would train alone, and save."""
+    job = site.submit("-N2", "jobs/lab10_caltech.sh", "--epochs", "1", "--results", tmp_path, "--name", "alone",
+                      output=tmp_path / "out", LABS_LAUNCHER="srun")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0"), job.text()
+    errors = [line for line in job.text().splitlines() if line.startswith("labs: error: ")]
+    assert len(errors) == 2
+    assert all("srun started 2 tasks that MPI did not join, each would train alone" in line for line in errors)
+    assert not (tmp_path / "lab10_caltech").exists()
+
+
+def test_one_worker_under_srun_is_a_run(site, tmp_path):
+    job = site.submit("jobs/lab10_caltech.sh", "--epochs", "1", "--image-size", "32", "--results", tmp_path, "--name",
+                      "one", output=tmp_path / "out", LABS_LAUNCHER="srun")
+    assert job.wait() == "COMPLETED", job.text()
+    record = json.loads((tmp_path / "lab10_caltech/one/record.json").read_text())
+    assert record["layout"]["size"] == 1
