@@ -69,17 +69,21 @@ def fit(
         train: Images that are trained on: each by one worker, once per epoch.
         validation: Images that are looked at after each epoch, each by one worker.
         loss: Name of a Keras loss.
-        metrics: Names of Keras metrics.
+        metrics: Names of Keras metrics, or functions of labels and outputs.
         batch_size: Images per worker and step.
         epochs: Passes over the training images.
         augment: How to vary the training images.
         fp16_allreduce: Send gradients in half precision.
-        backward_passes_per_step: Batches whose gradients are added up before they are exchanged.
+        backward_passes_per_step: Pieces into which each batch is cut; their gradients are averaged on the worker, and
+            exchanged once: the same step, with the memory of a piece.
         stop: Asked after each epoch, on all workers, with its row; True ends the training.
 
     Raises:
-        LabError: The workers do not agree, or drift apart, or the loss is not finite.
+        LabError: The workers do not agree, or drift apart, or the loss is not finite, or the pieces are unequal.
     """
+    if batch_size % backward_passes_per_step:
+        raise LabError(f"a batch of {batch_size} cannot be cut into {backward_passes_per_step} equal pieces; "
+                       "choose another --batch-size")
     steps = steps_per_epoch(len(train), batch_size, job.size)
     # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
     optimizer = stack.distributed_optimizer(
@@ -90,7 +94,7 @@ def fit(
     history = list(position.history)
     job.say(_coverage(job, train, batch_size, position.epoch))
     for epoch in range(position.epoch, epochs):
-        row = _train_epoch(job, model, train, epoch, steps, batch_size, augment)
+        row = _train_epoch(job, model, train, epoch, steps, batch_size, backward_passes_per_step, augment)
         # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
         stack.average_statistics(model)
         workers.compare_weights(model, f"after epoch {epoch + 1}")
@@ -176,25 +180,26 @@ def _coverage(job: Job, train: Part, batch_size: int, epoch: int) -> str:
     return coverage(stack.gather_object(mine), train.positions)
 
 
-def _train_epoch(job, model, train, epoch, steps, batch_size, augment) -> dict[str, float]:
+def _train_epoch(job, model, train, epoch, steps, batch_size, pieces, augment) -> dict[str, float]:
     """Train for one epoch and return its row of the history."""
     seed = job.config.seed
     # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)
+    mine, passes = mine.cut(pieces), steps * pieces
     _seed_dropout(model, seed, epoch, job.rank)
     model._steps_per_execution.assign(1)
-    followed = Steps(watch.current(), epoch + 1, steps, wants_bar(job.rank), pace=steps > 8)
+    followed = Steps(watch.current(), epoch + 1, passes, wants_bar(job.rank), pace=passes > 8)
     began = time.perf_counter()
     try:
         logs = model.fit(
             train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed),
-            steps_per_epoch=steps, callbacks=[followed], verbose=0,
+            steps_per_epoch=passes, callbacks=[followed], verbose=0,
         ).history
     except tf.errors.OpError as error:
         raise _explained(error, model, epoch, steps) from None
     seconds = time.perf_counter() - began
-    if int(model._train_counter) != steps:
-        raise LabError(f"took {int(model._train_counter)} of the {steps} steps of epoch {epoch + 1}; the data ran out")
+    if int(model._train_counter) != passes:
+        raise LabError(f"took {int(model._train_counter)} of the {passes} passes of epoch {epoch + 1}; the data ran out")
     # Horovod: each worker has the mean over its own images; the history holds the mean over all. So with the clocks:
     # what is decided by them must be decided alike on all workers.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
@@ -259,6 +264,6 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def _line(row: dict[str, float], epochs: int) -> str:
-    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in ("loss", "accuracy", "mae")]
+    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in ("loss", "accuracy", "mae", "psnr")]
     rate = row["images"] / row["train_seconds"]
     return f"epoch {row['epoch']}/{epochs}  {'  '.join(shown)}  {rate:.0f} images/s  {row['train_seconds']:.1f} s"

@@ -42,6 +42,8 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
         optimizer,
         compression=hvd.Compression.fp16 if fp16_allreduce else hvd.Compression.none,
         backward_passes_per_step=backward_passes_per_step,
+        # Horovod: adds up what the passes give and does not divide: the learning rate would grow with their number.
+        average_aggregated_gradients=backward_passes_per_step > 1,
     )
 
 

@@ -6,13 +6,18 @@ import numpy as np
 
 
 def test_two_workers_compute_what_one_computes(workers, tmp_path):
-    """150 images, global batch 64: two full steps and a last one of 22, with augmentation and momentum."""
+    """150 images, global batch 64: two full steps and a last one of 22, with augmentation and momentum.
+
+    So they do in pieces (`backward_passes_per_step`), for the memory of 8 images.
+    """
     workers("parity.py", 1, 64, tmp_path)
     workers("parity.py", 2, 32, tmp_path)
-    one, two = (np.load(tmp_path / f"{batch}.npz") for batch in (64, 32))
+    workers("parity.py", 2, 32, tmp_path, 4)
+    one, *others = (np.load(tmp_path / f"{run}.npz") for run in ("64x1", "32x1", "32x4"))
     assert len(one.files) == 6
-    for name in one.files:
-        np.testing.assert_allclose(two[name], one[name], rtol=2e-4, atol=2e-6, err_msg=name)
+    for two in others:
+        for name in one.files:
+            np.testing.assert_allclose(two[name], one[name], rtol=2e-4, atol=2e-6, err_msg=name)
 
 
 def test_so_they_do_for_ages(workers, tmp_path):

@@ -35,18 +35,20 @@ def network() -> tf.keras.Model:
     ])
 
 
-def main(batch_size: int, results: Path) -> None:
-    with workers.start("parity", Config(batch_size), Options(name=f"b{batch_size}", results=results)) as job:
+def main(batch_size: int, results: Path, pieces: int = 1) -> None:
+    name = f"{batch_size}x{pieces}"
+    with workers.start("parity", Config(batch_size), Options(name=name, results=results)) as job:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
-                      batch_size=batch_size, epochs=2, augment=Augment())
+                      batch_size=batch_size, epochs=2, augment=Augment(), backward_passes_per_step=pieces)
         assert all(other == history for other in stack.gather_object(history)), "the workers' histories differ"
         test = evaluate(job, model, pictures(37), batch_size)
         assert abs(test["loss"] - history[-1]["val_loss"]) < 1e-6
         if job.rank == 0:
-            np.savez(results / f"{batch_size}.npz", *model.get_weights(), val=[history[-1]["val_loss"]],
+            assert [row["steps"] for row in history] == [3, 3]
+            np.savez(results / f"{name}.npz", *model.get_weights(), val=[history[-1]["val_loss"]],
                      train=[row["loss"] for row in history])
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:]))
