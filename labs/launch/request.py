@@ -19,7 +19,8 @@ def check(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return what is wrong with a job that is not submitted yet, and, if nothing is, where and when it would start."""
     asked = read(words)
     rules, nodes = site.partitions(), site.nodes()
-    problems = [*_misplaced(asked), *_gpus(asked), *_folders(asked), *_late(asked), *_partition(asked, rules, nodes)]
+    problems = [*_misplaced(asked), *_gpus(asked), *_folders(asked), *_late(asked), *_signal(asked),
+                *_partition(asked, rules, nodes)]
     tried = site.trial(*words)
     if tried.problem and not problems:
         problems = [_explained(tried.problem)]
@@ -82,6 +83,15 @@ def _late(asked: Request) -> list[str]:
     unread = sum(line.startswith(MARK) for line in lines) - len(header(lines))
     return [f"{unread} {MARK} line(s) of {asked.file.name} stand behind its first command, where Slurm does not read "
             "them; move them up"] if unread else []
+
+
+def _signal(asked: Request) -> list[str]:
+    """Find a warning that comes before the run has begun: it would go back into the queue again and again."""
+    match = re.fullmatch(r".*@(\d+)", asked.get("signal"))
+    if not match or asked.limit is None or asked.limit > 2 * int(match[1]):
+        return []
+    return [f"{asked.told('signal')} comes {match[1]} s before the end of a limit of {asked.limit:g} s: too little is "
+            "left to train in; ask for more --time, or a later signal: --signal=B:USR1@15"]
 
 
 def _partition(asked: Request, rules: Mapping[str, site.Partition], nodes: Sequence[site.Node]) -> list[str]:

@@ -119,9 +119,9 @@ def test_all_of_a_students_jobs_are_shown(student, jobs):
 
 def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
     job = student.submit("-pone", "-t15")
-    until(lambda: student.reason(job) in ("Resources", "Priority"))
-    line = next(line for line in student.told(job).splitlines() if "sooner in partition two (now)" in line)
-    student.slurm.run(*shlex.split(line.partition("): ")[2]))
+    until(lambda: "sooner in partition two (now): " in student.told(job))
+    command = re.search(r"sooner in partition two \(now\): (.*)", student.told(job))[1]
+    student.slurm.run(*shlex.split(command))
     until(lambda: "RUNNING on node2" in student.told(job))
     student.slurm.run("scancel", job)
 
@@ -208,6 +208,7 @@ def test_without_slurm_it_is_one_line(tmp_path):
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
         (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
         (["--output=jobs"], ["is a folder; add a file's name"]),
+        (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),
         (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
         (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),
         (["-C", "infiniband"], ["Invalid feature specification; what nodes have: "]),
