@@ -34,11 +34,42 @@ source "$clone/.venv/bin/activate"
 # the environment goes before it, to try the other one.
 launch() { # LAB [OPTIONS ...]
     local launcher=${LABS_LAUNCHER:-$LAUNCHER}
+    # One name for all starts of the job, so that the next start finds what this one saved.
+    named "$@" || set -- "$@" --name "$SLURM_JOB_NAME-$SLURM_JOB_ID"
+    [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- "$@" --resume
+    trap again USR1
     case $launcher in
-        mpirun) labs run "$@" ;;
-        srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" ;;
+        mpirun) labs run "$@" & ;;
+        srun) srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" python -m "labs.$1" "${@:2}" & ;;
         *) echo "labs: error: LAUNCHER is '$launcher'; choose mpirun or srun" >&2; return 1 ;;
     esac
+    run=$!
+    wait "$run" # In the background, since a shell hears a signal only when nothing runs before it.
+}
+
+# Whether the options name a run: --name, or --resume, which finds the newest that is not finished.
+named() {
+    local word
+    for word; do
+        case $word in --name | --name=* | --resume) return 0 ;; esac
+    done
+    return 1
+}
+
+# --- Preemption: some time before the limit (#SBATCH --signal) Slurm sends USR1 to the job. The run ends as with Ctrl-C,
+# the job goes back into the queue, and its next start resumes from the last finished epoch.
+again() {
+    trap '' USR1
+    kill -TERM "$run"
+    wait "$run"
+    if [ "${SLURM_RESTART_COUNT:-0}" -ge "${LABS_REQUEUES:=20}" ]; then
+        echo "labs: error: the time limit is near after $LABS_REQUEUES requeues; ask for more time (--time) and add" \
+            "--resume, or raise LABS_REQUEUES" >&2
+        exit 1
+    fi
+    echo "labs: the time limit is near: job $SLURM_JOB_ID goes back into the queue, and will go on from there" >&2
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # Slurm ends this script when it has taken the job back.
+    exit 1
 }
 
 # --- With `sbatch --export=NONE` (some sites' default) the other nodes would get none of the above.

@@ -5,6 +5,9 @@
 #   sbatch --gpus-per-node=1 jobs/lab01_baseline.sh --preset paper
 #SBATCH --job-name=lab01_baseline
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=2

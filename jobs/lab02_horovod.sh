@@ -5,6 +5,9 @@
 #   sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
 #SBATCH --job-name=lab02_horovod
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=2

@@ -5,6 +5,9 @@
 #   sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab05_allreduce.sh --preset paper
 #SBATCH --job-name=lab05_allreduce
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=2

@@ -6,6 +6,9 @@
 #   sbatch -N 8 --ntasks-per-node=1 --gpus-per-node=1 jobs/lab08_throughput.sh --preset paper --batch-size 128
 #SBATCH --job-name=lab08_throughput
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=2

@@ -6,6 +6,9 @@
 #   sbatch -N 2 --gpus-per-node=4 --ntasks-per-node=4 --time=04:00:00 jobs/lab10_caltech.sh --preset paper
 #SBATCH --job-name=lab10_caltech
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=2

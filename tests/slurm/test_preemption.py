@@ -1,0 +1,83 @@
+"""A job that is longer than its time limit ends by itself, over several starts, with nothing trained twice."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+from tests.slurm.client import processes
+from tests.slurm.test_lab import DAEMONS
+
+pytestmark = pytest.mark.slurm
+JOB = "jobs/lab10_caltech.sh"
+SMALL = ("--image-size", "16", "--batch-size", "64")
+EPOCHS = 75
+ENDS = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+
+
+def finish(slurm, job, seconds: float) -> str:
+    """Wait for a job that goes back into the queue, and return its last state.
+
+    Slurm lets it pause there for two minutes each time, so that its last processes have ended; the test looks for
+    them, and has it start when they have.
+    """
+    deadline, ended = time.monotonic() + seconds, 0
+    while ended < 5:  # On its way back into the queue a job may look ended for a moment.
+        facts = job.facts()
+        assert time.monotonic() < deadline, job.text()
+        if facts["JobState"] == "PENDING" and facts["Reason"] == "BeginTime" and set(processes(slurm.conf)) <= DAEMONS:
+            slurm.run("scontrol", "update", f"jobid={job.number}", "starttime=now")
+        ended = ended + 1 if facts["JobState"] in ENDS else 0
+        time.sleep(1)
+    return facts["JobState"]
+
+
+def epochs(text: str) -> list[int]:
+    """Return the epochs that were trained to their end, as the log of all starts tells them."""
+    return [int(number) for number in re.findall(r"^epoch (\d+)/", text, re.MULTILINE)]
+
+
+@pytest.mark.timeout(450)
+def test_a_run_longer_than_its_limit_goes_on_by_itself(slurm, tmp_path):
+    """Takes one to three minutes: the shortest limit is a minute, and the signal may come half a minute early."""
+    job = slurm.submit("--time=1", "--signal=B:USR1@15", JOB, "--epochs", EPOCHS, *SMALL, "--results", tmp_path,
+                       output=tmp_path / "out")
+    assert finish(slurm, job, 400) == "COMPLETED", job.text()
+    restarts = int(job.facts()["Restarts"])
+    assert restarts >= 1
+    done = epochs(job.text())
+    assert done == sorted(set(done)), "an epoch was trained twice"
+    assert len(done) >= EPOCHS - restarts  # One may end between its checkpoint and its line.
+    name = f"lab10_caltech-{job.number}"
+    history = json.loads((tmp_path / f"lab10_caltech/{name}/record.json").read_text())["history"]
+    assert [row["epoch"] for row in history] == list(range(1, EPOCHS + 1))
+    assert job.text().count("goes back into the queue") == restarts
+    assert "resumed after epoch" in job.text()
+
+
+@pytest.mark.timeout(200)
+def test_a_requeue_in_the_middle_is_survived(slurm, tmp_path):
+    """As an administrator, or a node that breaks, would do it: without a signal before."""
+    job = slurm.submit("-N2", JOB, "--epochs", 40, *SMALL, "--results", tmp_path, output=tmp_path / "out")
+    deadline = time.monotonic() + 60
+    while len(epochs(job.text())) < 3:
+        assert time.monotonic() < deadline, job.text()
+        time.sleep(0.2)
+    slurm.run("scontrol", "requeue", job.number)
+    assert finish(slurm, job, 120) == "COMPLETED", job.text()
+    done = epochs(job.text())
+    assert sorted(set(done)) == list(range(1, 41))
+    assert len(done) <= 41, "more than the last epoch was trained twice"
+    assert "resumed after epoch" in job.text()
+
+
+def test_a_job_that_never_gets_done_stops_going_back(slurm, tmp_path):
+    job = slurm.submit(JOB, "--epochs", 9999, *SMALL, "--results", tmp_path, output=tmp_path / "out", LABS_REQUEUES="0")
+    while not epochs(job.text()):
+        time.sleep(0.2)
+    slurm.run("scancel", "--batch", "--signal=USR1", job.number)
+    assert (job.wait(30), job.facts()["ExitCode"]) == ("FAILED", "1:0")
+    assert job.text().splitlines()[-1].startswith("labs: error: the time limit is near after 0 requeues; ask for more")
