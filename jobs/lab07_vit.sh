@@ -6,6 +6,9 @@
 #   sbatch --ntasks-per-node=2 --gpus-per-node=2 jobs/lab07_vit.sh --preset paper
 #SBATCH --job-name=lab07_vit
 #SBATCH --output=%x-%j.out
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:USR1@120
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=2
 #SBATCH --cpus-per-task=2

@@ -131,6 +131,8 @@ RANGES = {
     "depth": (0, 1024),
     "heads": (1, 4096),
     "patch_size": (1, 4096),
+    "noise_level": (0.001, 255),
+    "memory_limit_mb": (0, 1 << 30),
     "momentum": (0, 0.9999),
     "test_split": (0, 0.9),
     "validation_split": (0, 0.9),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labs.report.tables import figure as figure_of
 from labs.report.tables import named
 
 if TYPE_CHECKING:
@@ -230,6 +231,42 @@ def _bytes(count: float, _: int = 0) -> str:
             return f"{count:.3g} {unit}"
         count /= 1024
     return ""
+
+
+def heatmaps(title: str, parts: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -> Figure:
+    """Draw tables side by side in one scale of colours, each cell with its number, or hatched where nothing fits.
+
+    Args:
+        title: Of the values, with their unit.
+        parts: By name, values and whether they fit, both over the same rows and columns.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1 + 3.6 * len(parts), 3.2), layout="constrained")
+    kept = [values.to_numpy(float)[fits.to_numpy(bool)] for values, fits in parts.values()]
+    scale = np.concatenate([*kept, [np.nan]])
+    low, high = (np.nanmin(scale), np.nanmax(scale)) if np.isfinite(scale).any() else (0, 1)
+    for axes, (name, (values, fits)) in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts.items(),
+                                            strict=True):
+        shown = np.where(fits.to_numpy(bool), values.to_numpy(float), np.nan)
+        image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, origin="lower", aspect="auto")
+        for (row, column), value in np.ndenumerate(shown):
+            _heat_cell(axes, row, column, value, (low + high) / 2)
+        axes.set(title=name, xlabel=named(values.columns.name), ylabel=named(values.index.name))
+        axes.set_xticks(range(values.shape[1]), values.columns)
+        axes.set_yticks(range(values.shape[0]), values.index)
+    figure.colorbar(image, ax=figure.axes, label=title)
+    return figure
+
+
+def _heat_cell(axes: Axes, row: int, column: int, value: float, middle: float) -> None:
+    from matplotlib.patches import Rectangle
+
+    if value == value:
+        axes.text(column, row, figure_of(value), ha="center", va="center", color="k" if value > middle else "w")
+        return
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="0.92", edgecolor="0.6", hatch="//"))
+    axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
 
 
 def _axes(size: tuple[float, float]) -> Axes:

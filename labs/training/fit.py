@@ -199,7 +199,8 @@ def _train_epoch(job, model, train, epoch, steps, batch_size, pieces, augment) -
         raise _explained(error, model, epoch, steps) from None
     seconds = time.perf_counter() - began
     if int(model._train_counter) != passes:
-        raise LabError(f"took {int(model._train_counter)} of the {passes} passes of epoch {epoch + 1}; the data ran out")
+        raise LabError(f"took {int(model._train_counter)} of the {passes} passes of epoch {epoch + 1}; "
+                       "the data ran out")
     # Horovod: each worker has the mean over its own images; the history holds the mean over all. So with the clocks:
     # what is decided by them must be decided alike on all workers.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
@@ -264,6 +265,7 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def _line(row: dict[str, float], epochs: int) -> str:
-    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in ("loss", "accuracy", "mae", "psnr")]
+    told = ("loss", "accuracy", "mae", "psnr")
+    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in told]
     rate = row["images"] / row["train_seconds"]
     return f"epoch {row['epoch']}/{epochs}  {'  '.join(shown)}  {rate:.0f} images/s  {row['train_seconds']:.1f} s"

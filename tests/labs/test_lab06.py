@@ -1,0 +1,110 @@
+"""Lab 6: what does not fit is a result; workers hold the whole network; what helps is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from labs import lab06_memory as lab
+from labs.errors import LabError
+from labs.launch import local
+from labs.measure import memory
+from labs.report import records
+
+TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
+LARGE = dataclasses.replace(TINY, depth=12, width=16, batch_size=128)
+
+
+@pytest.fixture(autouse=True)
+def _own_results(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+
+
+def peak(**changes) -> float:
+    return memory.probe(lab.one_step, dataclasses.replace(LARGE, **changes), 1).peak_mb
+
+
+def test_what_helps_and_what_does_not():
+    """One activation of a layer is 8 MiB. The trial begins at some 350 MiB, which no remedy touches."""
+    plain, empty = peak(), peak(batch_size=1)
+    assert plain - empty > 12 * 8
+
+    def share(**changes) -> float:
+        return (peak(**changes) - empty) / (plain - empty)
+
+    assert 0.4 < share(batch_size=64) < 0.7, "of two workers each holds half of the activations"
+    assert 0.15 < share(remedy="pieces") < 0.45
+    assert 0.2 < share(remedy="recompute") < 0.75
+    assert 0.3 < share(remedy="bfloat16") < 0.85
+
+
+@pytest.mark.workers
+def test_two_workers_train_in_pieces_and_tell_their_peak():
+    record = local.run(lab, dataclasses.replace(TINY, remedy="pieces"), workers=2, oversubscribe=True)
+    assert record["metrics"]["fits"]
+    assert record["metrics"]["parameters"] == lab.parameters(TINY)
+    assert 200 < record["metrics"]["peak_mb"] < TINY.memory_limit_mb
+    assert [row["steps"] for row in record["history"]] == [1, 1], "pieces do not make more steps"
+    assert record["history"][0]["psnr"] == pytest.approx(20.2, abs=0.5), "the noise alone: 20 log10(255 / 25)"
+    assert record["metrics"]["test_psnr"] > 15
+
+
+@pytest.mark.workers
+def test_what_does_not_fit_is_a_record(capsys):
+    record = local.run(lab, dataclasses.replace(TINY, memory_limit_mb=100), workers=2, oversubscribe=True)
+    assert "does not fit: more than 100 MiB" in capsys.readouterr().out
+    assert record["history"] == []
+    assert not record["metrics"]["fits"]
+    assert record["metrics"]["parameters"] == lab.parameters(TINY)
+    frame = records.load("lab06_memory")
+    assert list(frame["fits"]) == [False]
+
+
+def test_the_search_finds_the_largest_batch():
+    limit = round(peak(depth=4, batch_size=200))
+    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)
+    record = lab.run(config)
+    trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
+    found = int(record["metrics"]["largest_batch_size"])
+    assert trials[found]
+    assert found == max(value for value, fits in trials.items() if fits)
+    assert found == pytest.approx(200, rel=0.15)
+    above = min(value for value, fits in trials.items() if not fits)
+    assert above - found <= max(1, found / 16)
+
+
+def test_a_batch_that_cannot_be_cut_is_refused():
+    with pytest.raises(LabError, match="a batch of 30 cannot be cut into 4 equal pieces"):
+        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces"))
+
+
+def run(depth: int, width: int, size: int, fits: bool, **changes) -> dict:
+    config = dataclasses.asdict(dataclasses.replace(TINY, depth=depth, width=width, batch_size=16 // size))
+    layout = {"size": size, "nodes": 1, "global_batch_size": 16, "threads": 1}
+    timings = {"images_per_sec": 50.0 if fits else None, "seconds_per_epoch": 0.5 * depth if fits else None}
+    return {"lab": "lab06_memory", "run": f"{depth}-{width}-{size}", "started": "", "config": config | changes,
+            "layout": layout, "timings": timings,
+            "metrics": {"fits": fits, "peak_mb": 100.0 * depth * width / size} | ({"test_psnr": 21.0} if fits else {})}
+
+
+def test_the_summary_shows_what_does_not_fit():
+    """The records are made up: what is tested is how they are told."""
+    runs = [run(depth, width, size, fits=depth * width / size <= 32)
+            for depth in (4, 8) for width in (2, 8) for size in (1, 2)]
+    told = lab.summary(runs)
+    peaks = told.partition("\n\n")[0].splitlines()
+    assert peaks[0] == "peak memory of a worker (MiB), 1 worker, depth x width:"
+    assert peaks[-2].split() == ["4", "800.0", "3200.0"]
+    assert peaks[-1].split() == ["8", "1600.0", "no", "fit"]
+    assert told.count("no fit") == 3, "for memory, time and PSNR, on one worker; two hold half of the batch each"
+    figures = dict(lab.drawn(runs))
+    assert set(figures) == set(lab.VALUES.values())
+    assert all(len(figure.axes) == 3 for figure in figures.values()), "two heatmaps and a scale"
+
+
+def test_the_summary_tells_what_helps():
+    runs = [run(8, 4, 1, fits=True, remedy=remedy) | {"run": remedy} for remedy in ("none", "pieces", "recompute")]
+    told = lab.summary(runs)
+    assert told.splitlines()[0] == "what helps at depth 8, width 4:"
+    assert all(remedy in told for remedy in ("none", "pieces", "recompute"))

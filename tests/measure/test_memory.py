@@ -1,0 +1,78 @@
+"""What a trial holds is seen, what is too much is killed, and the end is found by bisection."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from labs.errors import LabError
+from labs.measure import memory
+
+
+def hold(mebibytes: int) -> None:
+    np.ones(mebibytes * 2**17)
+    time.sleep(0.1)
+
+
+def hold_in_tensorflow(mebibytes: int) -> None:
+    import tensorflow as tf
+
+    float(tf.reduce_sum(tf.ones(mebibytes * 2**18)))
+
+
+def fail() -> None:
+    raise ValueError("of another kind")
+
+
+def test_the_peak_of_a_trial_is_what_it_held():
+    small, large = memory.probe(hold, 10), memory.probe(hold, 410)
+    assert small.fits
+    assert large.fits
+    assert large.peak_mb - small.peak_mb == pytest.approx(400, abs=20)
+    again = memory.probe(hold, 10)
+    assert again.peak_mb == pytest.approx(small.peak_mb, abs=20), "trials do not see each other"
+
+
+@pytest.mark.parametrize("action", [hold, hold_in_tensorflow])
+def test_too_much_is_a_result(action):
+    found = memory.probe(action, 3000, limit_mb=600)
+    assert not found.fits
+    assert 600 < found.peak_mb < 3000, "it was ended on its way"
+    assert found.cause == "more than 600 MiB"
+    assert memory.probe(action, 10, limit_mb=600).fits
+
+
+def test_any_other_failure_is_none():
+    with pytest.raises(LabError, match="trying what fits failed: ValueError: of another kind"):
+        memory.probe(fail)
+
+
+def test_freed_blocks_are_given_back():
+    """Blocks of 20 MiB, which glibc would keep after the first: 10 at once, then 10 others of another size."""
+    assert memory.probe(several_times).peak_mb - memory.probe(hold, 1).peak_mb < 300
+
+
+def several_times() -> None:
+    for size in (20, 25, 30):
+        blocks = [np.ones(size * 2**17 // 2) for _ in range(10)]
+        del blocks
+
+
+@given(st.integers(0, 5000), st.integers(1, 300), st.sampled_from([0, 1 / 16, 1 / 4]))
+def test_bisection_finds_the_end(end, first, precision):
+    tried = []
+
+    def fits(value: int) -> bool:
+        tried.append(value)
+        return value <= end
+
+    found = memory.largest(fits, first, most=10_000, precision=precision)
+    assert found <= end
+    assert end - found < max(1, precision * found) or (precision == 0 and found == end)
+    assert len(tried) == len(set(tried)), "nothing is tried twice"
+    assert len(tried) < 30
+    assert all(value >= 1 for value in tried)
