@@ -68,20 +68,22 @@ PRESETS = {
 
 GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and on two, the global batch held"
 HELP = "T1: what helps against a full memory, and what it costs"
-LIMIT = "T1: the width at which training no longer fits, the global batch held"
+LIMIT = "T1: the batch of all workers at which training no longer fits"
+WIDEST = "T1: the width at which training no longer fits, the global batch held"
 ALONE = "T1: the same network with a smaller batch"
 PIECES = 4
-DEEP = {"depth": (24,), "width": (4,)}
+DEEP = {"depth": (16,), "width": (16,), "image_size": (32,), "epochs": (2,)}
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, {"depth": (4, 16, 64), "width": (4, 16)}, seeds=(1,), adapt=divide),
-        Sweep("limit", LIMIT, {"search": ("width",)}, seeds=(1,), adapt=divide),
+        Sweep("grid", GRID, {"depth": (4, 12, 32), "width": (8, 32), "epochs": (2,)}, seeds=(1,), adapt=divide),
+        Sweep("limit", LIMIT, {"search": ("batch_size",)}, seeds=(1,)),
         Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16"), **DEEP}, (1,), seeds=(1,)),
         Sweep("smaller", ALONE, {"batch_size": (16,), **DEEP}, (1,), seeds=(1,)),
     ),
     "paper": (
         Sweep("grid", GRID, {"depth": (5, 10, 20, 40), "width": (32, 64, 128, 256)}, (1, 2), (1,), divide),
-        Sweep("limit", LIMIT, {"search": ("width",)}, (1, 2, 4), (1,), divide),
+        Sweep("limit", LIMIT, {"search": ("batch_size",)}, (1, 2, 4), (1,)),
+        Sweep("widest", WIDEST, {"search": ("width",)}, (1, 2, 4), (1,), divide),
         Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16")}, (1,)),
         Sweep("smaller", ALONE, {"batch_size": (16,)}, (1,)),
     ),
@@ -235,10 +237,10 @@ def heatmaps(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame, pd.D
     if "search" not in frame:
         return
     frame = frame[(frame["search"] == "no") & (frame["remedy"] == "none")]
-    largest = frame.groupby("global_batch_size").size()
-    if not len(largest):
+    alike = frame.groupby(["data", "image_size", "noise_level", "global_batch_size"])
+    if not len(frame):
         return
-    frame = frame[frame["global_batch_size"] == largest.idxmax()]
+    frame = max((rows for _, rows in alike), key=lambda rows: rows["depth"].nunique() * rows["width"].nunique())
     if frame["depth"].nunique() < 2 or frame["width"].nunique() < 2:
         return
     for value, title in VALUES.items():

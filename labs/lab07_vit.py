@@ -103,7 +103,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             parameters=model.count_params(), gradient_bytes=wire.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
-        if job.rank == 0 and job.size > 1 and record["timings"]["images_per_sec"]:  # A single epoch has no rate.
+        if job.rank == 0 and job.size > 1:
             print(tables.against_one_worker(record, command.store(options)))
         return record
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from labs import command
 from labs.errors import LabError
 from labs.launch import local
 from labs.launch.sweep import FAILED, Cell, Sweep, cells, finished, run
-from labs.places import ROOT
+from labs.places import ROOT, shown
 
 
 def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
@@ -114,15 +115,22 @@ def _show(todo: Sequence[Cell], store: Path) -> int:
 
 
 def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
-    """Print what a lab that has a function `summary(records) -> str` says of the sweep's runs."""
+    """Print what a lab that has a function `summary(records) -> str` says of the sweep's runs.
+
+    What its function `drawn(records)` draws of them, titles with figures, is written beside the runs.
+    """
     if not hasattr(lab, "summary"):
         return
-    from labs.report import records
+    from labs.report import plots, records
 
     names = {cell.name for cell in todo}
     found = [record for record in records.read_all(command.called(lab), store) if record["run"] in names]
     if told := lab.summary(found):
         print(told + "\n")
+    for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
+        path = store / command.called(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
+        plots.save(figure, path)
+        print(f"drawn: {shown(path)}")
 
 
 def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:

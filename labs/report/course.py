@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ALSO = {
     "lab03_lr_scaling": ("lab04_large_batch_accuracy",),
     "lab05_allreduce": ("lab04_speedup", "lab07_backends", "lab07_transported_bytes"),
+    "lab06_memory": ("lab07_backends",),
 }
 """Tables that a lab answers to, and that are named after another."""
 

@@ -164,7 +164,8 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
             missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
-            yield Part(f"{sweep.question} ({preset})", [*missing, *_told(module, mine), *_answers(mine)])
+            own = [*_told(module, mine), *_drawn(module, mine)]
+            yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Part("Other runs" if used else "", _answers(rest))
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
@@ -187,6 +188,12 @@ def _sweeps(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
 def _told(module: Any, runs: list[records.Record]) -> list[str]:
     """Return what a lab that has a function `summary(records) -> str` says of some runs of a sweep."""
     return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+
+
+def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture]:
+    """Yield what a lab that has a function `drawn(records)` draws of some runs of a sweep."""
+    for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
+        yield _picture(title, figure, "")
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:

@@ -69,10 +69,15 @@ def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colo
 
 def save_curves(record: dict[str, Any], path: Path) -> None:
     """Write the curves of one run as a PNG."""
+    save(curves([record]), path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG."""
     from labs import durable
 
     with durable.writing(path) as file:
-        curves([record]).savefig(file, format="png", dpi=120)
+        figure.savefig(file, format="png", dpi=120)
 
 
 def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,

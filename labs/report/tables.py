@@ -134,6 +134,8 @@ def against_one_worker(record: dict[str, Any], store: Path) -> str:
     from labs.report import records, scaling
 
     size = record["layout"]["size"]
+    if not record["timings"]["images_per_sec"]:
+        return "no speedup: the first epoch is left out of all rates, and there is no other; take --epochs 2 or more"
     runs = records.load(record["lab"], store)
     row = scaling.speedups(runs)
     mine = runs[runs["run"] == record["run"]].iloc[0][[*scaling.configuration(runs), "size"]]

@@ -18,6 +18,7 @@ from labs import cli
 from labs import lab04_speedup as lab
 from labs.launch import local
 from labs.launch.sweep import Sweep, cells, finished, run
+from labs.report import plots
 from tests.report.test_lint import sound, store
 from tests.report.test_page import cells as records_of
 
@@ -136,3 +137,13 @@ def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, 
     store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert cli._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
+
+
+def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lab, "summary", lambda records: "", raising=False)
+    monkeypatch.setattr(lab, "drawn", lambda records: [("Speed (images/s)", plots.curves(records[:1]))], raising=False)
+    store(tmp_path, *records_of("weak"))
+    assert cli._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    drawn = tmp_path / "lab04_speedup" / "speed-images-s.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+    assert "drawn: " in capsys.readouterr().out

@@ -97,8 +97,14 @@ def test_a_question_is_answered_by_its_own_runs(written):
     assert "| 16 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
     assert "| 16 | 1 | 1 | 6 | 2 | 1 | 10 |" in lab[weak:strong], "the ledger"
     assert "| 16 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
-    assert "6 of 12 runs; `labs sweep lab04_speedup --only strong` makes the others" in lab[strong:]
+    assert "makes the others" not in lab
     assert "12 runs;" not in lab[weak:strong]
+
+
+def test_a_question_that_lacks_runs_says_so(tmp_path):
+    page.write(store(tmp_path, *cells("strong")), tmp_path / "page.html", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "6 of 12 runs; `labs sweep lab04_speedup --only weak` makes the others" in text
 
 
 def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypatch):
@@ -108,6 +114,15 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
     assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{page.HELD['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
+
+
+def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
+    values = pd.DataFrame([[1, 2]]).rename_axis(index="depth", columns="width")
+    figure = plots.heatmaps("peak (MiB)", {"1 worker": (values, values < 2)})
+    monkeypatch.setattr(lab04_speedup, "drawn", lambda runs: [(f"peaks of {len(runs)}", figure)], raising=False)
+    page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
+    lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
+    assert lab.partition("**Speed")[0].count("peaks of 12") >= 1
 
 
 def test_what_is_not_there_is_said(tmp_path):
