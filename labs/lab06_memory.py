@@ -167,7 +167,7 @@ def one_step(config: Config, threads: int) -> None:
     from labs.training.fit import compile_for, take_steps
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
     count = max(1, config.batch_size // _pieces(config))
     model = network(config)
     compile_for(model, tf.keras.optimizers.Adam(config.base_lr), "mae", (psnr,))

@@ -216,7 +216,9 @@ def _set_threads(threads: int) -> int:
     """Give TensorFlow so many threads and return how many it has."""
     with contextlib.suppress(RuntimeError):  # TensorFlow has begun already, with an earlier run's threads.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(max(2, threads))
+        # As many again for operations that do not wait for each other: more would let a worker of one thread use two
+        # cores, alone as fast as two workers, and two workers get into each other's way.
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
     return tf.config.threading.get_intra_op_parallelism_threads() or threads
 
 
