@@ -69,8 +69,9 @@ SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed, after t
 SWEEPS = {
     "demo": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
-        Sweep("crossover", CROSSOVER, SHORT | {"images": (384,), "depth": (1,), "patch_size": (4,),
-                                               "width": (8, 64, 256)}, seeds=(1, 2), adapt=divide),
+        # Patches of 16 pixels: four tokens, so that there is little to compute for each parameter.
+        Sweep("crossover", CROSSOVER, SHORT | {"images": (768,), "depth": (1,), "patch_size": (16,),
+                                               "width": (16, 64, 256)}, adapt=divide),
     ),
     "paper": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, adapt=divide),
