@@ -144,6 +144,9 @@ RANGES = {
     "cycle_time_ms": (0.01, 1000),
     "fusion_threshold_mb": (0, 4096),
     "stall_seconds": (0.1, 1 << 20),
+    "commit_steps": (1, 1 << 20),
+    "leave_epoch": (0, 1 << 20),
+    "return_epoch": (0, 1 << 20),
 }
 """What can work at all, by name: a name means the same in every lab."""
 

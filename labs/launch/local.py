@@ -25,6 +25,8 @@ from labs.launch import slurm
 from labs.places import ROOT
 
 ERROR = "labs: error: "
+PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
+"""What horovodrun writes before each line of a worker."""
 SECONDS_TO_END = 5.0
 
 
@@ -47,12 +49,13 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     module = command.find(lab) if isinstance(lab, str) else lab
     name = command.called(module)
     arguments = command.spell(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
-    _, options = command.parse(module, arguments)
+    config, options = command.parse(module, arguments)
     workers = _workers(workers, oversubscribe)
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
-    code, told = _supervise([*mpirun(workers), *program], log)
+    start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name) or mpirun(workers)
+    code, told = _supervise([*start, *program], log)
     if code:
         raise LabError(told.cause or _killed(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
@@ -170,6 +173,7 @@ def _pass_on(source: IO[bytes], target, told: _Told | None) -> None:
     """Copy a stream as it comes; keep back error lines and the launcher's dashed boxes: they make the last line."""
     boxed = False
     for text in _pieces(source):
+        text = PREFIX.sub("", text)
         if told is not None and text.startswith("-" * 60):
             boxed = not boxed
         elif told is not None and boxed:

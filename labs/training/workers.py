@@ -161,6 +161,16 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     tf.keras.utils.set_random_seed(seed)
     # Dropout's random numbers come from a variable that can be set again when a run is resumed.
     tf.keras.backend.experimental.enable_tf_random_generator()
+    return layout(gpu, threads)
+
+
+def layout(gpu: str | None, threads: int) -> Layout:
+    """Return the workers as Horovod sees them now; all of them call it.
+
+    Args:
+        gpu: Name of this worker's GPU, if it has one.
+        threads: TensorFlow's threads of this worker.
+    """
     everyone = stack.gather_object((_node(), gpu))
     hosts = tuple(host for host, _ in everyone)
     return Layout(

@@ -1,0 +1,112 @@
+"""Starts workers that may come and go: horovodrun with a host file, closed to all other machines.
+
+    python -m labs.launch.elastic --min-np 1 ... PROGRAM      horovodrun, listening on this machine alone
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from shlex import quote
+
+from labs import durable
+from labs.errors import LabError
+from labs.launch import slurm
+
+LONER = "127.0.0.1"
+"""The host of the worker that leaves. A host that loses one worker loses all, so it needs a name of its own."""
+OTHERS = "localhost"
+COOLDOWN_SECONDS = 2
+
+
+def horovodrun(workers: int, folder: Path) -> list[str]:
+    """Return the start of the command line that starts so many workers on this machine, and write their host file.
+
+    Args:
+        workers: At least 2; one of them can leave and come back.
+        folder: Of the run.
+
+    Raises:
+        LabError: The workers would be on several nodes.
+    """
+    allocation = slurm.allocation()
+    if allocation and allocation.nodes > 1:
+        raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")
+    write_hosts(folder, workers)
+    return [
+        sys.executable, "-m", "labs.launch.elastic",
+        # Horovod: it goes on with one worker, and never with more than were asked for.
+        "-np", str(workers), "--min-np", "1", "--max-np", str(workers),
+        # Horovod: asked once a second; a changed answer is a changed set of workers.
+        "--host-discovery-script", f"cat {quote(str(folder.absolute() / 'hosts'))}",
+        # Horovod: a host on which a worker has failed is never used again, unless its exclusion ends.
+        "--blacklist-cooldown-range", "1", str(COOLDOWN_SECONDS),
+        # Horovod: it would look for a network that two hosts share; on one machine it would wait for ever.
+        "--network-interfaces", "lo",
+        # Horovod: those who are there wait so long for one who comes, and who has to load TensorFlow first.
+        "--gloo-timeout-seconds", "300",
+    ]
+
+
+def write_hosts(folder: Path, workers: int) -> None:
+    """Write the host file: one line per host, with the number of workers that it has room for."""
+    lines = [f"{OTHERS}:{workers - 1}", f"{LONER}:1"]
+    durable.write_text(folder / "hosts", "\n".join(lines) + "\n")
+
+
+def lose_host(folder: Path) -> None:
+    """Take the loner out of the host file."""
+    kept = [line for line in _hosts(folder) if not line.startswith(LONER)]
+    durable.write_text(folder / "hosts", "\n".join(kept) + "\n")
+
+
+def return_host(folder: Path) -> bool:
+    """Put the loner back into the host file; return whether it was missing."""
+    kept = _hosts(folder)
+    if any(line.startswith(LONER) for line in kept):
+        return False
+    durable.write_text(folder / "hosts", "\n".join([*kept, f"{LONER}:1"]) + "\n")
+    return True
+
+
+def _hosts(folder: Path) -> list[str]:
+    return (folder / "hosts").read_text().split()
+
+
+def is_loner() -> bool:
+    """Whether this process is the worker that leaves."""
+    return os.environ.get("HOROVOD_HOSTNAME") == LONER
+
+
+def listen_here_alone() -> None:
+    """Have the servers of horovodrun and of its workers listen on this machine alone.
+
+    Horovod 0.28.1 binds them to every interface, whatever --network-interfaces says; and horovodrun unpickles what is
+    put there, which means: whoever reaches the port runs code.
+    """
+    from horovod.runner.common.util import network as workers
+    from horovod.runner.http import http_server
+    from horovod.runner.util import network
+
+    def find_port(server_factory):
+        # Horovod: it passes ("", port), all interfaces. With port 0 the kernel chooses a free one.
+        server = server_factory(("127.0.0.1", 0))
+        return server, server.socket.getsockname()[1]
+
+    for module in (workers, http_server, network):
+        module.find_port = find_port
+
+
+def main() -> None:
+    """Be horovodrun."""
+    listen_here_alone()
+    # Horovod: to it a lost worker is an error of many lines; here it is told in one.
+    os.environ.setdefault("HOROVOD_LOG_LEVEL", "fatal")
+    from horovod.runner.launch import run_commandline
+
+    run_commandline()
+
+
+if __name__ == "__main__":
+    main()
