@@ -41,7 +41,7 @@ class Config:
     """Images per worker and step."""
     epochs: int = 3
     """Passes over the training images; the first is not timed."""
-    base_lr: float = 0.01
+    base_lr: float = 0.003
     """Learning rate of Adam at 64 images per step of all workers together, before scaling."""
     scaling: Literal["linear", "sqrt", "none"] = "sqrt"
     """How the learning rate grows with the global batch."""

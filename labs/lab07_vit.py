@@ -69,8 +69,7 @@ SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed, after t
 SWEEPS = {
     "demo": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
-        # Patches of 16 pixels: four tokens, so that there is little to compute for each parameter.
-        Sweep("crossover", CROSSOVER, SHORT | {"images": (768,), "depth": (1,), "patch_size": (16,),
+        Sweep("crossover", CROSSOVER, SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,),
                                                "width": (16, 64, 256)}, adapt=divide),
     ),
     "paper": (
