@@ -217,7 +217,8 @@ class Elastic:
         means = stack.mean_over_workers({each.name: float(each.result()) for each in self.model.metrics}, weight)
         now = time.time()
         row = {"epoch": state.epoch + 1, **means, "learning_rate": _learning_rate(self.model),
-               "images": len(self.part), "steps": state.step + self.uncommitted,
+               "images": len(self.part),
+               "steps": state.step + self.uncommitted - sum(row["steps"] for row in memory.history),
                "train_seconds": now - memory.epoch_began, "size": job.size}
         memory.history += (row,)
         memory.epoch_began = now
