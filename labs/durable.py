@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,28 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
+
+from labs.errors import LabError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def told(problem: BaseException) -> BaseException:
+    """Return a full disk as a LabError, and any other problem as it is."""
+    if not isinstance(problem, OSError) or problem.errno not in NO_ROOM:
+        return problem
+    return LabError(f"cannot write {problem.filename or 'a file'}: {problem.strerror}; "
+                    "free some space, or choose another --results")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Name the file in an OSError of this block: a write that fails does not."""
+    try:
+        yield
+    except OSError as problem:
+        problem.filename = problem.filename or str(path)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:
@@ -36,20 +59,21 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
         mode: "wb" or "w".
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, mode) as file:
-            yield file
-            file.flush()
-            os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else _ordinary_mode(0o666))
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-    _sync_folder(path.parent)
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, mode) as file:
+                yield file
+                file.flush()
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else _ordinary_mode(0o666))
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(path.parent)
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:

@@ -21,6 +21,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from horovod.tensorflow.elastic import TensorFlowKerasState
 
 from labs import command
+from labs.claims import claim
 from labs.command import Options
 from labs.datasets.parts import Part
 from labs.datasets.pipeline import train_batches
@@ -143,7 +144,7 @@ class Elastic:
         if layout.rank == 0 and self.job is None:
             # A survivor who takes over goes on in a folder that has checkpoints.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            workers._claim(self.lab, options, layout.size, self.claims)
+            self.claims.enter_context(claim(self.lab, options, layout.size))
         self.job = Job(self.lab, self.options.name, self.folder, self.config, self.options, layout, self.memory.began)
         self._watch(layout)
         # Horovod: fewer workers make smaller steps of the whole, and the learning rate follows.

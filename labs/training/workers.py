@@ -19,9 +19,9 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
-from filelock import FileLock, Timeout
 
 from labs import command
+from labs.claims import claim
 from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
@@ -101,7 +101,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         problem = name = None
         if layout.rank == 0:
             try:
-                name = _claim(lab, options, layout.size, claims)
+                name = claims.enter_context(claim(lab, options, layout.size))
             except LabError as error:
                 problem = str(error)
         name, problem = stack.broadcast_object((name, problem))
@@ -230,27 +230,6 @@ def _set_threads(threads: int) -> int:
         # cores, alone as fast as two workers, and two workers get into each other's way.
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     return tf.config.threading.get_intra_op_parallelism_threads() or threads
-
-
-def _claim(lab: str, options: Options, size: int, claims: contextlib.ExitStack) -> str:
-    """Choose the run's name and hold its folder until `claims` closes (rank 0)."""
-    runs = command.store(options) / lab
-    name = command.run_name(options, runs, size)
-    folder = runs / name
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        claims.enter_context(FileLock(folder / ".lock", timeout=0))
-    except Timeout:
-        holder = (folder / "holder").read_text() if (folder / "holder").exists() else "unknown"
-        raise LabError(f"run {name!r} is held by {holder}; choose another --name") from None
-    except OSError as error:
-        raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
-    if (folder / "record.json").exists():
-        raise LabError(f"run {name!r} of {lab} is finished ({folder}); choose another --name")
-    if any(folder.glob("checkpoints/*.npz")) and not options.resume:
-        raise LabError(f"run {name!r} of {lab} was interrupted; go on with --resume, or choose another --name")
-    (folder / "holder").write_text(f"process {os.getpid()} on {socket.gethostname()}")
-    return name
 
 
 def versions() -> dict[str, str]:

@@ -1,0 +1,57 @@
+"""A run's name: one job holds it until its end, and the others are told who does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from labs import command, durable
+from labs.command import Options
+from labs.errors import LabError
+
+PATIENCE = 1.0
+"""Seconds to wait for the name: within them, whoever was first has written who it is."""
+
+
+@contextlib.contextmanager
+def claim(lab: str, options: Options, workers: int) -> Iterator[str]:
+    """Choose a run's name and hold its folder in this block; the kernel lets go of what a dead process held.
+
+    Args:
+        lab: Name of the lab.
+        options: Where the run lives.
+        workers: How many the run has.
+
+    Raises:
+        LabError: Another process holds the run, or it is finished, or interrupted and not to be resumed.
+    """
+    runs = command.store(options) / lab
+    name = command.run_name(options, runs, workers)
+    folder = runs / name
+    with contextlib.ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(FileLock(folder / ".lock", timeout=PATIENCE))
+            _check(lab, folder, options.resume)
+            durable.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
+        except Timeout:
+            holder = (folder / "holder").read_text() if (folder / "holder").exists() else "another process"
+            raise LabError(f"run {name!r} is held by {holder}; choose another --name") from None
+        except OSError as error:
+            raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
+        for left_over in folder.rglob(".*.part"):  # Of writers that were killed.
+            left_over.unlink()
+        yield name
+
+
+def _check(lab: str, folder: Path, resume: bool) -> None:
+    """Refuse to run again what is finished, and to begin again what was interrupted."""
+    if (folder / "record.json").exists():
+        raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
+    if any(folder.glob("checkpoints/*.npz")) and not resume:
+        raise LabError(f"run {folder.name!r} of {lab} was interrupted; go on with --resume, or choose another --name")
