@@ -56,11 +56,11 @@ named() {
     return 1
 }
 
-# --- Preemption: some time before the limit (#SBATCH --signal) Slurm sends USR1 to the job. The run ends as with Ctrl-C,
-# the job goes back into the queue, and its next start resumes from the last finished epoch.
+# --- Preemption: some time before the limit (#SBATCH --signal) Slurm sends USR1 to the job. The run saves between two steps,
+# the job goes back into the queue, and its next start resumes from there.
 again() {
     trap '' USR1
-    kill -TERM "$run"
+    kill -USR1 "$run"
     wait "$run"
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "${LABS_REQUEUES:=20}" ]; then
         echo "labs: error: the time limit is near after $LABS_REQUEUES requeues; ask for more time (--time) and add" \

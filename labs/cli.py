@@ -22,6 +22,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from labs import durable
 from labs.errors import LabError
 
 
@@ -29,14 +30,16 @@ def main() -> None:
     """Do what the command line says; a student's mistake is told in one line."""
     try:
         sys.exit(_dispatch(sys.argv[1:]))
-    except LabError as problem:
-        sys.exit(f"labs: error: {problem}")
     except KeyboardInterrupt:
-        on = "the same command goes on" if sys.argv[1] == "sweep" else "`--resume` goes on from the last epoch"
+        on = "the same command goes on" if sys.argv[1] == "sweep" else "`--resume` goes on from what is saved"
         print(f"labs: interrupted; {on}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `labs list | head` is no error.
+    except (LabError, OSError) as problem:
+        if not isinstance(told := durable.told(problem), LabError):
+            raise
+        sys.exit(f"labs: error: {told}")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:

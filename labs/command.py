@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from labs import durable
 from labs.errors import LabError
 from labs.places import ROOT, results_dir
 
@@ -34,6 +35,8 @@ class Options:
     """Go on from the last checkpoint of the run called --name (without --name: of the newest unfinished run)."""
     stall_seconds: float = 60.0
     """End the run when a worker has not moved for so long."""
+    save_seconds: float = 600.0
+    """Save between two steps when the last checkpoint is so old; there is one after each epoch anyway."""
     timeline: bool = False
     """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""
 
@@ -144,6 +147,7 @@ RANGES = {
     "cycle_time_ms": (0.01, 1000),
     "fusion_threshold_mb": (0, 4096),
     "stall_seconds": (0.1, 1 << 20),
+    "save_seconds": (0.1, 1 << 40),
     "commit_steps": (1, 1 << 20),
     "leave_epoch": (0, 1 << 20),
     "return_epoch": (0, 1 << 20),
@@ -183,10 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
         lab.run(config, options)
-    except SystemExit:
-        raise  # --help, and tyro's own messages.
     except BaseException as problem:
-        _leave(problem)
+        _leave(durable.told(problem))
 
 
 def _leave(problem: BaseException) -> None:
@@ -197,6 +199,8 @@ def _leave(problem: BaseException) -> None:
     """
     from labs.training import watch
 
+    if isinstance(problem, SystemExit) and watch.current() is None:
+        raise problem  # --help, and tyro's own messages.
     sys.stdout.flush()
     echo = "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
     if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
@@ -213,4 +217,8 @@ def _cause(problem: BaseException) -> str:
     first = (str(problem).strip() or "no reason given").splitlines()[0]
     if isinstance(problem, LabError):
         return first
-    return "interrupted" if isinstance(problem, KeyboardInterrupt) else f"{type(problem).__name__}: {first}"
+    if isinstance(problem, SystemExit):
+        return f"left the run before its end, with sys.exit({problem.code!r})"
+    if isinstance(problem, KeyboardInterrupt):
+        return str(problem) or "interrupted"
+    return f"{type(problem).__name__}: {first}"

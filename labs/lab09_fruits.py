@@ -122,7 +122,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         history = fit(
             job, model, tf.keras.optimizers.Adam(rate) if adam else tf.keras.optimizers.SGD(rate, config.momentum),
             fruits.train, fruits.validation,
-            batch_size=config.batch_size, epochs=config.epochs, augment=Augment(), stop=stop,
+            batch_size=config.batch_size, epochs=config.epochs, augment=Augment(), enough=stop,
         )
         test = evaluate(job, model, fruits.test, config.batch_size)
         record = records.finish(

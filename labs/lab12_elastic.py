@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -144,16 +145,19 @@ def _life(folder: Path) -> dict | None:
     if not (folder / "events.json").exists():
         return None
     places = watch.read_places(folder / "places")
-    saved = max((int(path.stem.partition("-")[2]) for path in folder.glob("checkpoints/epoch-*.npz")), default=0)
+    saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
+                 folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # What was noted outlives even SIGKILL; `fit` comes back to note it about five times a second.
     last = max(places, key=lambda place: (place.epoch, place.step))
     return json.loads((folder / "events.json").read_text()) | {
-        "saved": saved, "epoch": last.epoch, "step": last.step, "stopped": max(place.moved for place in places)}
+        "saved": (*saved, 0)[:2], "epoch": last.epoch, "step": last.step,
+        "stopped": max(place.moved for place in places)}
 
 
 def _came_back(job, noted: dict, place, steps: int) -> None:
     """Note what the end of the run before this one has cost, now that the first step of this one is done."""
-    step = noted["saved"] * steps
+    epochs, more = noted["saved"]
+    step = epochs * steps + more
     lost = max(0, (noted["epoch"] - 1) * steps + noted["step"] - step)
     noted["events"].append({"kind": "run ended and resumed", "seconds": place.moved - noted["began"],
                             "size": job.size, "step": step, "steps_lost": lost,

@@ -27,6 +27,7 @@ from labs.places import ROOT
 ERROR = "labs: error: "
 PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
 """What horovodrun writes before each line of a worker."""
+SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 
 
@@ -54,8 +55,8 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
-    start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name) or mpirun(workers)
-    code, told = _supervise([*start, *program], log)
+    start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
+    code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
     if code:
         raise LabError(told.cause or _killed(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
@@ -127,8 +128,14 @@ class _Told:
         self.launcher = ""
 
 
-def _supervise(arguments: list[str], log: IO[str] | None) -> tuple[int, _Told]:
-    """Run the launcher to its end; whatever ends this process, the workers end too."""
+def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> tuple[int, _Told]:
+    """Run the launcher to its end; whatever ends this process, the workers end too.
+
+    Args:
+        arguments: The launcher's command line.
+        log: Where to pass on what it prints.
+        asks_first: Whether the launcher passes a signal on, so that the workers can save before they end.
+    """
     told = _Told()
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                env=_environment(bar=log is None), start_new_session=True, preexec_fn=_end_with_parent)
@@ -137,8 +144,12 @@ def _supervise(arguments: list[str], log: IO[str] | None) -> tuple[int, _Told]:
     for reader in readers:
         reader.start()
     try:
-        with _terminate_is_interrupt():
-            code = process.wait()
+        with _signals_interrupt():
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                _ask_to_stop(process, asks_first)
+                raise
     except BaseException:
         _end(process)
         raise
@@ -197,20 +208,30 @@ def _pieces(source: IO[bytes]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _terminate_is_interrupt() -> Iterator[None]:
-    """Treat SIGTERM (a scheduler, a closed terminal) as Ctrl-C, so that nothing is left behind."""
+def _signals_interrupt() -> Iterator[None]:
+    """Treat SIGTERM (a scheduler, a closed terminal) and SIGUSR1 (a time limit) as Ctrl-C: nothing is left behind."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(*_) -> None:
     raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
+
+
+def _ask_to_stop(process: subprocess.Popen, asks_first: bool) -> None:
+    """Have the workers save and stop after the step they are in, for which they have a while."""
+    if asks_first and process.poll() is None:
+        print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
+        process.send_signal(signal.SIGUSR1)  # mpirun passes it on to the workers on all nodes: see training/stop.py.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen) -> None:

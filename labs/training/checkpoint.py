@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from labs import durable
 from labs.errors import LabError
 
 KEEP = 2
+PLACE = ("epoch", "history", "step", "seconds")
+"""Of a position, what is told in words and not in arrays."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,31 @@ class Position:
     """Finished epochs. The order of the images, their augmentation and dropout follow from the seed and the epoch."""
     history: tuple[dict[str, float], ...] = ()
     """One row per finished epoch."""
+    step: int = 0
+    """Steps taken of the epoch after them, where a run was saved between two steps."""
+    seconds: float = 0.0
+    """What these steps took."""
+    own: tuple[tuple[np.ndarray, ...], ...] = ()
+    """After these steps, by rank: the values of `own_state`, which the workers do not share."""
+
+
+def own_state(model: tf.keras.Model) -> list[tf.Variable]:
+    """Return what is each worker's own within an epoch: sums of the metrics, statistics of its images, dropout's place.
+
+    Args:
+        model: Compiled and built.
+    """
+    sums = [variable for metric in model.metrics for variable in metric.variables]
+    return [*sums, *model.non_trainable_weights, *(layer._random_generator._generator.state
+                                                   for layer in random_layers(model))]
+
+
+def random_layers(model: tf.keras.Model) -> Iterator[Any]:
+    """Yield the layers that draw random numbers, such as dropout."""
+    for layer in model._flatten_layers():
+        generator = getattr(layer, "_random_generator", None)
+        if getattr(generator, "_generator", None) is not None:
+            yield layer
 
 
 def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -> Path:
@@ -39,12 +67,15 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
         position: How far the run has come.
         config: The lab's Config, which a run that resumes must share.
     """
-    meta = {"position": dataclasses.asdict(position), "config": dataclasses.asdict(config), "shapes": _shapes(model)}
-    path = folder / f"epoch-{position.epoch:05d}.npz"
+    place = {name: getattr(position, name) for name in PLACE}
+    meta = {"position": place, "config": dataclasses.asdict(config), "shapes": _shapes(model)}
+    shared = {f"v{number:04d}": variable.numpy() for number, variable in enumerate(_state(model))}
+    own = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.own)
+           for number, value in enumerate(values)}
+    path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
     with durable.writing(path) as file:
-        np.savez(file, meta=np.array(json.dumps(meta, default=str)),
-                 **{f"v{place:04d}": variable.numpy() for place, variable in enumerate(_state(model))})
-    for old in sorted(folder.glob("epoch-*.npz"))[:-KEEP]:
+        np.savez(file, meta=np.array(json.dumps(meta, default=str)), **shared, **own)
+    for old in _by_age(folder)[:-KEEP]:
         old.unlink()
     return path
 
@@ -55,23 +86,34 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
     Raises:
         LabError: The checkpoint is of another config or of another model.
     """
-    for path in sorted(folder.glob("epoch-*.npz"), reverse=True):
+    for path in reversed(_by_age(folder)):
         try:
-            meta, values = _read(path)
+            meta, values, own = _read(path)
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             print(f"labs: {path.name} is damaged; trying the one before", flush=True)
             continue
         _same_run(path, meta, model, config)
         for variable, value in zip(_state(model), values, strict=True):
             variable.assign(value)
-        return Position(meta["position"]["epoch"], tuple(meta["position"]["history"]))
+        place = {name: meta["position"][name] for name in PLACE}
+        return Position(**place | {"history": tuple(place["history"])}, own=own)
     return Position()
 
 
-def _read(path: Path) -> tuple[dict, list[np.ndarray]]:
+def _by_age(folder: Path) -> list[Path]:
+    """Return the checkpoints, the newest last; by their stems, since "-step-" comes before ".npz"."""
+    return sorted(folder.glob("epoch-*.npz"), key=lambda path: path.stem)
+
+
+def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
+    """Return what a checkpoint says of the run, the state all workers share, and each worker's own."""
     with np.load(path, allow_pickle=False) as file:
         meta = json.loads(str(file["meta"]))
-        return meta, [file[name] for name in sorted(file.files) if name != "meta"]
+        arrays = {name: file[name] for name in sorted(file.files) if name != "meta"}
+    own: dict[str, list[np.ndarray]] = {}
+    for name in [name for name in arrays if name.startswith("rank")]:
+        own.setdefault(name[:8], []).append(arrays.pop(name))
+    return meta, list(arrays.values()), tuple(tuple(values) for values in own.values())
 
 
 def _same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) -> None:

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,9 +14,10 @@ from labs.datasets.parts import Part
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
-from labs.training import checkpoint, watch, workers
+from labs.training import checkpoint, stop, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.callbacks import Steps, StillMoving, wants_bar
+from labs.training.saver import Saver
 from labs.training.workers import Job
 
 NOT_FINITE = "the loss is not finite"
@@ -56,7 +56,7 @@ def fit(
     augment: Augment | None = None,
     fp16_allreduce: bool = False,
     backward_passes_per_step: int = 1,
-    stop: Callable[[dict[str, float]], bool] | None = None,
+    enough: Callable[[dict[str, float]], bool] | None = None,
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
@@ -76,10 +76,11 @@ def fit(
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Pieces into which each batch is cut; their gradients are averaged on the worker, and
             exchanged once: the same step, with the memory of a piece.
-        stop: Asked after each epoch, on all workers, with its row; True ends the training.
+        enough: Asked after each epoch, on all workers, with its row; True ends the training.
 
     Raises:
         LabError: The workers do not agree, or drift apart, or the loss is not finite, or the pieces are unequal.
+        Stopped: The run was asked to stop, and has saved where it is.
     """
     if batch_size % backward_passes_per_step:
         raise LabError(f"a batch of {batch_size} cannot be cut into {backward_passes_per_step} equal pieces; "
@@ -91,23 +92,22 @@ def fit(
     )
     compile_for(model, optimizer, loss, metrics)
     position = _begin(job, model, train, validation)
-    history = list(position.history)
     job.say(_coverage(job, train, batch_size, position.epoch))
-    for epoch in range(position.epoch, epochs):
-        row = _train_epoch(job, model, train, epoch, steps, batch_size, backward_passes_per_step, augment)
-        # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
-        stack.average_statistics(model)
-        workers.compare_weights(model, f"after epoch {epoch + 1}")
-        row |= _validate(job, model, validation, batch_size)
-        history.append(row)
-        if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
-            position = checkpoint.Position(epoch + 1, tuple(history))
-            checkpoint.save(job.folder / "checkpoints", model, position, job.config)
-        job.say(_line(row, epochs))
-        if stop and stop(row):
-            break
+    saver = Saver(job, model, position)
+    with stop.noted():
+        while saver.position.epoch < epochs:
+            row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
+            # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
+            stack.average_statistics(model)
+            workers.compare_weights(model, f"after epoch {row['epoch']}")
+            row |= _validate(job, model, validation, batch_size)
+            saver.end_epoch(row)
+            job.say(_line(row, epochs))
+            if enough and enough(row):
+                break
+            saver.stop_if_asked()
     watch.current().rest()
-    return history
+    return list(saver.position.history)
 
 
 def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
@@ -117,7 +117,9 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
     model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
     # Keras would trace a step four times: twice because its metrics come into being the first time, and each time once
     # more for the loop around it. With the metrics made here, and traced once as a function, it is half the wait.
-    model.compiled_metrics.build(tf.zeros([1, *model.output_shape[1:]]), tf.zeros([1]))
+    outputs = tf.zeros([1, *model.output_shape[1:]])
+    model.compiled_loss.build(outputs)
+    model.compiled_metrics.build(outputs, tf.zeros([1]))
     model.train_step = tf.function(functools.partial(type(model).train_step, model), autograph=False)
     model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
 
@@ -157,6 +159,9 @@ def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None
             problem = str(error)
     # Horovod: rank 0 alone has read the checkpoint.
     position, problem = stack.broadcast_object((position, problem))
+    if position.own and len(position.own) != job.size:
+        problem = (f"it was saved between two steps of {len(position.own)} workers, and here are {job.size}; "
+                   f"resume it with --workers {len(position.own)}")
     if problem:
         raise LabError(problem)
     stack.broadcast_state(model)
@@ -167,8 +172,8 @@ def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None
         model=list(workers.checksums(model)),
     )
     workers.compare_weights(model, "before step 1")
-    if position.epoch:
-        job.say(f"resumed after epoch {position.epoch}")
+    if position.epoch or position.step:
+        job.say(f"resumed after epoch {position.epoch}" + f", step {position.step}" * (position.step > 0))
     elif job.options.resume:
         job.say("nothing to resume: starting from the beginning")
     return position
@@ -180,26 +185,28 @@ def _coverage(job: Job, train: Part, batch_size: int, epoch: int) -> str:
     return coverage(stack.gather_object(mine), train.positions)
 
 
-def _train_epoch(job, model, train, epoch, steps, batch_size, pieces, augment) -> dict[str, float]:
-    """Train for one epoch and return its row of the history."""
-    seed = job.config.seed
+def _train_epoch(job, model, train, saver, steps, batch_size, pieces, augment) -> dict[str, float]:
+    """Train for one epoch, or for what is left of it, and return its row of the history."""
+    epoch, first, seed = saver.position.epoch, saver.position.step, job.config.seed
     # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
-    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)
-    mine, passes = mine.cut(pieces), steps * pieces
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(pieces)
+    passes = (steps - first) * pieces
     _seed_dropout(model, seed, epoch, job.rank)
-    model._steps_per_execution.assign(1)
-    followed = Steps(watch.current(), epoch + 1, passes, wants_bar(job.rank), pace=passes > 8)
-    began = time.perf_counter()
+    followed = Steps(watch.current(), epoch + 1, steps, pieces, wants_bar(job.rank), first=first,
+                     begin=saver.take_up, between=saver.between)
+    saver.begin_epoch()
     try:
         logs = model.fit(
-            train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed),
+            train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed, first_step=first * pieces),
             steps_per_epoch=passes, callbacks=[followed], verbose=0,
         ).history
     except tf.errors.OpError as error:
         raise _explained(error, model, epoch, steps) from None
-    seconds = time.perf_counter() - began
+    seconds = saver.seconds
+    if followed.stopped:
+        saver.stop()
     if int(model._train_counter) != passes:
-        raise LabError(f"took {int(model._train_counter)} of the {passes} passes of epoch {epoch + 1}; "
+        raise LabError(f"took {int(model._train_counter)} of the {passes} passes left of epoch {epoch + 1}; "
                        "the data ran out")
     # Horovod: each worker has the mean over its own images; the history holds the mean over all. So with the clocks:
     # what is decided by them must be decided alike on all workers.
@@ -238,16 +245,9 @@ def evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> di
 
 def _seed_dropout(model: tf.keras.Model, seed: int, epoch: int, rank: int) -> None:
     """Draw other masks in every epoch and on every worker, and the same again when the epoch is run again."""
-    for place, layer in enumerate(_random_layers(model)):
+    for place, layer in enumerate(checkpoint.random_layers(model)):
         draw = np.random.SeedSequence([seed, epoch, rank, place]).generate_state(1)[0]
         layer._random_generator._generator.reset_from_seed(int(draw))
-
-
-def _random_layers(model: tf.keras.Model) -> Iterator[Any]:
-    for layer in model._flatten_layers():
-        generator = getattr(layer, "_random_generator", None)
-        if getattr(generator, "_generator", None) is not None:
-            yield layer
 
 
 def _learning_rate(model: tf.keras.Model) -> float:

@@ -26,7 +26,7 @@ from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import shown
-from labs.training import gloo, timeline, watch
+from labs.training import gloo, stop, timeline, watch
 from labs.training import horovod_keras as stack
 
 
@@ -98,6 +98,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
     environment = settings(config) | timeline.settings(options.timeline)
     layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:
+        claims.enter_context(stop.heard())
         problem = name = None
         if layout.rank == 0:
             try:

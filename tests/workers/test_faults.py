@@ -111,12 +111,23 @@ def test_loss_that_is_no_number_names_step_and_rate(labs):
                      r"learning rate 2e\+30", last), last
 
 
-def test_interrupt_leaves_no_process(labs):
+def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path):
     process, everyone, _ = start(labs)
     process.send_signal(signal.SIGINT)
     code, last = end(process, timeout=15)
     assert code == 130
     assert "--resume" in last
+    assert_all_gone(everyone)
+    assert list((tmp_path / "results/lab10_caltech/it/checkpoints").glob("epoch-*-step-*.npz"))
+
+
+def test_interrupt_before_the_training_ends_at_once(labs):
+    process = labs("run", "lab10", "--workers", 2, *SMALL)
+    wait_for(process, "lab10_caltech:")
+    everyone = kin(process)
+    process.send_signal(signal.SIGINT)
+    code, _ = end(process, timeout=15)
+    assert code == 130
     assert_all_gone(everyone)
 
 
