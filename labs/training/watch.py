@@ -17,6 +17,8 @@ import threading
 import time
 from pathlib import Path
 
+from labs import durable
+
 PLACE_BYTES = 256
 
 
@@ -70,7 +72,9 @@ class Watch:
         self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(folder / f"rank-{rank:05d}", "w+b")  # noqa: SIM115 - held open for the whole run.
-        self._file.truncate(PLACE_BYTES)
+        with durable.naming(Path(self._file.name)):  # Written, not truncated: on a full disk the map would be a SIGBUS.
+            self._file.write(bytes(PLACE_BYTES))
+            self._file.flush()
         self._map = mmap.mmap(self._file.fileno(), PLACE_BYTES)
         self._lock = threading.Lock()
         self._armed = False

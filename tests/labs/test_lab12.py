@@ -19,6 +19,7 @@ from labs import command
 from labs import lab12_elastic as lab
 from labs.errors import LabError
 from labs.launch import elastic, local
+from tests import listening
 
 DEMO = lab.PRESETS["demo"]
 RESUME = dataclasses.replace(DEMO, study="resume", epochs=2, leave_epoch=1.5)
@@ -26,17 +27,6 @@ IMAGES = 1438
 """Training images among the 1,797 embedded digits."""
 
 pytestmark = pytest.mark.timeout(240)
-
-
-def listening(process: psutil.Process) -> set[str]:
-    """Return the addresses on which a process and all below it listen."""
-    found = set()
-    for one in [process, *process.children(recursive=True)]:
-        try:
-            found |= {each.laddr.ip for each in one.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
-        except psutil.Error:
-            continue  # It has ended meanwhile.
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +40,8 @@ def story(tmp_path_factory):
         )
         addresses, deadline = set(), time.monotonic() + 180
         while process.poll() is None:
-            addresses |= listening(psutil.Process(process.pid))
+            launcher = psutil.Process(process.pid)
+            addresses |= listening.addresses(launcher, *launcher.children(recursive=True))
             assert time.monotonic() < deadline, (process.terminate(), said.seek(0), said.read())
             time.sleep(0.3)
         said.seek(0)

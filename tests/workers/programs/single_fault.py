@@ -1,0 +1,115 @@
+"""A small lab in whose training one worker goes wrong, as the environment's FAULT says: "RANK KIND".
+
+The moment of the fault is noted in the file `fault` of the run's folder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import resource
+import sys
+import time
+
+from labs.command import Options, main
+
+LAB = "tests.workers.programs.single_fault"
+EPOCH, STEP = 2, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What all workers must share."""
+
+    batch_size: int = 4
+    epochs: int = 3
+    seed: int = 1
+
+
+PRESETS = {"demo": Config()}
+
+
+def raises(model):
+    """Meet a problem that nobody has thought of."""
+    raise RuntimeError("the pipe has burst\nin two lines")
+
+
+def exits(model):
+    """Leave politely, as a script does that believes to be done."""
+    sys.exit(0)
+
+
+def vanishes(model):
+    """Leave at once and without a sign of failure."""
+    os._exit(0)
+
+
+def breaks_down(model):
+    """End as a library does that calls C's exit."""
+    os._exit(3)
+
+
+def computes_nan(model):
+    """Hold a weight that is no number."""
+    model.layers[-1].bias.assign([float("nan")] * 10)
+
+
+def has_no_room(model):
+    """Be unable to write a checkpoint, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+FAULTS = {each.__name__: each for each in (raises, exits, vanishes, breaks_down, computes_nan, has_no_room)}
+"""What happens after a step, in the thread that trains."""
+
+
+def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
+    """Train, with the fault, and return the record."""
+    import numpy as np
+    import tensorflow as tf
+
+    from labs.datasets.parts import Part
+    from labs.report import records
+    from labs.training import watch, workers
+    from labs.training.fit import fit
+
+    rank, _, kind = os.environ.get("FAULT", "").partition(" ")
+    mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
+    if mine and kind == "other config":
+        config = dataclasses.replace(config, seed=2)
+    with workers.start(LAB, config, options) as job:
+        images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
+        if mine and kind == "other data":
+            images[7, 3, 2] ^= 1
+        if mine and kind == "other versions":
+            found = job.folder / "other/numpy-9.9.dist-info/METADATA"
+            found.parent.mkdir(parents=True)
+            found.write_text("Name: numpy\nVersion: 9.9\n")
+            sys.path.insert(0, str(found.parents[1]))
+        layers = tf.keras.layers
+        model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
+                                     layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
+        if mine and kind in FAULTS:
+            _after_step(watch.current(), lambda: FAULTS[kind](model), job.folder / "fault")
+        elif mine:
+            (job.folder / "fault").write_text(str(time.time()))
+        history = fit(job, model, tf.keras.optimizers.SGD(0.01), Part(images, np.arange(160) % 10, np.arange(160)),
+                      batch_size=config.batch_size, epochs=config.epochs)
+        return records.finish(job, history)
+
+
+def _after_step(watched, fault, note) -> None:
+    """Have a fault after the given step: the watch is told of each."""
+    tell = watched.step
+
+    def step(epoch: int, step: int) -> None:
+        tell(epoch, step)
+        if (epoch, step) == (EPOCH, STEP):
+            note.write_text(str(time.time()))
+            fault()
+
+    watched.step = step
+
+
+if __name__ == "__main__":
+    main()

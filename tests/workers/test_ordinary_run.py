@@ -1,0 +1,72 @@
+"""A run that nothing disturbs: who gets its name, where it listens, and what it does not write down."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests import listening
+
+SECRETS = {"AWS_SECRET_ACCESS_KEY": "hunter2-of-the-cloud", "TOKEN": "hunter2-of-the-hub"}
+WORDS = ["lab02", "--workers", "2", "--oversubscribe", "--epochs", "3", "--name", "it"]
+
+
+def family(process: subprocess.Popen) -> list[psutil.Process]:
+    try:
+        launcher = psutil.Process(process.pid)
+        return [launcher, *launcher.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "OMPI_COMM_WORLD_RANK" in process.environ()
+    except psutil.Error:
+        return False
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    """Start one run twice at the same moment; return its folder, how both ended, and where their workers listened."""
+    results = tmp_path_factory.mktemp("hunter2-in-the-command-line")
+    started = [subprocess.Popen([sys.executable, "-m", "labs", "run", *WORDS, "--results", results], text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | SECRETS)
+               for _ in range(2)]
+    workers, addresses, deadline = set(), set(), time.monotonic() + 240
+    while any(process.poll() is None for process in started):
+        now = [one for process in started for one in family(process) if is_worker(one)]
+        workers.update(one.pid for one in now)
+        addresses |= listening.addresses(*now)
+        assert time.monotonic() < deadline, [process.terminate() for process in started]
+        time.sleep(0.3)
+    ends = {process.returncode: process.communicate() for process in started}
+    return results / "lab02_horovod/it", ends, workers, addresses
+
+
+def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
+    folder, ends, workers, _ = story
+    assert sorted(ends) == [0, 1], ends
+    holder = (folder / "holder").read_text()
+    assert ends[1][1].strip().splitlines()[-1] == f"labs: error: run 'it' is held by {holder}; choose another --name"
+    assert holder in {f"process {pid} on {socket.gethostname()}" for pid in workers}
+    assert "Traceback" not in ends[1][1]
+    assert sorted(os.listdir(folder)) == [".lock", "checkpoints", "curves.png", "holder", "record.json"]
+
+
+def test_no_worker_listens_beyond_this_machine(story):
+    """Open MPI's launcher does, on one port, and has no parameter against it: see docs/reliability.md."""
+    _, _, workers, addresses = story
+    assert len(workers) >= 4
+    assert all(address.startswith("127.") or address == "::1" for address in addresses), addresses
+
+
+def test_nothing_of_the_environment_or_the_command_line_is_written_down(story):
+    for path in story[0].rglob("*"):
+        assert path.is_dir() or b"hunter2" not in path.read_bytes(), path

@@ -1,0 +1,85 @@
+"""Any single fault ends all workers within seconds, and the last line says who, where, when and why.
+
+What kills, freezes or interrupts a worker from outside is in test_faults.py; here it goes wrong by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+import numpy as np
+import psutil
+import pytest
+
+from labs.errors import LabError
+from labs.launch import local
+from tests.workers.programs import single_fault
+
+SECONDS_TO_END = 5
+IN_EPOCH_2 = r"rank {} on \S+ \(epoch 2, step {}\): {}"
+BEFORE = r"rank 0 on \S+ \(before the first step\): workers differ in {}; start all workers from the same clone, .*"
+CASES = {
+    "1 raises": IN_EPOCH_2.format(1, 3, "RuntimeError: the pipe has burst"),
+    "0 raises": IN_EPOCH_2.format(0, 3, "RuntimeError: the pipe has burst"),
+    "1 exits": IN_EPOCH_2.format(1, 3, r"left the run before its end, with sys.exit\(0\)"),
+    "1 vanishes": IN_EPOCH_2.format(1, 3, "left the run before its end, with code 0 and without a word"),
+    "0 breaks_down": IN_EPOCH_2.format(0, 3, "left the run before its end, with code 3 and without a word"),
+    "1 computes_nan": IN_EPOCH_2.format(1, r"\d+", r"the loss is not finite at epoch 2, step \d+, learning rate .*"),
+    "1 other data": BEFORE.format(r"data: rank 0 has {'train': '\w+'}, rank 1 has {'train': '\w+'}"),
+    "1 other config": BEFORE.format(r"config: rank 0 has {'seed': 1}, rank 1 has {'seed': 2}"),
+    "1 other versions": BEFORE.format(r"versions: rank 0 has {'numpy': '1[.\d]+'}, rank 1 has {'numpy': '9.9'}"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of the run."""
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    return tmp_path / single_fault.LAB / "it"
+
+
+def run(*arguments: str) -> dict:
+    return local.run(single_fault, ["--name", "it", *arguments], workers=2, oversubscribe=True)
+
+
+def left(folder) -> list[psutil.Process]:
+    """Return the processes of a run: by its store, since orphans have no parent to know them by."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("LABS_RESULTS") == str(folder.parents[1]):
+                found.append(process)
+        except psutil.Error:
+            continue  # Another's, or it has ended meanwhile.
+    return found
+
+
+@pytest.mark.parametrize("fault", CASES)
+def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
+    monkeypatch.setenv("FAULT", fault)
+    with pytest.raises(LabError) as caught:
+        run()
+    seconds = time.time() - float((folder / "fault").read_text())
+    print(f"| {fault} | {seconds:.1f} s | `{caught.value}` |")
+    assert re.fullmatch(CASES[fault], str(caught.value)), caught.value
+    assert not left(folder)
+    assert seconds < SECONDS_TO_END
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(folder, monkeypatch, capfd):
+    monkeypatch.setenv("FAULT", "0 has_no_room")
+    with pytest.raises(LabError, match=IN_EPOCH_2.format(
+            0, 20, r"cannot write \S+/epoch-00002.npz: File too large; free some space, or choose another --results")):
+        run()
+    assert "Traceback" not in capfd.readouterr().err
+    assert not left(folder)
+    assert os.listdir(folder / "checkpoints") == ["epoch-00001.npz"]
+    with np.load(folder / "checkpoints/epoch-00001.npz") as saved:
+        assert len(saved.files) > 4
+
+    monkeypatch.delenv("FAULT")
+    record = run("--resume")
+    assert "resumed after epoch 1" in capfd.readouterr().out
+    assert [row["epoch"] for row in record["history"]] == [1, 2, 3]
