@@ -1,0 +1,167 @@
+"""A full disk, wherever it strikes, leaves the last checkpoint; a damaged checkpoint is never trained on."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import resource
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from labs import durable
+from labs.errors import LabError
+from labs.training import checkpoint
+from labs.training.checkpoint import Position
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    epochs: int = 3
+
+
+@pytest.fixture(scope="module")
+def model() -> tf.keras.Model:
+    layers = tf.keras.layers
+    network = tf.keras.Sequential([layers.Input((6,)), layers.Dense(9)])
+    network.compile(tf.keras.optimizers.SGD(), "mse")
+    network.optimizer.build(network.trainable_variables)
+    return network
+
+
+def fill(model: tf.keras.Model, value: float) -> None:
+    """Set all that a checkpoint holds to a value that tells which checkpoint it is."""
+    for variable in [*model.variables, *model.optimizer.variables]:
+        variable.assign(tf.fill(variable.shape, tf.cast(value, variable.dtype)))
+
+
+def save(folder, model: tf.keras.Model, epoch: int):
+    fill(model, epoch)
+    return checkpoint.save(folder, model, Position(epoch), Config())
+
+
+def restored(folder, model: tf.keras.Model) -> int:
+    """Return the epoch of the checkpoint that is taken, when all values are that one's."""
+    fill(model, -1)
+    epoch = checkpoint.restore(folder, model, Config()).epoch
+    for variable in [*model.variables, *model.optimizer.variables]:
+        assert (variable.numpy() == epoch).all(), variable.name
+    return epoch
+
+
+@contextlib.contextmanager
+def room_for(size: int):
+    """Let no file become larger than so many bytes: a write beyond fails as on a full disk, on any machine."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # zipfile, of a file that is closed.
+def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, model):
+    old = save(tmp_path, model, 1)
+    whole = old.read_bytes()
+    for size in range(0, len(whole), 23):
+        with pytest.raises(OSError) as caught, room_for(size):  # noqa: PT011 - told below
+            save(tmp_path, model, 2)
+        assert str(durable.told(caught.value)).startswith(f"cannot write {tmp_path}/epoch-00002.npz: File too large; ")
+        assert os.listdir(tmp_path) == [old.name]
+        assert old.read_bytes() == whole
+    assert restored(tmp_path, model) == 1
+    with room_for(2 * len(whole)):
+        save(tmp_path, model, 2)
+    assert restored(tmp_path, model) == 2
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of its own of 64 KB."""
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "labs-test", tmp_path], capture_output=True,
+                             text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"a disk that is really full needs the right to mount one: {mounted.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_real_disk_that_is_full_says_so_and_goes_on_when_there_is_room(small_disk):
+    record = small_disk / "record.json"
+    durable.write_text(record, "old")
+    for size in range(1, 60_000, 4096):  # From no room but for the first page of the new one, to nearly enough.
+        with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
+            other.write(bytes(61_440 - size))
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - told below
+            durable.write_text(record, "new" * 20_000)
+        assert caught.value.errno == errno.ENOSPC
+        assert isinstance(durable.told(caught.value), LabError)
+        assert str(durable.told(caught.value)) == (
+            f"cannot write {record}: No space left on device; free some space, or choose another --results")
+        assert record.read_text() == "old"
+        assert sorted(os.listdir(small_disk)) == ["other", "record.json"]
+    (small_disk / "other").unlink()
+    durable.write_text(record, "new")
+    assert record.read_text() == "new"
+
+
+def places(path) -> dict[str, range]:
+    """Return where in a checkpoint which part lies."""
+    size = path.stat().st_size
+    with zipfile.ZipFile(path) as file:
+        members = file.infolist()
+        directory = file.start_dir
+    found = {}
+    for member, end in zip(members, [*(each.header_offset for each in members[1:]), directory], strict=True):
+        data = end - member.file_size
+        found |= {f"header of {member.filename}": range(member.header_offset, data),
+                  f"shape of {member.filename}": range(data, data + 128),
+                  f"data of {member.filename}": range(data + 128, end)}
+    return found | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
+
+
+def test_a_flipped_byte_of_what_was_saved_is_found(tmp_path, model, capsys):
+    save(tmp_path, model, 1)
+    newest = save(tmp_path, model, 2)
+    whole = newest.read_bytes()
+    for part, where in places(newest).items():
+        for place in where[::17] if part.startswith("data of") else ():
+            newest.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            assert restored(tmp_path, model) == 1, (part, place)
+            assert "epoch-00002.npz is damaged; trying the one before" in capsys.readouterr().out
+
+
+def test_a_checkpoint_that_was_cut_off_is_found(tmp_path, model):
+    save(tmp_path, model, 1)
+    newest = save(tmp_path, model, 2)
+    whole = newest.read_bytes()
+    for length in range(0, len(whole), 41):
+        newest.write_bytes(whole[:length])
+        assert restored(tmp_path, model) == 1
+
+
+class Trap:
+    """Springs when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("name", ["meta", "v0000"])
+def test_a_pickle_in_a_checkpoint_is_not_opened(tmp_path, model, capsys, name):
+    save(tmp_path, model, 1)
+    with np.load(save(tmp_path, model, 2)) as file:
+        parts = dict(file)
+    np.savez(tmp_path / "epoch-00002.npz", **parts | {name: np.array([Trap(tmp_path / "sprung")], object)})
+    assert restored(tmp_path, model) == 1
+    assert "epoch-00002.npz is damaged; trying the one before" in capsys.readouterr().out
+    assert not (tmp_path / "sprung").exists()
