@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shutil
+import subprocess
 
 import pytest
 
@@ -74,9 +76,35 @@ def test_horovods_lines_say_why():
                 assert not calls or "# Horovod:" in body, f"{path}: {node.name}"
 
 
-def test_no_registry_and_no_path_of_a_machine_is_named():
-    import subprocess
+UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+UNSAFE_CALLS = {"eval", "exec", "load_model", "read_pickle", "unsafe_load"}
 
+
+def test_nothing_that_is_read_is_run():
+    """Data, checkpoints and results are read by readers that cannot run them: no pickle, no code, no Keras archive."""
+    for path in (ROOT / "labs").rglob("*.py"):
+        unsafe = {name.partition(".")[0] for name in _imports(path)} & UNSAFE_MODULES
+        assert not unsafe, f"{path} imports {unsafe}"
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                asked = {each.arg: ast.unparse(each.value) for each in node.keywords}
+                assert called.rpartition(".")[2] not in UNSAFE_CALLS, f"{path}:{node.lineno} calls {called}"
+                assert called != "np.load" or asked.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+                assert asked.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"
+                assert asked.get("shell", "False") == "False", f"{path}:{node.lineno} runs a shell"
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck on this machine")
+def test_what_jobs_pass_on_is_quoted():
+    scripts = [*(ROOT / "jobs").rglob("*.sh"), ROOT / ".ci/run"]
+    # It cannot follow a file that is sourced from where sbatch was typed, nor see that one uses what another sets.
+    words = ["shellcheck", "--exclude=SC1090,SC1091,SC2034", *scripts]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+
+
+def test_no_registry_and_no_path_of_a_machine_is_named():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
     hosts = re.compile(r"py[p]i\.org|files\.[p]ythonhosted|deb\.[d]ebian|registry\.[n]pmjs")  # Not to find this line.
     for name in listed.splitlines():
