@@ -13,7 +13,7 @@ STAMP := .venv/.ready-$(MPI)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test env horovod notebooks notebook slurm pins clean FORCE
+.PHONY: help lab10 test env horovod notebooks notebook slurm drill pins clean FORCE
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ notebook: env ## Open JupyterLab on this machine only, with a token
 
 slurm: env ## Run the Slurm tests, on daemons started for them
 	@$(BIN)/python -m pytest -m slurm
+
+drill: env ## Kill a training run 1,000 times, at random moments and inside saves, and see that nothing is lost (an hour)
+	@$(BIN)/python -m tests.drill --kills 1000
 
 pins: env ## Write constraints.txt anew from pyproject.toml: the newest versions that go together
 	@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 --python-platform x86_64-manylinux_2_28 \

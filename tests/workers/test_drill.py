@@ -1,0 +1,31 @@
+"""Fifty kills: nothing is lost but the steps since the last checkpoint. `make drill` takes a thousand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from labs.places import ROOT
+
+KILLS = 50
+ENOUGH = 10
+"""Of about 25 that are aimed into a save, so many must have hit it, or the drill has shown nothing."""
+
+
+@pytest.mark.timeout(900)
+def test_a_run_that_is_killed_fifty_times_comes_to_the_end_of_an_undisturbed_one():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.drill", "--kills", str(KILLS), "--shots", str(KILLS // 2), "--every", "20"],
+        cwd=ROOT, capture_output=True, text=True, timeout=840, check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    print(done.stdout)
+    together = re.search(r"^\| together \| (\d+) \| (\d+) \| (\d+) \|$", done.stdout, re.MULTILINE)
+    at_any_moment, aimed, landed = map(int, together.groups())
+    assert at_any_moment + aimed == KILLS
+    assert landed >= ENOUGH, done.stdout
+    assert re.search(r"^(\d+) of \1 campaigns ended at the weights, the optimizer's state and the history", done.stdout,
+                     re.MULTILINE)
