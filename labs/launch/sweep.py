@@ -30,6 +30,10 @@ def _unchanged(config: Any, workers: int) -> Any:
     return config
 
 
+def _wherever(workers: int) -> int:
+    return 1
+
+
 @dataclasses.dataclass(frozen=True)
 class Sweep:
     """The runs that one question needs, as data: a lab has `SWEEPS = {"demo": (Sweep(...), ...), "paper": ...}`."""
@@ -44,6 +48,8 @@ class Sweep:
     """One repeat each."""
     adapt: Callable[[Any, int], Any] = _unchanged
     """Sets what depends on other values, such as batch_size = global // workers. A LabError leaves the cell out."""
+    nodes: Callable[[int], int] = _wherever
+    """Over how many nodes so many workers are spread, equally many on each; more than one node needs Slurm."""
 
 
 def divide(config: Any, workers: int) -> Any:
@@ -62,11 +68,14 @@ class Cell:
     workers: int
     skipped: str = ""
     """Why it cannot run on this machine."""
+    nodes: int = 1
+    """Over which the workers are spread; 1: wherever the sweep runs."""
 
     @property
     def name(self) -> str:
         """The run's name in the store: equal settings, equal name, in whatever sweep and in whatever session."""
-        return f"sweep-w{self.workers}-seed{self.config.seed}-{command.mark(self.config)}"
+        spread = f"-n{self.nodes}" if self.nodes > 1 else ""
+        return f"sweep-w{self.workers}{spread}-seed{self.config.seed}-{command.mark(self.config)}"
 
     def __str__(self) -> str:
         return f"{self.workers} worker{'s' * (self.workers > 1)}, seed {self.config.seed}"
@@ -101,13 +110,15 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 def _cell(lab: ModuleType, sweep: Sweep, config: Any, workers: int) -> Cell:
     """Return a cell; what neither the lab nor the machine can hold is marked with the reason."""
-    skipped = ""
+    skipped, nodes = "", sweep.nodes(workers)
     try:
         config = sweep.adapt(config, workers)
         command.check(config)
+        if workers % nodes:
+            raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(command.called(lab), config, workers, skipped)
+    return Cell(command.called(lab), config, workers, skipped, nodes)
 
 
 def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> list[Cell]:

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import re
 import subprocess
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import Any
 
 from labs import command
 from labs.errors import LabError
-from labs.launch import local
+from labs.launch import local, slurm
 from labs.launch.sweep import FAILED, Cell, Sweep, cells, finished, run
 from labs.places import ROOT, shown
 
@@ -35,7 +36,7 @@ def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
     todo, store = cells(lab, sweeps, base), command.store(options)
     if asked.sbatch:
         return _submit(todo, _again(asked, rest), ["--results", str(store)] if options.results else [])
-    todo = todo if asked.oversubscribe else [_held(cell) for cell in todo]
+    todo = [_held(cell, asked.oversubscribe) for cell in todo]
     if asked.list:
         return _show(todo, store)
     if asked.cell is not None:
@@ -62,7 +63,7 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Nam
     for workers in asked.workers or ():
         if workers < 1:
             raise LabError(f"--workers {workers}: a run needs at least one")
-        if not (asked.oversubscribe or asked.sbatch):
+        if not asked.oversubscribe and not asked.sbatch and asked.cell is None:  # The n-th may be a narrower one.
             local.check_slots(workers)
     seeds = tuple(range(1, asked.repeats + 1)) if asked.repeats else sweep.seeds
     return dataclasses.replace(
@@ -73,11 +74,14 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Nam
     )
 
 
-def _held(cell: Cell) -> Cell:
-    """Mark a cell that has more workers than this machine has cores."""
-    if cell.skipped or cell.workers <= local.slots():
-        return cell
-    return dataclasses.replace(cell, skipped=f"more workers than the {local.slots()} cores; --oversubscribe runs it")
+def _held(cell: Cell, oversubscribe: bool) -> Cell:
+    """Mark a cell that is for other nodes than there are here, or has more workers than there are cores."""
+    granted, reason = slurm.allocation(), ""
+    if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
+        reason = f"needs {cell.nodes} nodes with {cell.workers // cell.nodes} tasks on each; --sbatch asks for them"
+    elif cell.workers > local.slots() and not oversubscribe:
+        reason = f"more workers than the {local.slots()} cores; --oversubscribe runs it"
+    return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 
 def _nth(todo: Sequence[Cell], number: int) -> Cell:
@@ -107,7 +111,7 @@ def _state(cell: Cell, store: Path) -> str:
 
 def _show(todo: Sequence[Cell], store: Path) -> int:
     """Print the cells with the settings in which they differ."""
-    settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers} for cell in todo]
+    settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
         print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, store)}")
@@ -145,11 +149,21 @@ def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
-    """Submit the cells as one array, and after its end the report; the array's jobs are as wide as the widest cell."""
-    lab, widest = todo[0].lab, max(cell.workers for cell in todo)
-    array = _sbatch("--array", f"0-{len(todo) - 1}", "--ntasks-per-node", str(widest), "jobs/sweep.sh", lab, *words)
-    report = _sbatch("--dependency", f"afterany:{array}", "jobs/report.sh", *report_words)
-    print(f"{len(todo)} runs of {lab} are job {array}, the report after them is job {report}; `squeue --me` shows both")
+    """Submit the cells as an array for each layout of nodes, and after their end the report.
+
+    What runs on one node is one array, as wide as its widest cell.
+    """
+    lab, layouts = todo[0].lab, defaultdict(list)
+    for number, cell in enumerate(todo):
+        layouts[cell.nodes, cell.workers if cell.nodes > 1 else 0].append(number)
+    arrays = []
+    for (nodes, _), numbers in sorted(layouts.items()):
+        widest = max(todo[number].workers // nodes for number in numbers)
+        arrays.append(_sbatch("--array", ",".join(map(str, numbers)), "--nodes", str(nodes), "--ntasks-per-node",
+                              str(widest), "jobs/sweep.sh", lab, *words))
+    report = _sbatch("--dependency", ":".join(["afterany", *arrays]), "jobs/report.sh", *report_words)
+    print(f"{len(todo)} runs of {lab} are job{'s' * (len(arrays) > 1)} {', '.join(arrays)}, the report after them is "
+          f"job {report}; `squeue --me` shows all")
     return 0
 
 

@@ -167,7 +167,7 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
             own = [*_told(module, mine), *_drawn(module, mine)]
             yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
-        yield Part("Other runs" if used else "", _answers(rest))
+        yield Part("Other runs" if used else "", [*_told(module, rest), *_drawn(module, rest), *_answers(rest)])
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
         yield Part(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
     if not runs and not sweeps:

@@ -213,12 +213,15 @@ def impossible_layout(table: Table) -> Iterator[Finding]:
 
 
 def other_layout_than_asked(table: Table) -> Iterator[Finding]:
-    """Runs whose workers, threads or backend are not those that were asked for (records)."""
+    """Runs whose workers, nodes, threads or backend are not those that were asked for (records)."""
     rule = "other layout than asked"
     for row in table.rows:
-        named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)", row["run"])  # What `labs run` and `labs sweep` call a run.
+        # What `labs run` and `labs sweep` call a run.
+        named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", row["run"])
         if named and int(named[1]) != row["size"]:
             yield finding(rule, f"started as {named[1]} workers, and {on(row)} ran: were they started apart?", row)
+        if named and named[2] and int(named[2]) != row["nodes"]:
+            yield finding(rule, f"started for {named[2]} nodes, and ran on {number(row['nodes'])}", row)
         if 0 < value(row, "asked_threads") != row.get("threads"):
             yield finding(rule, f"{number(row['asked_threads'])} threads asked for, {row.get('threads')} used", row)
         asked, used = str(row.get("asked_backend", "")).lower(), str(row.get("backend", "")).lower()

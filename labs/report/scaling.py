@@ -141,8 +141,10 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table = summary(frame, by)
-    rates = comparable(_timed(frame), by).groupby([*by, "size"], dropna=False)["images_per_sec"]
-    ratios = _ratios({_key(key): values.to_numpy() for key, values in rates}, table, by, base)
+    # As `summary` has its rows: as many workers on other nodes are another row.
+    places = [*by, *(name for name in ("size", "nodes") if name in table and name not in by)]
+    rates = comparable(_timed(frame), by).groupby(places, dropna=False)["images_per_sec"]
+    ratios = _ratios({_key(key): values.to_numpy() for key, values in rates}, table[places], len(by), base)
     for place, name in enumerate(("speedup", "speedup_low", "speedup_high")):
         table[name] = [ratio[place] for ratio in ratios]
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
@@ -151,14 +153,24 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     return table
 
 
-def _ratios(rates: dict, table: pd.DataFrame, by: Sequence[str], base: int) -> list[tuple[float, float, float]]:
-    """Return rate(size) / rate(base) of each row's configuration, with its interval; NaN where there is no base."""
+def _ratios(rates: dict, places: pd.DataFrame, by: int, base: int) -> list[tuple[float, float, float]]:
+    """Return rate(size) / rate(base) of each row's configuration, with its interval; NaN where there is no base.
+
+    Args:
+        rates: By configuration, size and nodes.
+        places: The same of each row.
+        by: Number of columns that name the configuration.
+        base: Number of workers; on the fewest nodes, if they ran on several numbers of them.
+    """
+    bases: dict[tuple, np.ndarray] = {}
+    for key in sorted((key for key in rates if key[by] == base), key=lambda key: key[-1] or 0):
+        bases.setdefault(key[:by], rates[key])
     ratios = []
-    for row in table[[*by, "size"]].itertuples(index=False):
+    for row in places.itertuples(index=False):
         key = _key(row)
-        bases = rates.get((*key[:-1], base), ())
-        alone = (1.0 if len(bases) else math.nan), math.nan, math.nan
-        ratios.append(ratio(rates[key], bases) if len(bases) and key[-1] != base else alone)
+        mine, alone = rates[key], bases.get(key[:by])
+        same = (math.nan if alone is None else 1.0), math.nan, math.nan
+        ratios.append(same if alone is None or mine is alone else ratio(mine, alone))
     return ratios
 
 

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from labs import cli
 from labs import lab04_speedup as lab
-from labs.launch import local
+from labs.launch import local, sweep_command
 from labs.launch.sweep import Sweep, cells, finished, run
 from labs.report import plots
 from tests.report.test_lint import sound, store
@@ -55,6 +55,21 @@ def test_what_cannot_run_is_left_out_with_the_reason():
 def test_strong_scaling_holds_the_global_batch():
     found = cells(lab, [STRONG], DEMO)
     assert {cell.workers * cell.config.batch_size for cell in found} == {16, 64}
+
+
+def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypatch):
+    spread = Sweep("a", "", workers=(1, 2, 3, 4), seeds=(1,), nodes=lambda workers: min(2, workers))
+    packed = dataclasses.replace(spread, workers=(2,), nodes=lambda workers: 1)
+    found = {(cell.nodes, cell.workers): cell for cell in cells(lab, [spread, packed], DEMO)}
+    assert set(found) == {(1, 1), (2, 2), (2, 3), (2, 4), (1, 2)}
+    assert found[1, 2].name.startswith("sweep-w2-seed1-")
+    assert found[2, 2].name.startswith("sweep-w2-n2-seed1-")
+    assert found[2, 3].skipped == "3 workers cannot be spread evenly over 2 nodes"
+    assert "2 nodes with 2 tasks on each" in sweep_command._held(found[2, 4], True).skipped, "no Slurm here"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
+    assert not sweep_command._held(found[2, 4], False).skipped
+    assert sweep_command._held(found[2, 2], False).skipped, "mpirun would fill the first node"
 
 
 @pytest.mark.parametrize(("arguments", "told"), [

@@ -269,6 +269,7 @@ def test_nothing_is_found_in_sound_records(tmp_path):
 @pytest.mark.parametrize(("rule", "change"), [
     ("efficiency above 1", {"timings": {"images_per_sec": 250.0}}),
     ("other layout than asked", {"run": "sweep-w4-seed1"}),
+    ("other layout than asked", {"run": "sweep-w2-n2-seed1"}),
     ("other layout than asked", {"layout": {"threads": 2}}),
     ("other layout than asked", {"layout": {"backend": "Gloo"}}),
     ("impossible layout", {"layout": {"nodes": 3}}),

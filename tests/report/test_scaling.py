@@ -105,6 +105,19 @@ def test_strong_scaling_holds_the_global_batch():
     assert scaling.speedups(frame)["speedup"].notna().sum() == 1, "weak: only the one-worker run has a base"
 
 
+def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_own():
+    rates = {(1, 1): 100.0, (4, 4): 200.0, (4, 2): 300.0, (4, 1): 360.0, (8, 2): 640.0}
+    frame = pd.concat([runs(lambda batch, size, seed, rate=rate: rate, (32,), (size,)).assign(nodes=nodes)
+                       for (size, nodes), rate in rates.items()])
+    frame.attrs["config"] = ["batch_size", "seed"]
+    table = scaling.speedups(frame).set_index(["size", "nodes"])
+    assert table["speedup"].to_dict() == {place: rate / 100 for place, rate in rates.items()}
+    over = scaling.speedups(frame, base=4).set_index(["size", "nodes"])["speedup"]
+    assert over[4, 1] == 1
+    assert over[8, 2] == 640 / 360, "the base is on the fewest nodes"
+    assert over[4, 4] == 200 / 360
+
+
 def test_a_table_that_lost_its_configuration_says_so():
     frame = runs(lambda *_: 1.0)
     frame.attrs = {}
