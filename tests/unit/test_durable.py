@@ -63,6 +63,24 @@ def test_folder_that_appeared_meanwhile_stays(tmp_path):
     assert os.listdir(tmp_path) == ["f"]
 
 
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_path, monkeypatch):
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def noted_fsync(descriptor):
+        found = os.fstat(descriptor)
+        done.append("folder on the disk" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes on the disk")
+        fsync(descriptor)
+
+    def noted_replace(source, target):
+        done.append("replaced")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    durable.write_text(tmp_path / "a", "whole")
+    assert done == ["5 bytes on the disk", "replaced", "folder on the disk"]
+
+
 def test_kill_in_the_middle_of_writing(tmp_path):
     """A writer that is killed while it replaces a file again and again never leaves half of one."""
     program = (
