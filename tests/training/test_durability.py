@@ -7,6 +7,7 @@ import dataclasses
 import os
 import resource
 import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 from labs import durable
+from labs.places import ROOT
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
 
@@ -112,6 +114,16 @@ def test_a_real_disk_that_is_full_says_so_and_goes_on_when_there_is_room(small_d
     (small_disk / "other").unlink()
     durable.write_text(record, "new")
     assert record.read_text() == "new"
+
+
+def test_a_worker_that_has_no_room_to_note_its_place_says_so(small_disk):
+    """A place is a file in memory: where the disk is full, a write to it would be a SIGBUS."""
+    with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
+        other.write(bytes(1 << 20))
+    program = "import sys, pathlib; from labs.training import watch; watch.Watch(pathlib.Path(sys.argv[1]), 0, 60.0)"
+    ended = subprocess.run([sys.executable, "-c", program, small_disk / "places"], capture_output=True, text=True,
+                           env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
+    assert (ended.returncode, "No space left on device" in ended.stderr) == (1, True), ended
 
 
 def places(path) -> dict[str, range]:
