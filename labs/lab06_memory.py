@@ -252,7 +252,7 @@ def heatmaps(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame, pd.D
 
 def _told_grid(frame: pd.DataFrame) -> Iterator[str]:
     for title, size, table, fits in heatmaps(frame):
-        shown = table.round(1).astype(object).where(fits.astype(bool), "no fit")
+        shown = table.round(1).astype(object).mask(fits == 0, "no fit").mask(fits.isna(), "no run")
         yield f"{title}, {size} worker{'s' * (size > 1)}, depth x width:\n{shown.to_string()}"
 
 

@@ -243,20 +243,25 @@ def heatmaps(title: str, parts: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) ->
 
     Args:
         title: Of the values, with their unit.
-        parts: By name, values and whether they fit, both over the same rows and columns.
+        parts: By name, values and whether they fit, both over the same rows and columns; NaN where nobody has tried.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1 + 3.6 * len(parts), 3.2), layout="constrained")
-    kept = [values.to_numpy(float)[fits.to_numpy(bool)] for values, fits in parts.values()]
+    kept = [values.to_numpy(float)[fits.to_numpy(float) == 1] for values, fits in parts.values()]
     scale = np.concatenate([*kept, [np.nan]])
     low, high = (np.nanmin(scale), np.nanmax(scale)) if np.isfinite(scale).any() else (0, 1)
     for axes, (name, (values, fits)) in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts.items(),
                                             strict=True):
-        shown = np.where(fits.to_numpy(bool), values.to_numpy(float), np.nan)
+        fitting = fits.to_numpy(float)
+        shown = np.where(fitting == 1, values.to_numpy(float), np.nan)
         image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, origin="lower", aspect="auto")
         for (row, column), value in np.ndenumerate(shown):
-            _heat_cell(axes, row, column, value, (low + high) / 2)
+            if fitting[row, column] == 0:
+                _hatched(axes, row, column)
+            else:
+                text = figure_of(value) if value == value else "no run"
+                axes.text(column, row, text, ha="center", va="center", color="w" if value <= (low + high) / 2 else "k")
         axes.set(title=name, xlabel=named(values.columns.name), ylabel=named(values.index.name))
         axes.set_xticks(range(values.shape[1]), values.columns)
         axes.set_yticks(range(values.shape[0]), values.index)
@@ -264,12 +269,9 @@ def heatmaps(title: str, parts: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) ->
     return figure
 
 
-def _heat_cell(axes: Axes, row: int, column: int, value: float, middle: float) -> None:
+def _hatched(axes: Axes, row: int, column: int) -> None:
     from matplotlib.patches import Rectangle
 
-    if value == value:
-        axes.text(column, row, figure_of(value), ha="center", va="center", color="k" if value > middle else "w")
-        return
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="0.92", edgecolor="0.6", hatch="//"))
     axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
 

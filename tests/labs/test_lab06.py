@@ -101,6 +101,18 @@ def test_the_summary_shows_what_does_not_fit():
     figures = dict(lab.drawn(runs))
     assert set(figures) == set(lab.VALUES.values())
     assert all(len(figure.axes) == 3 for figure in figures.values()), "two heatmaps and a scale"
+    assert [words(figure) for figure in figures.values()] == [["does not\nfit"]] * 3
+
+
+def words(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts if not text.get_text()[0].isdigit()]
+
+
+def test_what_nobody_has_tried_is_not_said_to_fit_or_not():
+    runs = [run(depth, width, size, fits=True) for depth in (4, 8) for width in (2, 8) for size in (1, 2)][:-1]
+    told = lab.summary(runs)
+    assert (told.count("no run"), told.count("no fit")) == (3, 0)
+    assert [words(figure) for _, figure in lab.drawn(runs)] == [["no run"]] * 3
 
 
 def test_the_summary_tells_what_helps():
