@@ -18,6 +18,7 @@ ALSO = {
     "lab03_lr_scaling": ("lab04_large_batch_accuracy",),
     "lab05_allreduce": ("lab04_speedup", "lab07_backends", "lab07_transported_bytes"),
     "lab06_memory": ("lab07_backends",),
+    "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
 }
 """Tables that a lab answers to, and that are named after another."""
 

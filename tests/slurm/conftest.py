@@ -1,7 +1,8 @@
-"""The fixture `slurm`: a real cluster of two nodes, started once for all tests here and gone after them."""
+"""The fixtures `slurm` and `four`: real clusters of two and of four nodes, started once and gone after their tests."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import shutil
 import subprocess
@@ -25,11 +26,25 @@ sys.exit(int(os.environ.get("STUB_EXIT", "0")))
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Slurm]:
     """Two nodes named node1 and node2."""
+    with running(nodes=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Slurm]:
+    """Four nodes named node1 to node4."""
+    with running(nodes=4) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
+def running(nodes: int) -> Iterator[Slurm]:
+    """Run a cluster."""
     if missing():
         pytest.skip(f"no Slurm to test with: {missing()}")
     # A session of its own, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", "tests.slurm.cluster", "--nodes=2", "--until-eof"],
+        [sys.executable, "-m", "tests.slurm.cluster", f"--nodes={nodes}", "--until-eof"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

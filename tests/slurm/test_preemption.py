@@ -70,22 +70,6 @@ def test_a_run_longer_than_its_limit_goes_on_by_itself(slurm, tmp_path):
     assert set(between) <= {(int(epoch), int(step)) for epoch, step in starts if step}, "a step was taken twice"
 
 
-@pytest.mark.timeout(200)
-def test_a_requeue_in_the_middle_is_survived(slurm, tmp_path):
-    """As an administrator, or a node that breaks, would do it: without a signal before."""
-    job = slurm.submit("-N2", JOB, "--epochs", 40, *SMALL, "--results", tmp_path, output=tmp_path / "out")
-    deadline = time.monotonic() + 60
-    while len(epochs(job.text())) < 3:
-        assert time.monotonic() < deadline, job.text()
-        time.sleep(0.2)
-    slurm.run("scontrol", "requeue", job.number)
-    assert finish(slurm, job, 120) == "COMPLETED", job.text()
-    done = epochs(job.text())
-    assert sorted(set(done)) == list(range(1, 41))
-    assert len(done) <= 41, "more than the last epoch was trained twice"
-    assert "resumed after epoch" in job.text()
-
-
 def test_a_job_that_never_gets_done_stops_going_back(slurm, tmp_path):
     job = slurm.submit(JOB, "--epochs", 9999, *SMALL, "--results", tmp_path, output=tmp_path / "out", LABS_REQUEUES="0")
     while not epochs(job.text()):

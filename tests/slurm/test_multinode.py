@@ -1,0 +1,75 @@
+"""Labs over four nodes of a real cluster: the layout that runs, what the layouts say together, and a requeue."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+
+import pytest
+
+from labs import lab11_multinode as lab
+from labs.report import records
+from tests.slurm.client import Job
+from tests.slurm.test_preemption import SMALL, epochs, finish
+
+pytestmark = pytest.mark.slurm
+SHORT = ("--images", "128", "--epochs", "1")
+
+
+@pytest.mark.parametrize(("asked", "hosts", "layout"), [
+    (["-N4"], ["node1", "node2", "node3", "node4"], "4 x 1"),
+    (["-N2", "--ntasks-per-node=2"], ["node1", "node1", "node2", "node2"], "2 x 2"),
+])
+def test_the_record_says_the_layout_that_ran(four, tmp_path, asked, hosts, layout):
+    job = four.submit(*asked, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
+                      output=tmp_path / "out")
+    assert job.wait(180) == "COMPLETED", job.text()
+    record = json.loads((tmp_path / "lab11_multinode/wide/record.json").read_text())
+    ran, metrics = record["layout"], record["metrics"]
+    assert ran["hosts"] == hosts
+    nodes = len(set(hosts))
+    assert (ran["size"], ran["nodes"], ran["local_size"], metrics["machines"]) == (4, nodes, 4 // nodes, 1)
+    assert ran["global_batch_size"] == 4 * 32
+    assert metrics["scaled_lr"] == pytest.approx(record["history"][-1]["learning_rate"]) == pytest.approx(0.004)
+    assert record["history"][-1]["steps"] == 1
+    assert f"layout: {layout}, 1 machine (nodes x workers on each); " in job.text()
+    assert "odd: " not in job.text()
+    assert lab.accuracies(lab.table([record]))["layout"].tolist() == [f"{layout}, 1 machine"]
+
+
+def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four, tmp_path):
+    command = [sys.executable, "-m", "labs", "sweep", "lab11", "--preset", "paper", "--only", "strong", "--data",
+               "embedded", "--images", "256", "--workers", "1,2", "--repeats", "1", "--results", tmp_path]
+    listed = four.run(*command, "--list", "--oversubscribe")
+    assert re.search("workers 2  nodes 2  skipped: needs 2 nodes with 1 tasks on each; --sbatch asks for them", listed)
+    told = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
+    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", told)
+    assert Job(four, report, tmp_path / f"report-{report}.out").wait(200) == "COMPLETED"
+    frame = lab.table(records.read_all("lab11_multinode", tmp_path))
+    assert frame["global_batch_size"].tolist() == [128, 128]
+    rows = lab.scaled(frame, "strong")
+    assert rows[["layout", "over"]].values.tolist() == [["1 x 1", "1 x 1"], ["2 x 1, 1 machine", "1 x 1"]]
+    page = (tmp_path / "report.html").read_text()
+    assert "2 x 1, 1 machine" in page
+    assert lab.STRONG in page
+
+
+@pytest.mark.timeout(500)
+def test_a_requeue_in_the_middle_of_a_run_on_four_nodes_is_survived(four, tmp_path):
+    """As an administrator, or a node that breaks, would do it: without a signal before."""
+    job = four.submit("-N4", "jobs/lab10_caltech.sh", "--epochs", 20, *SMALL, "--results", tmp_path,
+                      output=tmp_path / "out")
+    deadline = time.monotonic() + 150
+    while len(epochs(job.text())) < 3:
+        assert time.monotonic() < deadline, job.text()
+        time.sleep(0.2)
+    four.run("scontrol", "requeue", job.number)
+    assert finish(four, job, 300) == "COMPLETED", job.text()
+    done = epochs(job.text())
+    assert sorted(set(done)) == list(range(1, 21))
+    assert len(done) <= 21, "more than the last epoch was trained twice"
+    assert "resumed after epoch" in job.text()
+    record = json.loads((tmp_path / f"lab10_caltech/lab10_caltech-{job.number}/record.json").read_text())
+    assert record["layout"]["hosts"] == ["node1", "node2", "node3", "node4"]
