@@ -1,0 +1,87 @@
+"""Two ways to start the drilled training; each is called in a process of its own, and ends when its workers have."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+
+from labs import command
+from labs.command import Options
+from labs.errors import LabError
+from labs.launch import local
+from labs.training import gloo
+from tests.drill import training
+
+SIZE = 2
+LIBC = ctypes.CDLL(None, use_errno=True)
+SET_PARENT_DEATH_SIGNAL, SET_NAME = 1, 15  # prctl.h
+
+
+def by_fork(config: training.Config, options: Options) -> None:
+    """Start the workers over Gloo as copies of this process; when one is lost, or this process, all end."""
+    server = gloo._server(nodes_apart=False)
+    launcher = os.getpid()
+    workers = [fork(lambda rank=rank: _work(rank, launcher, server.server_address, config, options))
+               for rank in range(SIZE)]
+    for _ in workers:
+        _, status = os.wait()
+        if status:
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
+            raise SystemExit(1)
+
+
+def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Config, options: Options) -> None:
+    """Be one worker."""
+    LIBC.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    LIBC.prctl(SET_NAME, b"rank %d" % rank)
+    if os.getppid() != launcher:  # It was killed before the line above.
+        return
+    # Horovod: what horovodrun tells a worker; mpirun's find it out by themselves.
+    os.environ |= gloo._places(rank, [socket.gethostname()] * SIZE, *server)
+    os.environ |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
+    try:
+        training.run(config, options)
+    except BaseException as problem:
+        command._leave(problem)
+    import horovod.tensorflow as hvd
+
+    hvd.shutdown()  # Horovod: an exit in which the workers wait for each other; a fork has none of its own.
+
+
+def by_mpirun(config: training.Config, options: Options) -> None:
+    """Start the workers as `labs run` does."""
+    words = [*command.spell(training, config), "--name", options.name, "--results", str(options.results), "--resume",
+             "--save-seconds", str(options.save_seconds)]
+    try:
+        local.run(training, words, workers=SIZE, oversubscribe=True)
+    except LabError as problem:
+        print(f"labs: error: {problem}")
+        raise SystemExit(1) from None
+
+
+def fork(body: Callable[[], None]) -> int:
+    """Call `body` in a copy of this process, and return its pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        body()
+        code = 0
+    except SystemExit:
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
