@@ -78,7 +78,7 @@ def _held(cell: Cell, oversubscribe: bool) -> Cell:
     """Mark a cell that is for other nodes than there are here, or has more workers than there are cores."""
     granted, reason = slurm.allocation(), ""
     if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
-        reason = f"needs {cell.nodes} nodes with {cell.workers // cell.nodes} tasks on each; --sbatch asks for them"
+        reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
     elif cell.workers > local.slots() and not oversubscribe:
         reason = f"more workers than the {local.slots()} cores; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)

@@ -65,7 +65,7 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     assert found[1, 2].name.startswith("sweep-w2-seed1-")
     assert found[2, 2].name.startswith("sweep-w2-n2-seed1-")
     assert found[2, 3].skipped == "3 workers cannot be spread evenly over 2 nodes"
-    assert "2 nodes with 2 tasks on each" in sweep_command._held(found[2, 4], True).skipped, "no Slurm here"
+    assert "needs 2 x 2 (nodes x tasks on each)" in sweep_command._held(found[2, 4], True).skipped, "no Slurm here"
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
     assert not sweep_command._held(found[2, 4], False).skipped
