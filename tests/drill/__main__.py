@@ -114,9 +114,13 @@ def main() -> int:
     except BreachError as problem:
         print(f"drill: error: {problem}; see {store}, and again with --seed {asked.seed}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        shutil.rmtree(store, ignore_errors=True)
+        return 130
     finally:
         for pid in below(os.getpid()):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     print(table(tally, time.perf_counter() - began))
     shutil.rmtree(store)
     return 0

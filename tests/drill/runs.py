@@ -8,6 +8,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import struct
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ import numpy as np
 
 from labs.command import Options
 from tests.drill import training
-from tests.drill.launchers import LIBC, fork
+from tests.drill.launchers import LIBC, SET_PARENT_DEATH_SIGNAL, fork
 
 CLOCKS = ("train_seconds", "val_seconds")
 SECONDS_TO_HANG, SECONDS_TO_END = 120.0, 30.0
@@ -129,6 +130,7 @@ class Start:
         self.end = os.pidfd_open(self.pid)
 
     def _launch(self, launcher: Callable) -> None:
+        LIBC.prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)  # The drill may be ended by a signal too.
         os.setsid()
         with open(self.log, "wb") as log:
             os.dup2(log.fileno(), 1)
