@@ -181,7 +181,7 @@ def _exchange(job, nbytes: int) -> dict[str, float]:
 
     if job.size == 1:  # Nobody to exchange with.
         return {"gradient_bytes": nbytes}
-    rows = collectives.measure(job.layout.backend, [nbytes], seconds=1.0)
+    rows = collectives.measure(job.layout.backend, [nbytes], seconds=0.5)
     seconds = next(row["seconds"] for row in rows if row["library"].startswith("Horovod"))
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 
