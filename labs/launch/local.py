@@ -27,6 +27,12 @@ from labs.places import ROOT
 ERROR = "labs: error: "
 PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
 """What horovodrun writes before each line of a worker."""
+ENDS = (
+    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exited on signal (?P<signal>\d+)",
+    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exiting improperly",
+    r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: +(?P<code>\d+)",
+)
+"""How Open MPI's launcher says which worker was the first to end, and how."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 
@@ -58,7 +64,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
     code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
     if code:
-        raise LabError(told.cause or _killed(told.launcher, runs / run_name / "places") or
+        raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
     return records.read(runs / run_name)
 
@@ -251,14 +257,17 @@ def _end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def _killed(launcher: str, places: Path) -> str:
-    """Say which worker was killed by a signal, from the launcher's words and the place the worker had noted."""
+def _lost(launcher: str, places: Path) -> str:
+    """Say which worker ended without a word, from the launcher's words and the place the worker had noted."""
     from labs.training import watch
 
-    match = re.search(r"rank (\d+) .*?on node (\S+) exited on signal (\d+)", launcher)
+    match = next(filter(None, (re.search(end, launcher) for end in ENDS)), None)
     if not match:
         return ""
-    rank, node, number = int(match[1]), match[2], int(match[3])
+    end = match.groupdict()
+    rank, node = int(end["rank"]), end.get("node", "an unnamed node")
     place = next((str(place) for place in watch.read_places(places) if place.rank == rank), f"rank {rank} on {node}")
-    hint = "; out of memory?" if number == signal.SIGKILL else ""
-    return f"{place}: killed by {signal.Signals(number).name}{hint}"
+    if "signal" not in end:
+        return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"
+    killer = signal.Signals(int(end["signal"]))
+    return f"{place}: killed by {killer.name}" + "; out of memory?" * (killer == signal.SIGKILL)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +71,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
     shared = {f"v{number:04d}": variable.numpy() for number, variable in enumerate(_state(model))}
     own = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.own)
            for number, value in enumerate(values)}
+    meta["arrays"] = sorted([*shared, *own])
     path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
     with durable.writing(path) as file:
         np.savez(file, meta=np.array(json.dumps(meta, default=str)), **shared, **own)
@@ -89,7 +89,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
     for path in reversed(_by_age(folder)):
         try:
             meta, values, own = _read(path)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except Exception:  # A damaged zip makes its reader, and numpy's, raise almost anything.
             print(f"labs: {path.name} is damaged; trying the one before", flush=True)
             continue
         _same_run(path, meta, model, config)
@@ -108,7 +108,10 @@ def _by_age(folder: Path) -> list[Path]:
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return what a checkpoint says of the run, the state all workers share, and each worker's own."""
     with np.load(path, allow_pickle=False) as file:
+        damaged = file.zip.testzip()  # Since numpy reads no further than an array's header says, be that damaged too.
         meta = json.loads(str(file["meta"]))
+        if damaged or sorted(file.files) != ["meta", *meta["arrays"]]:
+            raise ValueError(f"{damaged or 'an array'} is not as it was written")
         arrays = {name: file[name] for name in sorted(file.files) if name != "meta"}
     own: dict[str, list[np.ndarray]] = {}
     for name in [name for name in arrays if name.startswith("rank")]:
