@@ -62,7 +62,7 @@ slurm: env ## Run the Slurm tests, on daemons started for them
 	@$(BIN)/python -m pytest -m slurm
 
 drill: env ## Kill a training run 1,000 times, at random moments and inside saves, and see that nothing is lost (an hour)
-	@$(BIN)/python -m tests.drill --kills 1000
+	@$(BIN)/python -m tests.drill --kills 1000 --keep results/drill.json
 
 pins: env ## Write constraints.txt anew from pyproject.toml: the newest versions that go together
 	@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 --python-platform x86_64-manylinux_2_28 \

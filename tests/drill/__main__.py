@@ -1,6 +1,6 @@
 """Kills a training again and again at random moments, and holds it to what the kit promises.
 
-    python -m tests.drill --kills 1000        (make drill)
+    python -m tests.drill --kills 1000 --keep FILE        (make drill)
 
 A campaign is one training of two workers (training.py). It is shot some 20 times, resumed after each shot, and
 then left to come to its end, which must be that of an undisturbed run: weights, optimizer and history, bit for bit. A
@@ -10,6 +10,8 @@ of a checkpoint. What has hit is told by what it leaves: the file that was being
 Loading TensorFlow takes far longer than this training. So most starts are forks of this process, which has loaded it
 and has not used it: a launcher in place of horovodrun, with two workers over Gloo. Every tenth is `labs run`'s: mpirun,
 and programs of their own. Both come to the same bits.
+
+A thousand take an hour or more: with --keep the tally is written after each campaign, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from tests.drill.shots import Tally, compare, draw, shoot, undisturbed
 SET_CHILD_SUBREAPER = 36  # prctl.h
 
 
-def drill(kills: int, seed: int, store: Path, shots: int, every: int) -> Tally:
+def drill(kills: int, seed: int, store: Path, shots: int, every: int, keep: Path | None = None) -> Tally:
     """Run campaigns until so many shots have killed.
 
     Args:
@@ -47,6 +49,7 @@ def drill(kills: int, seed: int, store: Path, shots: int, every: int) -> Tally:
         store: An empty folder.
         shots: Kills of one campaign.
         every: Which of the starts are `labs run`'s.
+        keep: Where the tally is kept.
 
     Raises:
         BreachError: A promise was not kept.
@@ -55,10 +58,11 @@ def drill(kills: int, seed: int, store: Path, shots: int, every: int) -> Tally:
     with contextlib.suppress(PermissionError):  # On a busy machine a shot that waits for its turn comes after the save.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     LIBC.prctl(SET_CHILD_SUBREAPER, 1)  # Whatever a start leaves behind becomes a child of this process.
-    luck, tally = random.Random(seed), Tally()
+    tally = Tally.read(keep) if keep else Tally()
     tqdm.monitor_interval = 0  # No thread: this process forks.
-    with tqdm(total=kills, desc="kills", unit="", mininterval=1, file=sys.stderr) as bar:
+    with tqdm(total=kills, initial=tally.shots, desc="kills", unit="", mininterval=1, file=sys.stderr) as bar:
         while tally.shots < kills:
+            luck, began = random.Random(f"{seed} {tally.campaigns}"), time.perf_counter()
             config = training.Config(seed=1000 * seed + tally.campaigns)
             calm = Run(store, f"seed{config.seed}-undisturbed", config)
             pace = undisturbed(calm)
@@ -75,12 +79,15 @@ def drill(kills: int, seed: int, store: Path, shots: int, every: int) -> Tally:
                 bar.update(tally.shots - bar.n)
             compare(run, calm)
             tally.campaigns += 1
+            tally.seconds += time.perf_counter() - began
+            if keep:
+                tally.write(keep)
             calm.close()
             run.close()
     return tally
 
 
-def table(tally: Tally, seconds: float) -> str:
+def table(tally: Tally) -> str:
     """Return what has happened, as a page of Markdown has it."""
     targets = sorted({target for target, _ in tally.kills}, key=["rank 0", "rank 1", "launcher", "mpirun"].index)
     rows = [(target, tally.kills[target, False], tally.kills[target, True], tally.landed[target]) for target in targets]
@@ -90,7 +97,7 @@ def table(tally: Tally, seconds: float) -> str:
     return "\n".join([
         *(f"| {' | '.join(map(str, line))} |" for line in lines), "",
         f"{tally.shots} kills in {tally.campaigns} campaigns and {tally.starts.total()} starts "
-        f"({tally.starts['by_mpirun']} of them by mpirun), {seconds:.0f} s.",
+        f"({tally.starts['by_mpirun']} of them by mpirun), {tally.seconds:.0f} s.",
         f"{tally.resumes} starts found a checkpoint: {tally.loaded} loaded it, the others were shot first.",
         f"Lost at most: {tally.lost:.2f} epochs, of which each ends with a checkpoint.",
         f"{tally.campaigns} of {tally.campaigns} campaigns ended at the weights, the optimizer's state and the history "
@@ -105,12 +112,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the plan of the shots")
     parser.add_argument("--shots", type=int, default=20, help="kills of one campaign")
     parser.add_argument("--every", type=int, default=10, help="which of the starts are by mpirun")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the tally there, and go on from it")
     asked = parser.parse_args()
-    store, began = Path(tempfile.mkdtemp(prefix="drill-")), time.perf_counter()
+    store = Path(tempfile.mkdtemp(prefix="drill-"))
     # What Open MPI keeps while it runs, and a killed one leaves, lies there too.
     os.environ |= {"TMPDIR": str(store), "OMPI_MCA_btl_sm_backing_directory": str(store)}
     try:
-        tally = drill(asked.kills, asked.seed, store, asked.shots, asked.every)
+        tally = drill(asked.kills, asked.seed, store, asked.shots, asked.every, asked.keep)
     except BreachError as problem:
         print(f"drill: error: {problem}; see {store}, and again with --seed {asked.seed}", file=sys.stderr)
         return 1
@@ -121,7 +129,7 @@ def main() -> int:
         for pid in below(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    print(table(tally, time.perf_counter() - began))
+    print(table(tally))
     shutil.rmtree(store)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import re
@@ -11,9 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
+from labs import durable
 from labs.training import watch
 from tests.drill import training
 from tests.drill.launchers import SIZE, by_fork, by_mpirun
@@ -97,6 +100,20 @@ class Tally:
     loaded: int = 0
     lost: float = 0.0
     """At most, in epochs."""
+    seconds: float = 0.0
+
+    @classmethod
+    def read(cls, path: Path) -> Tally:
+        """Return what `write` has written, or an empty one."""
+        if not path.exists():
+            return cls()
+        kept = json.loads(path.read_text())
+        kills = Counter({(target, aimed): count for target, aimed, count in kept["kills"]})
+        return cls(**kept | {"kills": kills, "landed": Counter(kept["landed"]), "starts": Counter(kept["starts"])})
+
+    def write(self, path: Path) -> None:
+        """Write this to a file."""
+        durable.write_json(path, vars(self) | {"kills": [[*key, count] for key, count in self.kills.items()]})
 
     @property
     def shots(self) -> int:
