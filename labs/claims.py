@@ -40,13 +40,37 @@ def claim(lab: str, options: Options, workers: int) -> Iterator[str]:
             _check(lab, folder, options.resume)
             durable.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
         except Timeout:
-            holder = (folder / "holder").read_text() if (folder / "holder").exists() else "another process"
-            raise LabError(f"run {name!r} is held by {holder}; choose another --name") from None
+            raise _held(folder) from None
         except OSError as error:
             raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
         for left_over in folder.rglob(".*.part"):  # Of writers that were killed.
             left_over.unlink()
         yield name
+
+
+def refuse_held(folder: Path) -> None:
+    """Stop if a process holds a run, before anything is started for it or changed in it.
+
+    Args:
+        folder: Of the run.
+
+    Raises:
+        LabError: Names the holder.
+    """
+    if not (folder / ".lock").exists():
+        return
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            pass
+    except Timeout:
+        raise _held(folder) from None
+    except OSError:
+        pass  # A folder that cannot be written is told by `claim`.
+
+
+def _held(folder: Path) -> LabError:
+    holder = (folder / "holder").read_text() if (folder / "holder").exists() else "another process"
+    return LabError(f"run {folder.name!r} is held by {holder}; choose another --name")
 
 
 def _check(lab: str, folder: Path, resume: bool) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import psutil
 
-from labs import command
+from labs import claims, command
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import ROOT
@@ -60,6 +60,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     workers = _workers(workers, oversubscribe)
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)
+    claims.refuse_held(runs / run_name)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
     start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
     code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
@@ -163,6 +164,7 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
         _end(process)
         raise
     finally:
+        _end_left(process.pid)
         for reader in readers:
             reader.join(timeout=2)
     return code, told
@@ -255,6 +257,14 @@ def _end(process: subprocess.Popen) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
     process.wait()
+
+
+def _end_left(session: int) -> None:
+    """End what a launcher that was killed has left on this machine: the workers are of its session."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session:
+                process.kill()
 
 
 def _lost(launcher: str, places: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.claims import claim
+from labs.claims import claim, refuse_held
 from labs.command import Options
 from labs.errors import LabError
 from labs.places import ROOT
@@ -57,6 +57,15 @@ def test_a_name_is_free_again_when_its_holder_was_killed(tmp_path):
         holder = (tmp_path / LAB / name / "holder").read_text()
         assert re.fullmatch(rf"process {os.getpid()} on \S+", holder)
         assert not torn.exists()
+
+
+def test_a_held_run_is_refused_before_anything_is_started_for_it(tmp_path):
+    folder = tmp_path / LAB / "it"
+    refuse_held(folder)
+    assert not folder.exists()
+    with claim(LAB, Options("it", tmp_path), 1), pytest.raises(LabError, match=r"run 'it' is held by process \d+ on"):
+        refuse_held(folder)
+    refuse_held(folder)
 
 
 def test_an_interrupted_run_is_gone_on_with_when_that_is_asked_for(tmp_path):

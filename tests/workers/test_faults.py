@@ -146,6 +146,16 @@ def test_terminate_ends_a_run_that_was_started_in_the_background(labs):
     assert_all_gone(everyone)
 
 
+def test_killed_mpirun_leaves_no_process(labs):
+    process, everyone, _ = start(labs)
+    (mpirun,) = [one for one in everyone if one.name() == "prterun"]
+    mpirun.kill()
+    code, last = end(process, timeout=5)
+    assert (code, last) == (1, "labs: error: the launcher ended with code -9: it gave no reason")
+    _, left = psutil.wait_procs(everyone, timeout=1)
+    assert not left
+
+
 def test_killed_launcher_leaves_no_process(labs):
     process, everyone, _ = start(labs)
     process.kill()
