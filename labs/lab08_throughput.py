@@ -126,6 +126,14 @@ def _shared_cores(config: Config, workers: int) -> Config:
     return dataclasses.replace(config, threads=cores // workers)
 
 
+def _four_on_each(workers: int) -> int:
+    return max(1, workers // 4)
+
+
+def _one_on_each(workers: int) -> int:
+    return workers
+
+
 def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
     """Return a sweep's `adapt`: the changes, on machines that have such a device to train on."""
 
@@ -166,14 +174,15 @@ SWEEPS = {
                                        "threads": (1,)}, (1,), ONE_REPEAT, _on("cpu")),
     ),
     "paper": (
-        Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception)),
+        Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception), nodes=_four_on_each),
         Sweep("strong", STRONG, NODES | {"batch_size": (128,)}, (4, 8, 16, 32),
-              adapt=_on("cpu", _larger_for_inception, divide)),
+              adapt=_on("cpu", _larger_for_inception, divide), nodes=_four_on_each),
         Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4),
               adapt=_on("cpu", _larger_for_inception, divide, _shared_cores)),
         Sweep("batch", BATCH, NODES | {"batch_size": (8, 16, 32, 64)}, (4,), adapt=_on("cpu", _larger_for_inception)),
-        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception)),
-        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, divide)),
+        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception), nodes=_one_on_each),
+        Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, divide),
+              nodes=_one_on_each),
         Sweep("batch-gpu", BATCH, GPUS | {"batch_size": (32, 64, 128)}, (1,), adapt=_on("gpu", _larger_for_inception)),
         Sweep("input-gpu", INPUT, GPUS | {"input": ("cached", "decoded", "synthetic")}, (1,),
               adapt=_on("gpu", _larger_for_inception)),

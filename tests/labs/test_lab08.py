@@ -130,12 +130,12 @@ def test_every_network_gets_pictures_of_its_own_size(on):
 def test_the_reports_nodes_are_four_workers_with_seven_threads(on):
     on(gpus=0)
     todo = planned("paper", "weak")
-    assert {cell.workers for cell in todo} == {4, 8, 16, 32}
+    assert {(cell.workers, cell.nodes) for cell in todo} == {(4, 1), (8, 2), (16, 4), (32, 8)}
     assert {(cell.config.threads, cell.config.batch_size) for cell in todo} == {(7, 32)}
     on(gpus=1)
-    assert {(cell.workers, cell.config.batch_size) for cell in planned("paper", "weak-gpu")} == {
-        (1, 128), (2, 128), (4, 128), (8, 128)
-    }
+    todo = planned("paper", "weak-gpu")
+    assert {(cell.workers, cell.nodes) for cell in todo} == {(1, 1), (2, 2), (4, 4), (8, 8)}
+    assert {cell.config.batch_size for cell in todo} == {128}
 
 
 def test_cells_that_several_sweeps_need_run_once(on):
