@@ -22,17 +22,19 @@ ENDS = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMO
 def finish(slurm, job, seconds: float) -> str:
     """Wait for a job that goes back into the queue, and return its last state.
 
-    Slurm lets it pause there for two minutes each time, so that its last processes have ended; the test looks for
-    them, and has it start when they have.
+    Slurm lets it pause there for two minutes each time, so that its last processes have ended, and their end is not
+    taken for that of the next start; the test looks for them, and has it start ten seconds after they have gone.
     """
-    deadline, ended = time.monotonic() + seconds, 0
+    deadline, ended, alone = time.monotonic() + seconds, 0, 0
     while True:
         facts = job.facts()
         # On its way back into the queue a job may look ended, and failed, until its last processes are gone.
         if ended >= (5 if facts["JobState"] == "COMPLETED" else 30):
             return facts["JobState"]
         assert time.monotonic() < deadline, job.text()
-        if facts["JobState"] == "PENDING" and facts["Reason"] == "BeginTime" and set(processes(slurm.conf)) <= DAEMONS:
+        paused = facts["JobState"] == "PENDING" and facts["Reason"] == "BeginTime"
+        alone = alone + 1 if paused and set(processes(slurm.conf)) <= DAEMONS else 0
+        if alone == 10:
             slurm.run("scontrol", "update", f"jobid={job.number}", "starttime=now")
         ended = ended + 1 if facts["JobState"] in ENDS else 0
         time.sleep(1)
@@ -55,7 +57,7 @@ def seconds_per_epoch(slurm, folder) -> float:
 def test_a_run_longer_than_its_limit_goes_on_by_itself(slurm, tmp_path):
     """The shortest limit is a minute, and the signal may come half a minute early; the run has work for 80 s."""
     count = math.ceil(80 / seconds_per_epoch(slurm, tmp_path))
-    job = slurm.submit("--time=1", "--signal=B:USR1@15", JOB, "--epochs", count, *SMALL, "--results", tmp_path,
+    job = slurm.submit("--time=1", "--signal=B:USR1@5", JOB, "--epochs", count, *SMALL, "--results", tmp_path,
                        output=tmp_path / "out")
     assert finish(slurm, job, 600) == "COMPLETED", job.text()
     restarts = int(job.facts()["Restarts"])
