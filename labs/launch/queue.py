@@ -13,7 +13,6 @@ from labs.launch.site import Partition
 
 # Read with separators, not as JSON: this is the same in every Slurm; 22.05's JSON lacks half of it.
 FORMAT = "%i|%F|%u|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
-WAITING_FOR_ROOM = ("Priority", "Resources")
 MOST_TRIALS = 6  # Slurm's controller is shared by everybody.
 
 
@@ -72,7 +71,7 @@ def main(jobs: Sequence[str] = (), user: str | None = None, check: Sequence[str]
         if job.state == "PENDING":
             for line in explain(job, everyone, rules, trials):
                 print(f"    {line}")
-            trials = max(0, trials - len(rules)) if job.reason in WAITING_FOR_ROOM else trials
+            trials = max(0, trials - len(rules)) if reasons.waits_for_room(job.reason) else trials
     return 0
 
 
@@ -137,14 +136,14 @@ def explain(job: Queued, everyone: Sequence[Queued], rules: Mapping[str, Partiti
                 "man squeue (JOB REASON CODES)", *_expected(job)]
     facts = _facts(job, rules)
     lines = [f"{known.meaning.format(**facts)}{_detail(job)}"]
-    if job.reason in WAITING_FOR_ROOM:
+    if known.room:
         ahead = _ahead(job, everyone)
         who = "1 job is" if ahead == 1 else f"{ahead} jobs are"
         lines[0] += f"; {who} ahead of it in {job.partition}" if ahead else "; no job that waits is ahead of it"
     lines += _expected(job)
     if known.cure:
         lines.append(f"to do: {known.cure.format(**facts)}")
-    return lines + (_sooner(job, rules, trials) if job.reason in WAITING_FOR_ROOM else [])
+    return lines + (_sooner(job, rules, trials) if known.room else [])
 
 
 def _facts(job: Queued, rules: Mapping[str, Partition]) -> dict[str, str]:
@@ -168,8 +167,8 @@ def _ahead(job: Queued, everyone: Sequence[Queued]) -> int:
     """Count the jobs that wait for room in the same partition with a higher priority, or an equal one and earlier."""
     mine = set(job.partition.split(","))
     first = min((_place(each) for each in everyone if each.base == job.base), default=_place(job))
-    return sum(each.base != job.base and each.reason in WAITING_FOR_ROOM and bool(mine & {*each.partition.split(",")})
-               and _place(each) < first for each in everyone)
+    rivals = [each for each in everyone if each.base != job.base and mine & {*each.partition.split(",")}]
+    return sum(reasons.waits_for_room(each.reason) and _place(each) < first for each in rivals)
 
 
 def _place(job: Queued) -> tuple[int, int]:
@@ -180,7 +179,7 @@ def _expected(job: Queued) -> list[str]:
     """Return when Slurm expects to start a job: what `squeue --start` shows."""
     if moment := site.start(job.start):
         return [f"expected start: {site.when(moment)} (Slurm's estimate; earlier if jobs end before their limits)"]
-    if job.reason not in WAITING_FOR_ROOM:
+    if not reasons.waits_for_room(job.reason):
         return []
     why = "a job before it has no time limit" if job.start[:1].isdigit() else "Slurm has not worked it out yet"
     return [f"expected start: not known: {why}"]

@@ -12,6 +12,8 @@ class Reason:
 
     meaning: str
     cure: str = ""
+    room: bool = False
+    """Whether it waits for room that another, a smaller or a shorter request might find sooner."""
 
 
 SMALLER = "ask for less, or wait until your other jobs have ended"
@@ -21,8 +23,8 @@ HELP = "nothing you can do but write to the site's help desk"
 # Looked up from top to bottom; a star stands for anything: QOS and association limits are many and of one kind.
 REASONS = {
     "None": Reason("just submitted: Slurm has not looked at it yet", "look again in a minute"),
-    "Priority": Reason("behind other jobs in the queue, not stuck"),
-    "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free"),
+    "Priority": Reason("behind other jobs in the queue, not stuck", room=True),
+    "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free", room=True),
     "PartitionTimeLimit": Reason(
         "its time limit {limit} is above the partition's {max_time}: it will never start so",
         "scontrol update jobid={job} timelimit={max_time}; a run that needs longer goes on with --resume"),
@@ -61,8 +63,8 @@ REASONS = {
         "wait; a shorter limit may fit in before (scontrol update jobid={job} timelimit=00:30:00); if it named nodes "
         "(-w), any will do: scontrol update jobid={job} reqnodelist="),
     "Nodes required for job are*": Reason(
-        "the nodes that it needs are down, drained, or kept for partitions with a higher priority",
-        "wait, or use another partition: sinfo -s"),
+        "the nodes that it needs are down, drained, or kept for jobs before it in another partition",
+        "wait, or use another partition: sinfo -s", room=True),
     "NodeDown": Reason("a node that it needs is down", "wait, or scontrol update jobid={job} reqnodelist="),
     "FrontEndDown": Reason("the cluster's front end is down", "wait"),
     "BadConstraints": Reason(
@@ -124,6 +126,12 @@ def meaning(reason: str) -> Reason | None:
         if fnmatch.fnmatchcase(code.partition(",")[0], pattern) or fnmatch.fnmatchcase(code, pattern):
             return found
     return None
+
+
+def waits_for_room(reason: str) -> bool:
+    """Whether a job with this reason waits for nodes, CPUs or GPUs, and for nothing else."""
+    known = meaning(reason)
+    return known is not None and known.room
 
 
 def kind(reason: str) -> str:

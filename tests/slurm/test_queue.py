@@ -7,10 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from labs.launch import reasons
 from tests.slurm.client import ROOT, Slurm, until
 from tests.slurm.cluster import environment
 
@@ -59,6 +61,14 @@ class Student:
         done = self.queue(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def told_in_the_end(self, pattern: str, job: str) -> str:
+        """Ask until `labs queue` says this, and return the part of it in brackets."""
+        deadline = time.monotonic() + 60
+        while not (found := re.search(pattern, said := self.told(job))):
+            assert time.monotonic() < deadline, said
+            time.sleep(0.5)
+        return found[1]
 
     def refused(self, *words: object, **variables: str) -> list[str]:
         """Return the error lines of `labs queue --check`, which must be all that it says."""
@@ -118,9 +128,8 @@ def test_all_of_a_students_jobs_are_shown(student, jobs):
 
 
 def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
-    job, found = student.submit("-pone", "-t5"), []
-    until(lambda: found.extend(re.findall(r"sooner in partition two \(.*?\): (.*)", student.told(job))) or found, 60)
-    student.slurm.run(*shlex.split(found[0]))
+    job = student.submit("-pone", "-t5")
+    student.slurm.run(*shlex.split(student.told_in_the_end(r"sooner in partition two \(.*?\): (.*)", job)))
     until(lambda: "RUNNING on node2" in student.told(job), 60)
     student.slurm.run("scancel", job)
 
@@ -160,6 +169,16 @@ def test_an_array_is_one_entry(student, jobs):
     assert said.startswith(f"{array}_[0-2]  wrap  PENDING (")
     assert f"scontrol update jobid={array} timelimit=" in said
     student.slurm.run("scancel", array)
+
+
+@pytest.mark.parametrize("reason", [
+    "Resources", "Priority",
+    # What a job in partition "one" is told, now and then, while one of partition "lab" waits for node1.
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+])
+def test_what_waits_for_room_is_offered_another_place(reason):
+    assert reasons.waits_for_room(reason)
+    assert not reasons.waits_for_room("Dependency")
 
 
 def test_held_by_the_administrator(student, jobs):
