@@ -1,13 +1,9 @@
-import os
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
-
-from labs import places
 
 settings.register_profile("labs", deadline=None)  # A slow machine is no failure.
 settings.load_profile("labs")
@@ -17,15 +13,6 @@ settings.load_profile("labs")
 def _own_caches(tmp_path, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
-
-
-@pytest.fixture(scope="session")
-def samples():
-    """Real data beside the clone; elsewhere the tests that ask for it are skipped."""
-    folder = Path(os.environ.get("LABS_SAMPLES") or places.ROOT.parent / "shared" / "data")
-    if not folder.is_dir():
-        pytest.skip(f"no samples in {folder} (set LABS_SAMPLES)")
-    return folder
 
 
 @pytest.fixture(scope="session")
