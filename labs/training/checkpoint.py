@@ -75,7 +75,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
     path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
     with durable.writing(path) as file:
         np.savez(file, meta=np.array(json.dumps(meta, default=str)), **shared, **own)
-    for old in _by_age(folder)[:-KEEP]:
+    for old in by_age(folder)[:-KEEP]:
         old.unlink()
     return path
 
@@ -86,7 +86,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
     Raises:
         LabError: The checkpoint is of another config or of another model.
     """
-    for path in reversed(_by_age(folder)):
+    for path in reversed(by_age(folder)):
         try:
             meta, values, own = _read(path)
         except Exception:  # A damaged zip makes its reader, and numpy's, raise almost anything.
@@ -100,7 +100,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
     return Position()
 
 
-def _by_age(folder: Path) -> list[Path]:
+def by_age(folder: Path) -> list[Path]:
     """Return the checkpoints, the newest last; by their stems, since "-step-" comes before ".npz"."""
     return sorted(folder.glob("epoch-*.npz"), key=lambda path: path.stem)
 

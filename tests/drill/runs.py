@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from labs.command import Options
+from labs.training import checkpoint
 from tests.drill import training
 from tests.drill.launchers import LIBC, SET_PARENT_DEATH_SIGNAL, fork
 
@@ -91,7 +92,7 @@ class Run:
         return {path.name for path in self.checkpoints.glob(".*.part")}
 
     def saved(self) -> list[Path]:
-        return sorted(self.checkpoints.glob("epoch-*.npz"), key=lambda path: path.stem)
+        return checkpoint.by_age(self.checkpoints)
 
     def outcome(self) -> dict[str, object]:
         """Return what must not hang on the shots: the arrays of the last checkpoint, and the history without clocks."""
