@@ -20,6 +20,7 @@ KINDS = (
     (r"Distributed\w+_Allreduce", "gradients"),
     (r"HorovodBroadcast_", "initial weights and optimizer state"),
     (r"HorovodBroadcast", "decisions of rank 0"),
+    (r"HorovodAllgather_asked", "questions: save, stop, pace"),
     (r"HorovodAllgather", "checks: config, data, digests of weights"),
     (r"HorovodGroupedAllreduce", "batch-norm statistics"),
     (r"HorovodAllreduce", "metrics"),

@@ -70,7 +70,7 @@ class Steps(tf.keras.callbacks.Callback):
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
         # Horovod: workers that return after other steps would have nobody there to exchange anything with.
-        self.model._steps_per_execution.assign(self.pieces * int(stack.gather([pace]).min()))
+        self.model._steps_per_execution.assign(self.pieces * int(stack.ask([pace]).min()))
         self.paced = True
 
     def on_train_end(self, logs=None):

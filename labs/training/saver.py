@@ -73,7 +73,7 @@ class Saver:
         """Return whether to save, and whether to stop."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: one worker may have heard of it a step before the others, and clocks differ; they decide as one.
-        everyone = stack.gather([due, stop.asked()])
+        everyone = stack.ask([due, stop.asked()])
         return bool(everyone[0, 0]), bool(everyone[:, 1].any())
 
     def _save(self, position: checkpoint.Position) -> None:
