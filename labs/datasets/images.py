@@ -17,7 +17,6 @@ import numpy as np
 import psutil
 
 from labs.datasets import pictures
-from labs.datasets.folders import printable
 from labs.errors import LabError
 
 
@@ -37,7 +36,7 @@ class Images:
         threads: That decode at a time; one per core by default.
 
     Raises:
-        LabError: A picture is gone, or there is no place for the file.
+        LabError: There is no place for the file.
     """
 
     dtype = np.dtype(np.uint8)
@@ -54,8 +53,6 @@ class Images:
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
         sizes, times = zip(*pictures.stamps(self.root, paths), strict=True)
-        if -1 in sizes:
-            raise LabError(f"cannot find {printable(str(self.root / paths[sizes.index(-1)]))}; start again")
         self.digest = _digest(pictures.READER, size, list(paths), sizes)
         """Of names, sizes and settings: equal on two machines that have the same pictures."""
         name = _digest(self.digest, self.root, times, _boot()).hex()
@@ -89,9 +86,20 @@ class Images:
         list(self._pool.map(lambda places: self._decode(rows, places, batch), parts))
         return batch
 
+    def take(self, row: int) -> None:
+        """Decode a picture for later; if it could not be kept, only to see that it can be decoded.
+
+        Raises:
+            Exception: What the decoder raises.
+        """
+        if row < self._limit:
+            self._keep(row, pictures.decode(f"{self.root}/{self.paths[row]}", self.shape[1]))
+        else:
+            pictures.decode(f"{self.root}/{self.paths[row]}", 1)
+
     def _decode(self, rows: np.ndarray, places: np.ndarray, batch: np.ndarray) -> None:
         for place in places:
-            batch[place] = pictures.read(self.root / self.paths[rows[place]], self.shape[1])
+            batch[place] = pictures.read(f"{self.root}/{self.paths[rows[place]]}", self.shape[1])
             self._keep(int(rows[place]), batch[place])
 
     def _keep(self, row: int, pixels: np.ndarray) -> None:

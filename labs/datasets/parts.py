@@ -61,13 +61,26 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
         validation_split: Share of the pictures that are not in the test.
         seed: Of the division.
     """
-    index = folders.index(root)
-    index = folders.without(index, pictures.undecodable(index))
+    found = folders.index(root)
+    images, index, sound = _decoded(found, image_size)
     division = folders.split(index, test_split, validation_split, seed)
-    images = Images(index.root, index.paths, image_size)
-    parts = (Part(images, index.labels, positions) for positions in division)
+    parts = (Part(images, found.labels, sound[positions]) for positions in division)
     text = "\n".join(filter(None, [folders.describe(index), folders.missing(division, index)]))
     return Parts(*parts, index.class_names, text)
+
+
+def _decoded(
+    index: folders.Index, image_size: int, memory: int | None = None
+) -> tuple[Images, folders.Index, np.ndarray]:
+    """Decode each picture once, to see that it can be, and keep it for training.
+
+    Returns:
+        All pictures; the index of those that can be decoded; and their positions among all, int64.
+    """
+    images = Images(index.root, index.paths, image_size, memory)
+    bad = pictures.undecodable(index, images.take)
+    sound = np.flatnonzero([path not in bad for path in index.paths])
+    return images, folders.without(index, bad), sound
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Parts:
@@ -86,17 +99,16 @@ def from_divided(root: Path, image_size: int, validation_split: float, seed: int
         validation_split: Share of its training images.
         seed: Of the division.
     """
-    index = divided.index(root)
-    index = folders.without(index, pictures.undecodable(index))
+    found = divided.index(root)
+    images, index, sound = _decoded(found, image_size)
     tested = divided.tested(index)
     trained, tested = np.flatnonzero(~tested), np.flatnonzero(tested)
     names = [index.paths[place] for place in trained]
     inner = folders.split((names, index.labels[trained]), 0.0, validation_split, seed)
-    images = Images(index.root, index.paths, image_size)
     positions = (trained[inner.train], trained[inner.validation], tested)
     counts = [f"{len(part)} {name}" for part, name in zip(positions, ("training", "validation", "test"), strict=True)]
     text = f"{folders.describe(index)}\n{', '.join(counts)} images"
-    return Parts(*(Part(images, index.labels, part) for part in positions), index.class_names, text)
+    return Parts(*(Part(images, found.labels, sound[part]) for part in positions), index.class_names, text)
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
@@ -134,18 +146,16 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     """
     faces = read_wiki(root)
     rows = sum(faces.left_out.values()) + len(faces.paths)
-    index = folders.Index(faces.root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    bad = pictures.undecodable(index) if faces.paths else {}
-    keep = np.array([place for place, path in enumerate(faces.paths) if path not in bad], np.int64)
-    if not len(keep):
+    if not faces.paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
-    paths, ages = [faces.paths[place] for place in keep], faces.ages[keep].astype(np.float32)
-    division = folders.split((paths, np.zeros(len(paths), np.int64)), test_split, validation_split, seed)
-    images = Images(faces.root, paths, image_size, memory=None if cached else 0)
-    left_out = faces.left_out | {"undecodable": len(bad)}
-    text = f"{len(paths)} faces of {rows}, aged {ages.min():.0f} to {ages.max():.0f}; left out: "
+    found = folders.Index(faces.root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
+    images, index, sound = _decoded(found, image_size, memory=None if cached else 0)
+    division = folders.split((index.paths, index.labels), test_split, validation_split, seed)
+    ages = faces.ages.astype(np.float32)
+    left_out = faces.left_out | {"undecodable": len(found) - len(index)}
+    text = f"{len(index)} faces of {rows}, aged {ages[sound].min():.0f} to {ages[sound].max():.0f}; left out: "
     text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    return Parts(*(Part(images, ages, positions) for positions in division), (), text)
+    return Parts(*(Part(images, ages, sound[positions]) for positions in division), (), text)
 
 
 def from_noise(count: int, image_size: int, seed: int) -> Parts:

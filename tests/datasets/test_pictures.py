@@ -72,19 +72,38 @@ def test_odd_exif_does_no_harm(tmp_path):
     odd = exif.tobytes().replace(b"\x01\x1a\0\x05", b"\x01\0\0\x05")  # A width that is a fraction.
     gradient().save(tmp_path / "odd.jpg", exif=odd, quality=95)
     gradient().save(tmp_path / "none.jpg", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff\x12", quality=95)
-    gradient().save(tmp_path / "even.jpg", quality=95)
+    upright = Image.Exif()
+    upright[ExifTags.Base.Orientation] = 1
+    gradient().save(tmp_path / "even.jpg", exif=upright, quality=95)
     even = pictures.read(tmp_path / "even.jpg", 16)
     assert np.array_equal(pictures.read(tmp_path / "none.jpg", 16), even)
     assert difference(pictures.read(tmp_path / "odd.jpg", 16), even[::-1, ::-1]) < 1
 
 
-@pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12)])
+@pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12), (224, 1.5, 8)])
 def test_decoding_at_a_reduced_scale_changes_little(caltech, size, mean, most):
     """Of 255 levels, against full decoding; Keras' image_dataset_from_directory is off by 8 and 4."""
     photos = sorted(caltech.glob("*/*.jpg"))[::20]
     differences = [difference(pictures.read(photo, size), plain(photo, size)) for photo in photos]
     assert np.mean(differences) < mean
     assert max(differences) < most
+
+
+def test_photos_go_the_short_way_and_damaged_ones_do_not(caltech):
+    content = next(caltech.glob("*/*.jpg")).read_bytes()
+    assert pictures._photo(content, 64).shape == (64, 64, 3)
+    before, after = content[: len(content) // 2], content[len(content) // 2 + 200 :]
+    for damaged in (content[:-2], before + b"\xff\xd9", before + bytes(200) + after):
+        assert pictures._photo(damaged, 64) is None
+
+
+def test_a_long_picture_is_not_thinned_out(tmp_path):
+    """Of white columns, one in sixteen, interpolation alone would see none."""
+    columns = np.zeros((64, 1024, 3), np.uint8)
+    columns[:, ::16] = 255
+    Image.fromarray(columns).save(tmp_path / "columns.jpg", quality=100, subsampling=0)
+    assert pictures._photo((tmp_path / "columns.jpg").read_bytes(), 64) is not None
+    assert abs(pictures.read(tmp_path / "columns.jpg", 64).mean() - 255 / 16) < 2
 
 
 @pytest.fixture
@@ -169,7 +188,7 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
         pass
 
     def stop(*_):
-        yield "a/0002.png", "seen"
+        yield spoilt.paths.index("a/0002.png"), "seen"
         raise Stop
 
     pictures.undecodable(spoilt)
