@@ -10,7 +10,6 @@ COLUMNS and SYNONYMS. What it cannot judge for want of a column, it leaves alone
 from __future__ import annotations
 
 import csv
-import gc
 import math
 import re
 from collections.abc import Iterator
@@ -85,14 +84,11 @@ def check_store(root: Path) -> list[Finding]:
     """Return what is wrong in the records of a results store; those that are no records are named and left out."""
     from labs.report import rules
 
-    gc.disable()  # It would look through the millions of values of ten thousand records again and again.
-    try:
+    with records.uncollected():
         found = records.read_all(root=root)
         if not found:
             raise LabError(f"{root} holds no record; `labs run lab10_caltech --workers 2` makes one")
         return rules.judge(recorded(found), rules.RECORDED)
-    finally:
-        gc.enable()
 
 
 def recorded(found: list[records.Record]) -> Table:

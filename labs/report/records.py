@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,6 +141,16 @@ def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
         except (ValueError, OSError) as problem:
             print(f"labs: left out: {problem}", file=sys.stderr)
     return sorted(sound, key=lambda record: record["started"])
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep Python's collector from looking through the millions of values of ten thousand records again and again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
