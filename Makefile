@@ -13,7 +13,7 @@ STAMP := .venv/.ready-$(MPI)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test env horovod notebooks notebook slurm drill pins clean FORCE
+.PHONY: help lab10 test env horovod notebooks notebook slurm drill bench pins clean FORCE
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ slurm: env ## Run the Slurm tests, on daemons started for them
 
 drill: env ## Kill a training run 1,000 times, at random moments and inside saves, and see that nothing is lost (an hour)
 	@$(BIN)/python -m tests.drill --kills 1000 --keep results/drill.json
+
+bench: env ## Measure the kit against what one would use instead, in turns (an hour on a machine left alone)
+	@$(BIN)/python -m benchmarks
 
 pins: env ## Write constraints.txt anew from pyproject.toml: the newest versions that go together
 	@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 --python-platform x86_64-manylinux_2_28 \

@@ -1,0 +1,21 @@
+"""The same training as Keras does it by itself, on one worker of one thread."""
+
+import sys
+
+import tensorflow as tf
+
+from benchmarks import cases
+from benchmarks.arms.clock import Clock
+
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
+for name in sys.argv[1].split(","):
+    for batch_size in cases.BATCH_SIZES:
+        x, y = cases.pictures(cases.STEPS[name] * batch_size)
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(10_000).batch(batch_size)
+        model = cases.network(name)
+        model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE, cases.MOMENTUM), "sparse_categorical_crossentropy",
+                      metrics=["accuracy"])
+        clock = Clock()
+        model.fit(dataset, epochs=cases.EPOCHS, verbose=0, callbacks=[clock])
+        cases.show(f"{name}, batch {batch_size}", len(x) / clock.seconds_per_epoch)

@@ -1,0 +1,82 @@
+"""What grows with the data: a tree of a million files, and a store of ten thousand records.
+
+    python -m benchmarks.arms.growth make|files FOLDER
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from benchmarks.cases import show
+from labs.datasets import folders
+from labs.datasets.sharding import shard
+
+CLASSES, FILES, RECORDS = 1000, 1000, 10_000
+EPOCHS, SETTLED = 10, 3
+
+
+def make(folder: Path) -> None:
+    """Make empty files, since an index opens none; and records of one lab that differ as those of a large study do."""
+    for number in range(CLASSES):
+        place = folder / "tree" / f"{number:03}.class"
+        place.mkdir(parents=True)
+        for file in range(FILES):
+            os.close(os.open(place / f"{number:03}_{file:04}.jpg", os.O_CREAT | os.O_WRONLY))
+    for number in range(RECORDS):
+        size, batch, seed = (1, 2, 4, 8)[number % 4], (32, 64, 128, 256, 512)[number // 4 % 5], number // 20
+        place = folder / "results/lab10_caltech" / f"run-{number:05}-w{size}"
+        place.mkdir(parents=True)
+        (place / "record.json").write_text(json.dumps(record(place.name, size, batch, seed)))
+
+
+def record(run: str, size: int, batch: int, seed: int) -> dict:
+    """Return the record of a run of ten epochs over 51,200 images."""
+    steps, rate = 51_200 // (batch * size), 400 * size * (0.8 + 0.2 * (seed % 7) / 7)
+    history = [{"epoch": epoch, "steps": steps, "images": 51_200, "loss": 2 / epoch, "accuracy": 1 - 0.9 / epoch,
+                "val_loss": 2.1 / epoch, "val_accuracy": 0.95 - 0.9 / epoch, "train_seconds": 51_200 / rate,
+                "val_seconds": 1.0, "lr": 0.01 * size} for epoch in range(1, 11)]
+    return {
+        "format": 1, "lab": "lab10_caltech", "run": run,
+        "started": f"2026-01-01T{seed // 60:02}:{seed % 60:02}:00+0000",
+        "config": {"batch_size": batch, "base_lr": 0.01, "epochs": 10, "seed": seed, "threads": 1},
+        "layout": {"size": size, "local_size": size, "nodes": 1, "threads": 1, "gpus": 0, "backend": "mpi",
+                   "global_batch_size": batch * size},
+        "versions": {"tensorflow": "2.15.1", "horovod": "0.28.1"}, "machine": {"host": "node1", "cores": 8},
+        "history": history,
+        "timings": {"total_seconds": 10 * 51_200 / rate + 20, "first_epoch_seconds": 51_200 / rate,
+                    "seconds_per_epoch": 51_200 / rate, "images_per_sec": rate},
+        "metrics": {"test_accuracy": 0.85, "test_loss": 0.5, "test_images": 5000}, "tables": {},
+    }
+
+
+def files(folder: Path) -> None:
+    began = time.perf_counter()
+    index = folders.index(folder / "tree")
+    division = folders.split(index, 0.1, 0.1, seed=1)
+    shard(division.train, 128, 0, 4, epoch=0, seed=1)
+    show("index, split, shard of 1,000,000 files", time.perf_counter() - began)
+    show("growth of memory, epochs 3 to 10, MiB", growth_of_memory())
+
+
+def growth_of_memory() -> float:
+    """Return by how much the pipeline's memory grows while epochs go by."""
+    import numpy as np
+
+    from labs.datasets.augment import Augment
+    from labs.datasets.pipeline import train_batches
+
+    images, labels = np.zeros((4096, 64, 64, 3), np.uint8), np.zeros(4096, np.int64)
+    taken = []
+    for epoch in range(EPOCHS):
+        for _ in train_batches(images, labels, shard(len(images), 32, 0, 1, epoch, 1), Augment(), epoch=epoch, seed=1):
+            pass
+        taken.append(psutil.Process().memory_info().rss / 2**20)
+    return max(0.0, taken[-1] - taken[SETTLED - 1])
+
+
+if __name__ == "__main__":
+    {"make": make, "files": files}[sys.argv[1]](Path(sys.argv[2]))

@@ -1,0 +1,40 @@
+"""The same training through the kit's `fit`, with its shards, its agreement, its digest and its checkpoints."""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import cases
+from labs.command import Options
+from labs.datasets.parts import Part
+from labs.training import workers
+from labs.training.fit import fit
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    batch_size: int
+    threads: int = 1
+    seed: int = 1
+
+
+def train(name: str, batch_size: int, results: Path) -> None:
+    with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
+        x, y = cases.pictures(cases.STEPS[name] * batch_size * job.size)
+        ends = []
+        fit(job, cases.network(name), tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM),
+            Part(x, y, np.arange(len(x))), batch_size=batch_size, epochs=cases.EPOCHS,
+            enough=lambda row: ends.append(time.perf_counter()))
+        if job.rank == 0:
+            seconds = (ends[-1] - ends[0]) / (cases.EPOCHS - 1)
+            cases.show(f"{name}, batch {batch_size}", len(x) / seconds)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1].split(","):
+        for batch_size in cases.BATCH_SIZES:
+            train(name, batch_size, Path(sys.argv[2]))

@@ -1,0 +1,93 @@
+"""Epochs over a tree of photos: from the first look at the folder to the last batch, and those after it.
+
+    python -m benchmarks.arms.pictures copy FOLDER SOUND      what all arms can read
+    python -m benchmarks.arms.pictures ARM SOUND SIDE ...
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import tensorflow as tf
+
+from benchmarks.cases import LATER_EPOCHS, show
+from labs.datasets import folders, parts, pictures
+from labs.datasets.pipeline import train_batches
+from labs.datasets.sharding import shard
+
+BATCH_SIZE = 32
+COPIES = 4
+
+
+def kit(root: Path, side: int) -> Iterator[Iterable]:
+    train = parts.from_folder(root, side, test_split=0, validation_split=0, seed=1).train
+    for epoch in range(1 + LATER_EPOCHS):
+        share = shard(train.positions, BATCH_SIZE, rank=0, size=1, epoch=epoch, seed=1)
+        yield train_batches(train.images, train.labels, share, epoch=epoch, seed=1)
+
+
+def generator(root: Path, side: int) -> Iterator[Iterable]:
+    batches = tf.keras.preprocessing.image.ImageDataGenerator().flow_from_directory(
+        root, (side, side), batch_size=BATCH_SIZE, class_mode="sparse")
+    for _ in range(1 + LATER_EPOCHS):
+        yield (batches.next() for _ in range(len(batches)))
+
+
+def dataset(root: Path, side: int) -> Iterator[Iterable]:
+    batches = tf.keras.utils.image_dataset_from_directory(root, image_size=(side, side), batch_size=BATCH_SIZE)
+    for _ in range(1 + LATER_EPOCHS):
+        yield batches.prefetch(tf.data.AUTOTUNE)
+
+
+def decode(root: Path, side: int) -> Iterator[Iterable]:
+    """Nothing but the decoder, on all cores: the most that a first epoch can reach."""
+    index = folders.index(root)
+    with ThreadPoolExecutor(pictures.cores()) as pool:
+        yield pool.map(lambda path: pictures.read(root / path, side), index.paths, chunksize=BATCH_SIZE)
+
+
+ARMS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
+    "kit": kit, "ImageDataGenerator": generator, "image_dataset_from_directory": dataset, "pure decode": decode,
+}
+
+
+def measure(name: str, root: Path, side: int) -> None:
+    count, ends = len(folders.index(root)), [time.perf_counter()]
+    for epoch in ARMS[name](root, side):
+        for _ in epoch:
+            pass
+        ends.append(time.perf_counter())
+    show(f"first epoch, {side} px", count / (ends[1] - ends[0]))
+    if len(ends) > 2:
+        show(f"later epochs, {side} px", count * LATER_EPOCHS / (ends[-1] - ends[1]))
+
+
+def copy(photos: Path, sound: Path) -> None:
+    """Copy the pictures that can be decoded, and nothing else: Keras' readers would stop at the others.
+
+    Each COPIES times: an epoch of the sample alone is over before a pipeline is under way.
+    """
+    index = folders.index(photos)
+    for path in folders.without(index, pictures.undecodable(index)).paths:
+        (sound / path).parent.mkdir(exist_ok=True)
+        for copy in range(COPIES):
+            shutil.copy(photos / path, (sound / path).with_stem(f"{Path(path).stem}_{copy}"))
+
+
+def main(name: str, photos: Path, sides: list[int]) -> None:
+    for path in photos.glob("*/*"):  # From the disk only once, whoever comes first.
+        path.read_bytes()
+    tf.data.Dataset.range(1).reduce(tf.constant(0, tf.int64), lambda total, one: total + one)  # Starts TensorFlow.
+    for side in sides:
+        measure(name, photos, side)
+
+
+if __name__ == "__main__":
+    what, folder, *others = sys.argv[1:]
+    if what == "copy":
+        copy(Path(folder), Path(others[0]))
+    else:
+        main(what, Path(folder), list(map(int, others)))

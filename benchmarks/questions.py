@@ -1,0 +1,152 @@
+"""The questions of `make bench`: each runs its arms in turns and returns rows with what must be reached."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import programs
+from benchmarks.cases import PHOTO_SIDES
+from benchmarks.rounds import interleaved
+from benchmarks.table import Row, rows
+from labs.places import ROOT
+
+PYTHON = sys.executable
+LABS = (PYTHON, "-m", "labs")
+
+
+def steps(rounds: int) -> list[Row]:
+    """Two workers' training step against what a student would use instead."""
+    # Horovod's page on mpirun; horovodrun's own call of it is not understood by Open MPI 5.
+    mpirun = ["mpirun", "-np", "2", "--bind-to", "none", "--map-by", "slot:oversubscribe"]
+    arms = {
+        "kit": lambda: programs.kit(2),
+        "plain Horovod script": lambda: programs.figures([*mpirun, PYTHON, "-m", "benchmarks.arms.plain",
+                                                          programs.ALL]),
+        "MultiWorkerMirroredStrategy": lambda: programs.arm("mwms", programs.ALL, 2),
+    }
+    if torch := programs.torch_python():
+        ddp = [torch, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "benchmarks.arms.ddp", programs.ALL]
+        arms["PyTorch DDP, Gloo"] = lambda: programs.figures(ddp, OMP_NUM_THREADS="1")
+    else:
+        print("benchmarks: no PyTorch: name a Python that has it in BENCH_TORCH_PYTHON", file=sys.stderr)
+    bounds = {"plain Horovod script": (1.3, 2.0), "MultiWorkerMirroredStrategy": (2.0, 3.0),
+              "PyTorch DDP, Gloo": (1.5, 2.5)}
+    return rows("two-worker step", "images/s", interleaved(arms, rounds), bounds)
+
+
+def scaling(rounds: int) -> list[Row]:
+    """Two workers on two cores against one on one core; and against two that do not know of each other."""
+    arms = {
+        "two workers": lambda: programs.kit(2),
+        "one worker, twice": lambda: {case: 2 * value for case, value in programs.kit(1).items()},
+        "two single workers at once": programs.two_at_once,
+    }
+    efficiency = {"mnist_cnn": (0.90, 0.97), "wide_cnn": (0.65, 0.80), "mlp": (0.30, 0.50)}
+    bounds = {("one worker, twice", f"{name}, batch 128"): bound for name, bound in efficiency.items()}
+    return rows("scaling efficiency", "images/s", interleaved(arms, rounds), bounds, kit="two workers")
+
+
+def allreduce(rounds: int) -> list[Row]:
+    """The all-reduce through the kit's launch settings against MPI's own, in one run."""
+    def both() -> dict[str, programs.Figures]:
+        with tempfile.TemporaryDirectory(prefix="labs-bench-") as store:
+            programs.seconds(*LABS, "run", "lab05_allreduce", "--workers", "2", "--results", store, "--name", "bench",
+                             "--largest-mb", "64", "--seconds", "20")
+            record = json.loads((Path(store) / "lab05_allreduce/bench/record.json").read_text())
+        found: dict[str, programs.Figures] = {}
+        for row in record["tables"]["collectives"]:
+            if row["collective"] == "allreduce" and row["bytes"] >= 2**18:
+                found.setdefault(row["library"], {})[f"{row['bytes'] / 2**20:g} MiB"] = row["busbw"] / 1e9
+        return found
+
+    taken = [each["both"] for each in interleaved({"both": both}, rounds)]
+    bounds = {("raw MPI", "1 MiB"): (0.20, 0.50)} | {("raw MPI", f"{size} MiB"): (0.65, 0.90) for size in (16, 64)}
+    return rows("all-reduce, busbw", "GB/s", taken, bounds, kit="Horovod over MPI")
+
+
+def pictures(rounds: int) -> list[Row]:
+    """Epochs over photo JPEGs, the first and the later ones, without a model."""
+    photos = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared/data") / "caltech-sample/256_ObjectCategories"
+    if not photos.is_dir():
+        print(f"benchmarks: no photos in {photos} (set LABS_SAMPLES): left out", file=sys.stderr)
+        return []
+    names = ("kit", "ImageDataGenerator", "image_dataset_from_directory", "pure decode")
+    first = {128: (3.0, 1.8), 224: (2.0, 1.4)}
+    bounds: dict = {("pure decode", f"first epoch, {side} px"): (None, 0.95) for side in first}
+    for name, place in (("ImageDataGenerator", 0), ("image_dataset_from_directory", 1)):
+        bounds |= {(name, f"first epoch, {side} px"): (must[place], None) for side, must in first.items()}
+        bounds |= {(name, f"later epochs, {side} px"): ((20.0, 10.0)[place], None) for side in (64, 128)}
+    with tempfile.TemporaryDirectory(prefix="labs-bench-") as sound:
+        programs.arm("pictures", "copy", photos, sound)
+        taken = interleaved({name: lambda name=name: _pictures(name, sound) for name in names}, rounds)
+    return rows("photo JPEGs", "images/s", taken, bounds)
+
+
+def _pictures(name: str, photos: str) -> programs.Figures:
+    """Return an arm's images per second, with nothing that an earlier run has decoded or checked."""
+    with tempfile.TemporaryDirectory(prefix="labs-bench-") as fresh:
+        return programs.arm("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
+
+
+def fit(rounds: int) -> list[Row]:
+    """The kit's `fit` against Keras' own, on one worker and the same data."""
+    arms = {"kit": lambda: programs.kit(1), "model.fit": lambda: programs.arm("bare", programs.ALL)}
+    return rows("fit, one worker", "images/s", interleaved(arms, rounds), {"model.fit": (0.98, 1.0)})
+
+
+def start(rounds: int) -> list[Row]:
+    """What a command costs before it does anything, against what it may cost."""
+    def allowed(printing: float, running: float) -> programs.Figures:
+        tensorflow = programs.seconds(PYTHON, "-c", "import tensorflow")
+        return {"labs --help": printing, "labs list": printing, "labs run, to Horovod's init": tensorflow + running}
+
+    def labs() -> programs.Figures:
+        with tempfile.TemporaryDirectory(prefix="labs-bench-") as store:
+            run = (*LABS, "run", "lab02_horovod", "--workers", "1", "--results", store)
+            return {"labs --help": programs.seconds(*LABS, "--help"), "labs list": programs.seconds(*LABS, "list"),
+                    "labs run, to Horovod's init": programs.seconds_to_line("lab02_horovod: ", *run)}
+
+    arms = {"labs": labs, "0.3 s, TensorFlow + 0.7 s": lambda: allowed(0.3, 0.7),
+            "0.15 s, TensorFlow + 0.3 s": lambda: allowed(0.15, 0.3)}
+    bounds = dict(zip(list(arms)[1:], [(1.0, None), (None, 1.0)], strict=True))
+    return rows("start", "s", interleaved(arms, rounds), bounds, kit="labs", smaller_is_better=True)
+
+
+def growth(rounds: int) -> list[Row]:
+    """A million files and ten thousand records, against what they may cost."""
+    folder = Path(tempfile.mkdtemp(prefix="labs-bench-"))
+    try:
+        programs.arm("growth", "make", folder)
+        arms = {
+            "labs": lambda: programs.arm("growth", "files", folder) | {
+                "labs lint, 10,000 records": _lint(folder / "results"),
+                "labs report, 10,000 records": programs.seconds(*LABS, "report", "--results", str(folder / "results"),
+                                                                "--output", str(folder / "report.html")),
+            },
+            "budget": lambda: {"index, split, shard of 1,000,000 files": 10.0,
+                               "growth of memory, epochs 3 to 10, MiB": 8.0} | _records(5.0),
+            "aim": lambda: _records(1.0),
+        }
+        return rows("growth", "s", interleaved(arms, rounds), {"budget": (1.0, None), "aim": (None, 1.0)}, kit="labs",
+                    smaller_is_better=True)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _records(seconds: float) -> programs.Figures:
+    return {f"labs {command}, 10,000 records": seconds for command in ("lint", "report")}
+
+
+def _lint(store: Path) -> float:
+    return programs.seconds(*LABS, "lint", str(store))
+
+
+QUESTIONS: dict[str, Callable[[int], list[Row]]] = {
+    each.__name__: each for each in (steps, scaling, allreduce, pictures, fit, start, growth)
+}

@@ -1,0 +1,55 @@
+"""What a question found, as rows with ratios and intervals."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+
+from labs.report.scaling import interval
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """The kit against one other arm, in one case."""
+
+    question: str
+    case: str
+    against: str
+    kit: float
+    other: float
+    unit: str
+    ratio: float
+    """Median over the rounds of the kit's figure divided by the other's of the same round; above 1 the kit is ahead."""
+    low: float
+    high: float
+    """95 % interval of the geometric mean of those ratios."""
+    rounds: int
+    must: float | None
+    aim: float | None
+
+
+def rows(question: str, unit: str, rounds: Sequence[Mapping[str, Mapping[str, float]]], bounds: Mapping,
+         kit: str = "kit", smaller_is_better: bool = False) -> list[Row]:
+    """Return a row for each case and each other arm.
+
+    Args:
+        question: In a few words.
+        unit: Of the figures.
+        rounds: From `interleaved`.
+        bounds: (must, aim) by other arm, or by (other arm, case).
+        kit: The arm that is compared.
+        smaller_is_better: Whether the figures are seconds.
+    """
+    found = []
+    for case in rounds[0][kit]:
+        for other in [name for name in rounds[0] if name != kit]:
+            pairs = [(each[kit][case], each[other][case]) for each in rounds if case in each[other]]
+            if not pairs:
+                continue
+            ratios = [b / max(a, 1e-9) if smaller_is_better else a / b for a, b in pairs]
+            must, aim = bounds.get((other, case)) or bounds.get(other) or (None, None)
+            low, high = interval(ratios) if len(ratios) > 1 else (float("nan"), float("nan"))
+            found.append(Row(question, case, other, *(statistics.median(side) for side in zip(*pairs, strict=True)),
+                             unit, statistics.median(ratios), low, high, len(ratios), must, aim))
+    return found

@@ -1,0 +1,74 @@
+"""The benchmarks' bookkeeping: who goes when, which rounds count, and which way a ratio points."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import rounds, table
+from benchmarks.__main__ import QUESTIONS, RESULTS, verdict
+from labs.places import ROOT
+
+
+def arms(order: list[str], **figures: float) -> dict[str, rounds.Arm]:
+    def arm(name: str) -> rounds.Arm:
+        return lambda: order.append(name) or {"case": figures[name]}
+
+    return {name: arm(name) for name in figures}
+
+
+def test_arms_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys):
+    order, others = [], iter([0.0, 0.5, 0.01])
+    monkeypatch.setattr(rounds, "_others", lambda *_: next(others))
+    found = rounds.interleaved(arms(order, a=1.0, b=2.0), rounds=2)
+    assert order == ["a", "b"] * 3
+    assert found == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
+    assert "void: others used 50% of the machine" in capsys.readouterr().err
+
+
+def test_a_machine_that_is_never_quiet_is_said(monkeypatch):
+    monkeypatch.setattr(rounds, "_others", lambda *_: 0.5)
+    with pytest.raises(SystemExit, match="0 of 2 rounds were undisturbed"):
+        rounds.interleaved(arms([], a=1.0), rounds=2)
+
+
+def test_work_of_others_is_told_from_ours():
+    busy = rounds._clocks()
+    subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
+    ours = rounds._clocks()
+    assert rounds._others(busy, ours) < 0.9
+    assert rounds._others((0.0, 0.0, 0.0), (10.0, 5.0 * rounds.psutil.cpu_count(), 0.0)) == 0.5
+
+
+def test_above_1_the_kit_is_ahead():
+    taken = [{"kit": {"a": 200.0, "b": 10.0}, "other": {"a": 100.0, "b": 20.0}},
+             {"kit": {"a": 330.0, "b": 10.0}, "other": {"a": 110.0, "b": 20.0}},
+             {"kit": {"a": 250.0, "b": 10.0}, "other": {"a": 100.0, "b": 20.0}}]
+    fast, slow = table.rows("q", "images/s", taken, {"other": (2.0, 3.0), ("other", "b"): (0.4, 0.9)})
+    assert (fast.ratio, fast.kit, fast.other, fast.must, fast.aim, fast.rounds) == (2.5, 250.0, 100.0, 2.0, 3.0, 3)
+    assert fast.low < 2.5 < fast.high
+    assert (slow.ratio, slow.must) == (0.5, 0.4)
+    assert table.rows("q", "s", taken, {}, smaller_is_better=True)[0].ratio == 0.4
+
+
+@pytest.mark.parametrize(("ratio", "must", "aim", "said"), [
+    (1.0, 2.0, 3.0, "missed"), (2.0, 2.0, 3.0, "must"), (3.0, 2.0, 3.0, "aim"), (0.5, None, 1.0, ""),
+    (1.0, None, 1.0, "aim"), (1.0, None, None, ""), (2.0, 2.0, None, "must"),
+])  # fmt: skip
+def test_verdicts(ratio, must, aim, said):
+    assert verdict(ratio, must, aim) == said
+
+
+def test_what_was_measured_is_shown_with_its_machine():
+    done = subprocess.run([sys.executable, "-m", "benchmarks", "--show"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    measured = sorted(path.stem for path in RESULTS.glob("*.json"))
+    assert set(measured) <= set(QUESTIONS)
+    for name in measured:
+        kept = json.loads((RESULTS / f"{name}.json").read_text())
+        assert kept["machine"].keys() == {"processor", "cores", "memory_gib", "system", "python"}
+        assert kept["rows"][0]["question"] in done.stdout
+        assert all(row["rounds"] >= 5 for row in kept["rows"])
