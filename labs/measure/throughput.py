@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
     """Return the training images per second of all workers together, without the first epoch.
 
-    The first epoch also traces the model and decodes every picture; None when there is no other.
+    The first epoch also traces the model, and may decode pictures; None when there is no other.
     """
     later = history[1:]
     seconds = sum(row["train_seconds"] for row in later)
