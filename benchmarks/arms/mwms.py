@@ -20,7 +20,12 @@ def start(networks: str, size: int) -> int:
     configs = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}} for rank in range(size)]
     processes = [subprocess.Popen([sys.executable, "-m", "benchmarks.arms.mwms", networks],
                                   env=os.environ | {"TF_CONFIG": json.dumps(config)}) for config in configs]
-    return max(process.wait() for process in processes)
+    try:
+        return processes[0].wait()  # It is the first to leave, and the others complain of that.
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def train(networks: str) -> None:
