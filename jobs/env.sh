@@ -61,7 +61,7 @@ named() {
 again() {
     trap '' USR1
     kill -USR1 "$run"
-    wait "$run"
+    wait "$run" && exit 0 # The run had come to its end.
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "${LABS_REQUEUES:=20}" ]; then
         echo "labs: error: the time limit is near after $LABS_REQUEUES requeues; ask for more time (--time) and add" \
             "--resume, or raise LABS_REQUEUES" >&2

@@ -63,7 +63,13 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     claims.refuse_held(runs / run_name)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
     start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
-    code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
+    try:
+        code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
+    except KeyboardInterrupt:
+        if not (runs / run_name / "record.json").exists():
+            raise
+        print("labs: the run had come to its end", file=sys.stderr)  # Else a job would go back into the queue.
+        code = 0
     if code:
         raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")

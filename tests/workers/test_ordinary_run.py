@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 import psutil
 import pytest
 
+from labs.places import ROOT
 from tests import listening
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "hunter2-of-the-cloud", "TOKEN": "hunter2-of-the-hub"}
@@ -48,6 +50,22 @@ def story(tmp_path_factory):
         time.sleep(0.3)
     ends = {process.returncode: process.communicate() for process in started}
     return results / "lab02_horovod/it", ends, workers, addresses
+
+
+def test_a_signal_that_comes_when_all_is_done_changes_nothing(tmp_path):
+    program = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
+        "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"
+    process = subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("record.json")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(signal.SIGUSR1)
+    _, errors = process.communicate(timeout=40)
+    assert process.returncode == 0, errors
+    assert errors.splitlines()[-1] == "labs: the run had come to its end"
 
 
 def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
