@@ -55,8 +55,8 @@ def story(tmp_path_factory):
 def test_a_signal_that_comes_when_all_is_done_changes_nothing(tmp_path):
     program = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
         "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"
-    process = subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("record.json")):
         assert process.poll() is None, process.communicate()
