@@ -82,7 +82,10 @@ def _run(arguments: list[str]) -> None:
         raise LabError(f"name the lab first: labs run LAB {' '.join(arguments)}; there are: {there}")
     helps = [word for word in arguments if word in ("-h", "--help")]  # The lab's help, not that of the launch.
     asked, rest = parser.parse_known_args([word for word in arguments if word not in helps])
-    local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)
+    try:
+        local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)
+    except local.Finished:  # No failure: a job that ends with one goes back into the queue.
+        print("labs: the run had come to its end", file=sys.stderr)
 
 
 def _sweep(arguments: list[str]) -> int:

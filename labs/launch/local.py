@@ -37,6 +37,10 @@ SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 
 
+class Finished(KeyboardInterrupt):
+    """A run was interrupted when it had just written its record: there is nothing to go on with."""
+
+
 def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, oversubscribe: bool = False,
         log: IO[str] | None = None) -> dict:
     """Run a lab on several workers and return rank 0's record; what the workers print is passed on as it comes.
@@ -50,6 +54,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
 
     Raises:
         LabError: The command line is wrong, or the run ended badly: with rank, host, step and cause.
+        Finished: It was interrupted, but too late.
     """
     from labs.report import records
 
@@ -66,10 +71,9 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     try:
         code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
     except KeyboardInterrupt:
-        if not (runs / run_name / "record.json").exists():
-            raise
-        print("labs: the run had come to its end", file=sys.stderr)  # Else a job would go back into the queue.
-        code = 0
+        if (runs / run_name / "record.json").exists():
+            raise Finished from None
+        raise
     if code:
         raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
                        f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")

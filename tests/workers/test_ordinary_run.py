@@ -52,10 +52,20 @@ def story(tmp_path_factory):
     return results / "lab02_horovod/it", ends, workers, addresses
 
 
-def test_a_signal_that_comes_when_all_is_done_changes_nothing(tmp_path):
-    program = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
-        "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=subprocess.PIPE,
+# `labs`, with a lab of the tests among the others.
+LABS = "from labs import cli, command; from tests.workers.programs import ends_late as lab; " \
+    "command.find = lambda name: lab; cli.main()"
+# What a sweep and a notebook call: they must not go on with the next run.
+CALLS = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
+    "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"
+
+
+@pytest.mark.parametrize(("program", "code", "last"), [
+    (LABS, 0, "labs: the run had come to its end"), (CALLS, 1, "labs.launch.local.Finished"),
+], ids=["labs run", "a sweep"])
+def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
+    words = ["run", "ends_late", "--workers", "1", "--name", "it", "--results", "."]
+    process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     deadline = time.monotonic() + 60
     while not list(tmp_path.rglob("record.json")):
@@ -64,8 +74,7 @@ def test_a_signal_that_comes_when_all_is_done_changes_nothing(tmp_path):
         time.sleep(0.1)
     process.send_signal(signal.SIGUSR1)
     _, errors = process.communicate(timeout=40)
-    assert process.returncode == 0, errors
-    assert errors.splitlines()[-1] == "labs: the run had come to its end"
+    assert (process.returncode, errors.splitlines()[-1]) == (code, last), errors
 
 
 def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
