@@ -93,13 +93,16 @@ class Images:
             Exception: What the decoder raises.
         """
         if row < self._limit:
-            self._keep(row, pictures.decode(f"{self.root}/{self.paths[row]}", self.shape[1]))
+            self._keep(row, pictures.decode(self._path(row), self.shape[1]))
         else:
-            pictures.decode(f"{self.root}/{self.paths[row]}", 1)
+            pictures.decode(self._path(row), 1)
+
+    def _path(self, row: int) -> str:
+        return f"{self.root}/{self.paths[row]}"
 
     def _decode(self, rows: np.ndarray, places: np.ndarray, batch: np.ndarray) -> None:
         for place in places:
-            batch[place] = pictures.read(f"{self.root}/{self.paths[rows[place]]}", self.shape[1])
+            batch[place] = pictures.read(self._path(rows[place]), self.shape[1])
             self._keep(int(rows[place]), batch[place])
 
     def _keep(self, row: int, pixels: np.ndarray) -> None:

@@ -82,15 +82,17 @@ def test_odd_exif_does_no_harm(tmp_path):
 
 @pytest.mark.parametrize(("size", "mean", "most"), [(64, 4, 14), (128, 3, 12), (224, 1.5, 8)])
 def test_decoding_at_a_reduced_scale_changes_little(caltech, size, mean, most):
-    """Of 255 levels, against full decoding; Keras' image_dataset_from_directory is off by 8 and 4."""
+    """Of 255 levels, against full decoding; Keras' image_dataset_from_directory is off by 8, 4 and 1."""
     photos = sorted(caltech.glob("*/*.jpg"))[::20]
     differences = [difference(pictures.read(photo, size), plain(photo, size)) for photo in photos]
     assert np.mean(differences) < mean
     assert max(differences) < most
 
 
-def test_photos_go_the_short_way_and_damaged_ones_do_not(caltech):
-    content = next(caltech.glob("*/*.jpg")).read_bytes()
+def test_photos_go_the_short_way_and_damaged_ones_do_not(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)  # As much to decode in every line.
+    Image.fromarray(noise).save(tmp_path / "noise.jpg")
+    content = (tmp_path / "noise.jpg").read_bytes()
     assert pictures._photo(content, 64).shape == (64, 64, 3)
     before, after = content[: len(content) // 2], content[len(content) // 2 + 200 :]
     for damaged in (content[:-2], before + b"\xff\xd9", before + bytes(200) + after):

@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.slurm.cluster import environment
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,9 +86,10 @@ def processes(conf: Path, name: str = "") -> list[str]:
     return found
 
 
-def until(done: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for `done`, or fail."""
+def until(done: Callable[[], T], seconds: float = 30, said: Callable[[], str] = lambda: "") -> T:
+    """Wait for `done`, and return what it returns; or fail with what is `said` then."""
     deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "waited in vain"
+    while not (found := done()):
+        assert time.monotonic() < deadline, f"waited in vain {said()}"
         time.sleep(0.2)
+    return found

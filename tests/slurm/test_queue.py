@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -61,14 +60,6 @@ class Student:
         done = self.queue(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-    def told_in_the_end(self, pattern: str, job: str) -> str:
-        """Ask until `labs queue` says this, and return the part of it in brackets."""
-        deadline = time.monotonic() + 60
-        while not (found := re.search(pattern, said := self.told(job))):
-            assert time.monotonic() < deadline, said
-            time.sleep(0.5)
-        return found[1]
 
     def refused(self, *words: object, **variables: str) -> list[str]:
         """Return the error lines of `labs queue --check`, which must be all that it says."""
@@ -129,7 +120,9 @@ def test_all_of_a_students_jobs_are_shown(student, jobs):
 
 def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
     job = student.submit("-pone", "-t5")
-    student.slurm.run(*shlex.split(student.told_in_the_end(r"sooner in partition two \(.*?\): (.*)", job)))
+    move = until(lambda: re.search(r"sooner in partition two \(.*?\): (.*)", student.told(job)), 60,
+                 lambda: student.told(job))
+    student.slurm.run(*shlex.split(move[1]))
     until(lambda: "RUNNING on node2" in student.told(job), 60)
     student.slurm.run("scancel", job)
 
