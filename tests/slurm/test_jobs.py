@@ -75,6 +75,15 @@ def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "3:0")
 
 
+def test_a_signal_when_the_run_is_done_does_not_send_its_job_back(slurm, clone, tmp_path):
+    done_when_asked = "#!/bin/bash\ntrap 'exit 0' USR1\necho started\nwhile :; do sleep 0.1; done\n"
+    (clone / ".venv/bin/labs").write_text(done_when_asked)
+    job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out")
+    until(lambda: "started" in job.text())
+    slurm.run("scancel", "--batch", "--signal=USR1", job.number)
+    assert (job.wait(), job.text()) == ("COMPLETED", "started\n")
+
+
 @pytest.mark.parametrize(
     ("place", "line"),
     [
