@@ -97,6 +97,10 @@ class Images:
         else:
             pictures.decode(self._path(row), 1)
 
+    def missing(self, row: int) -> bool:
+        """Whether a picture is still to be decoded, and could be kept then."""
+        return row < self._limit and not self._present[row]
+
     def _path(self, row: int) -> str:
         return f"{self.root}/{self.paths[row]}"
 

@@ -78,7 +78,7 @@ def _decoded(
         All pictures; the index of those that can be decoded; and their positions among all, int64.
     """
     images = Images(index.root, index.paths, image_size, memory)
-    bad = pictures.undecodable(index, images.take)
+    bad = pictures.undecodable(index, images.take, images.missing)
     sound = np.flatnonzero([path not in bad for path in index.paths])
     return images, folders.without(index, bad), sound
 

@@ -64,7 +64,7 @@ def decode(path: str | os.PathLike, size: int) -> np.ndarray:
 def _photo(content: bytes, size: int) -> np.ndarray | None:
     """Decode a JPEG as most photos are, two to three times as fast as Pillow; None for all others, damaged ones too."""
     whole = content.startswith(b"\xff\xd8\xff") and content.endswith(b"\xff\xd9")
-    if not whole or b"Exif\0\0" in content[:1 << 16]:  # It may say that the camera was turned.
+    if not whole or content.find(b"Exif\0\0", 0, 1 << 16) >= 0:  # It may say that the camera was turned.
         return None
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(content)
@@ -80,7 +80,7 @@ def _photo(content: bytes, size: int) -> np.ndarray | None:
 
 def _square(pixels: np.ndarray, size: int) -> np.ndarray:
     """Resize; a side that is much too long by the mean of its pixels, since interpolation would skip some."""
-    height, width = (size if side >= 1.5 * size else side for side in pixels.shape[:2])
+    height, width = (size if side >= 2.5 * size else side for side in pixels.shape[:2])
     if (height, width) != pixels.shape[:2]:
         pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
     return pixels if (height, width) == (size, size) else cv2.resize(pixels, (size, size))
@@ -108,7 +108,8 @@ def _rgb(picture: Image.Image) -> Image.Image:
     return picture if picture.mode == "RGB" else picture.convert("RGB")
 
 
-def undecodable(index: Index, look: Callable[[int], object] | None = None, threads: int | None = None,
+def undecodable(index: Index, look: Callable[[int], object] | None = None,
+                again: Callable[[int], bool] = lambda number: False, threads: int | None = None,
                 threshold: float = 0.1) -> dict[str, str]:
     """Return the images that cannot be decoded, and why.
 
@@ -118,6 +119,7 @@ def undecodable(index: Index, look: Callable[[int], object] | None = None, threa
     Args:
         index: The images.
         look: Decodes the image of a number, and raises if it cannot; by default at an eighth of its size.
+        again: Whether to look once more at the image of a number that is known to be sound.
         threads: That decode at a time; one per core by default.
         threshold: Share of undecodable images above which something is wrong with the whole set.
 
@@ -131,7 +133,8 @@ def undecodable(index: Index, look: Callable[[int], object] | None = None, threa
         now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
         found = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}
         try:
-            new = [number for number, path in enumerate(index.paths) if path not in found]
+            new = [number for number, path in enumerate(index.paths)
+                   if path not in found or (not found[path][2] and again(number))]
             for number, reason in _faults(new, look, threads):
                 found[index.paths[number]] = [*now[index.paths[number]], reason]
         finally:  # What was seen before Ctrl-C counts too.

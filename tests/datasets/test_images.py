@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from labs import places
-from labs.datasets import folders, images, pictures
+from labs.datasets import folders, images, parts, pictures
 from labs.datasets.images import Images
 from labs.errors import LabError
 
@@ -58,6 +58,11 @@ def test_each_is_decoded_once_for_all_and_for_the_next_run(index):
     for read in (one, other, make(index)):
         assert read.decoded == 40
         assert np.array_equal(read[all_], expected)
+
+
+def test_a_second_size_is_decoded_by_the_check_as_the_first_was(index):
+    for size in (16, 24):
+        assert parts.from_folder(index.root, size, 0.1, 0.1, seed=1).train.images.decoded == 40
 
 
 def test_a_changed_picture_is_decoded_again(index):
