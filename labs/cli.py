@@ -8,9 +8,10 @@
     labs data list                            the data sets, and which of them are here
     labs data fetch NAME                      download one, resumably, and check it
     labs data verify NAME                     check one that is here
-    labs results [LAB]                        the runs in the results store
+    labs results [LAB] [--csv FILE]           the runs in the results store; all that is known of them as CSV
     labs report [--output FILE.html]          all results as one page: tables, plots, the course reports beside them
     labs lint [RESULTS | FILE.csv ...]        name what cannot be right in results, or in a table that was typed
+    labs completion bash|zsh                  what completes all this: source <(labs completion bash)
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
 Slurm allocation, its tasks.
@@ -19,8 +20,9 @@ Slurm allocation, its tasks.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from labs import durable
 from labs.errors import LabError
@@ -43,14 +45,12 @@ def main() -> None:
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
-    commands = {"list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data, "results": _results,
-                "report": _report, "lint": _lint}
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
         return 0
-    if arguments[0] not in commands:
-        raise LabError(f"no command is called {arguments[0]!r}; there are: {', '.join(commands)} (labs --help)")
-    return commands[arguments[0]](list(arguments[1:])) or 0
+    if arguments[0] not in COMMANDS:
+        raise LabError(f"no command is called {arguments[0]!r}; there are: {', '.join(COMMANDS)} (labs --help)")
+    return COMMANDS[arguments[0]](list(arguments[1:])) or 0
 
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
@@ -153,11 +153,27 @@ def _results(arguments: list[str]) -> None:
 
     parser = _parser("results", "Show the runs in the results store, oldest first.")
     parser.add_argument("lab", nargs="?", default="*", help="of this lab alone")
-    runs = records.load(parser.parse_args(arguments).lab)
+    parser.add_argument("--csv", metavar="FILE", help="write all that is known of them, one row each, as CSV")
+    asked = parser.parse_args(arguments)
+    runs = records.load(asked.lab)
     if runs.empty:
         raise LabError("the results store is empty; `labs run lab10_caltech --workers 2` fills it")
+    if asked.csv:
+        with _choosing("--csv"):
+            durable.write_text(asked.csv, runs.to_csv(index=False))
+        print(f"{asked.csv}: {len(runs)} runs, {len(runs.columns)} columns")
+        return
     columns = ["lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "test_accuracy"]
     print(runs[[column for column in columns if column in runs]].to_string(index=False))
+
+
+@contextlib.contextmanager
+def _choosing(option: str) -> Iterator[None]:
+    """Tell a file that cannot be written in one line, with the option that names another."""
+    try:
+        yield
+    except OSError as problem:
+        raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another {option}") from None
 
 
 def _report(arguments: list[str]) -> None:
@@ -172,10 +188,8 @@ def _report(arguments: list[str]) -> None:
     parser.add_argument("--markdown", type=Path, help="the same as Markdown, its plots in a folder beside it")
     asked = parser.parse_args(arguments)
     output = asked.output or asked.results / "report.html"
-    try:
+    with _choosing("--output"):
         page.write(asked.results, output, asked.markdown)
-    except OSError as problem:
-        raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another --output") from None
     print("\n".join(shown(path.absolute()) for path in (output, asked.markdown) if path))
 
 
@@ -195,3 +209,15 @@ def _lint(arguments: list[str]) -> int:
     if not found:
         print("nothing implausible")
     return int(found)
+
+
+def _completion(arguments: list[str]) -> None:
+    from labs import completion
+
+    parser = _parser("completion", "Print what teaches a shell to complete commands, labs and their options.")
+    parser.add_argument("shell", choices=completion.SHELLS, help="to be sourced: source <(labs completion bash)")
+    print(completion.script(parser.parse_args(arguments).shell), end="")
+
+
+COMMANDS = {"list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data, "results": _results,
+            "report": _report, "lint": _lint, "completion": _completion}

@@ -39,6 +39,8 @@ class Options:
     """Save between two steps when the last checkpoint is so old; there is one after each epoch anyway."""
     timeline: bool = False
     """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""
+    tensorboard: bool = False
+    """Log each epoch of the training for TensorBoard, beside its record."""
 
 
 def names() -> list[str]:
@@ -65,8 +67,8 @@ def find(name: str) -> ModuleType:
     """
     matches = [lab for lab in names() if lab == name] or [lab for lab in names() if lab.startswith(name)]
     if len(matches) != 1:
-        problem = "no lab is" if not matches else "more than one lab is"
-        raise LabError(f"{problem} called {name!r}; there are: {', '.join(matches or names())}")
+        problem = "no lab is called" if not matches else "more than one lab is called"
+        raise LabError(f"{problem} {name!r}; there are: {', '.join(matches or names())}")
     return importlib.import_module(f"labs.{matches[0]}")
 
 

@@ -204,7 +204,7 @@ def _trial(study, number: int, base: Config, options: Options):
         cut = [pruned(row) for row in record["history"]][-1]
     else:
         shutil.rmtree(folder, ignore_errors=True)  # What an interrupted trial left.
-        record = train(config, Options(name=folder.name, results=options.results), pruned)
+        record = train(config, Options(folder.name, options.results, tensorboard=options.tensorboard), pruned)
         cut = trial.should_prune()
     study.tell(trial, None if cut else record["history"][-1]["val_accuracy"],
                state=TrialState.PRUNED if cut else TrialState.COMPLETE)

@@ -12,6 +12,7 @@ import pytest
 
 from labs import command
 from labs.places import ROOT
+from labs.report import plots
 
 ROOMS = ["datasets", "models", "training", "measure", "report"]
 LABS = command.names()
@@ -43,8 +44,34 @@ def test_a_notebook_is_thin_and_was_executed(lab):
     outputs = [output for cell in code for output in cell["outputs"]]
     assert not [output for output in outputs if output["output_type"] == "error"]
     assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
-    assert any("parameters" in cell["metadata"].get("tags", []) for cell in code), "no cell for papermill's parameters"
     assert len(code) <= 16
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_notebook_runs_wherever_notebooks_run(lab):
+    """In JupyterLab, in VS Code and under papermill, whose parameters go behind the one cell that has this tag."""
+    cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    assert len(tagged) == 1
+    given = ast.parse("".join(tagged[0]["source"])).body
+    assert all(isinstance(line, ast.Assign) for line in given), "parameters are values by name, nothing else"
+    for text in sources:
+        ast.parse(text)  # Plain Python: nothing behind % or !, which are IPython's own.
+
+
+OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+"""Colours that all kinds of colour-blind readers can tell apart: Okabe and Ito 2008."""
+
+
+def test_colours_of_figures_can_be_told_apart():
+    assert set(plots.COLOURS) <= OKABE_ITO
+    sources = [path for folder in ("labs", "benchmarks", "notebooks") for path in (ROOT / folder).rglob("*.*")
+               if path.suffix in (".py", ".ipynb")]
+    assert len(sources) > 100
+    for path in sources:
+        named = set(re.findall(r"[\"'](#[0-9A-Fa-f]{6}|tab:\w+|C\d)\\?[\"']", path.read_text()))
+        assert named <= OKABE_ITO, f"{path} draws in {named - OKABE_ITO}; take them from plots.COLOURS, or a grey"
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""All that is drawn takes its colours from here, or is grey."""
 
 
 def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
@@ -171,7 +172,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
              for key in bars.index]
     axes = axes or _axes((max(4.5, 2 + 0.95 * len(bars)), 3.6))
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
-    for part, colour in zip(PARTS, ("#56B4E9", "#0072B2", "#D55E00", "#BBBBBB"), strict=True):
+    for part, colour in zip(PARTS, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
         height = bars[f"ledger_{part}_seconds"].to_numpy(float)
         axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=part)
         above, below = above + height.clip(min=0), below + height.clip(max=0)

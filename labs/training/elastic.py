@@ -77,6 +77,8 @@ class Elastic:
         self.folder = runs / self.options.name
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
+        if options.tensorboard:
+            raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
         began = psutil.Process().create_time()
         self.memory = Memory(began=began, stopped=began)
         self.claims = contextlib.ExitStack()

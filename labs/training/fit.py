@@ -18,6 +18,7 @@ from labs.training import checkpoint, stop, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.callbacks import Steps, StillMoving, wants_bar
 from labs.training.saver import Saver
+from labs.training.tensorboard import TensorBoard
 from labs.training.workers import Job
 
 NOT_FINITE = "the loss is not finite"
@@ -94,6 +95,8 @@ def fit(
     position = _begin(job, model, train, validation)
     job.say(_coverage(job, train, batch_size, position.epoch))
     saver = Saver(job, model, position)
+    # Horovod: all workers hold one history; one of them writes it.
+    board = TensorBoard(job, model, position.history) if job.options.tensorboard and job.rank == 0 else None
     with stop.noted():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
@@ -102,6 +105,8 @@ def fit(
             workers.compare_weights(model, f"after epoch {row['epoch']}")
             row |= _validate(job, model, validation, batch_size)
             saver.end_epoch(row)
+            if board:
+                board.add(row)
             job.say(_line(row, epochs))
             if enough and enough(row):
                 break

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pandas as pd
 import pytest
 
+from labs import cli
+from labs.errors import LabError
 from labs.measure import throughput
 from labs.report import plots, records, tables
 
@@ -51,6 +54,18 @@ def test_the_store_is_a_table_and_damaged_records_are_named(tmp_path, capsys):
     assert told.count("left out") == 3
     assert all(name in told for name in ("foreign", "older"))
     assert records.load("lab99", tmp_path).empty
+
+
+def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name, 2 - number)))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    cli.COMMANDS["results"](["lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "runs.csv"), records.load("lab10_caltech"))
+    assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(records.load().columns)} columns\n"
+    with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
+        cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv/runs.csv")])
 
 
 def test_closing_table():

@@ -48,7 +48,8 @@ def main(results: Path, name: str, end: str) -> None:
     images = random.integers(0, 256, (603, 12, 12, 3), dtype=np.uint8)
     train = Part(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(603))
     often = 0.1 if end == "killed" else 600.0
-    options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often)
+    options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often,
+                      tensorboard=end != "undisturbed")
     with workers.start("stops", Config(), options) as job:
         if job.rank == 1 and end in SIGNALS:
             threading.Thread(target=end_in_the_middle, args=[SIGNALS[end]], daemon=True).start()

@@ -1,0 +1,86 @@
+"""Completion of the command line, for bash and zsh: made from what the commands' own help names.
+
+    source <(labs completion bash)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+import shlex
+import typing
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+
+from labs import cli, command
+from labs.command import Options
+from labs.datasets import registry
+
+BASH = """\
+# Completion of `labs`, from `labs completion {name}`: source it.
+_labs() {{
+    local line=${{COMP_LINE:0:COMP_POINT}} choices
+    local word=${{line##* }}
+    local before=${{line%"$word"}}
+    case "${{before#* }}" in
+{cases}
+    esac
+    COMPREPLY=($(compgen -W "$choices" -- "$word"))
+}}
+complete -o default -F _labs labs
+"""
+"""Whatever has no words of its own is completed as a file's name."""
+ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" + BASH
+SHELLS = {"bash": BASH, "zsh": ZSH}
+
+
+def script(shell: str) -> str:
+    """Return the program that teaches a shell ("bash" or "zsh") to complete `labs`."""
+    cases = "\n".join(f"        {before}) choices={shlex.quote(' '.join(words))} ;;" for before, words in _words())
+    return SHELLS[shell].format(name=shell, cases=cases)
+
+
+def _words() -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield patterns of what stands before the cursor, and what may follow; of several patterns the first holds."""
+    for name in command.names():
+        lab = command.find(name)
+        stem = name.partition("_")[0]  # "lab10": enough to name it.
+        choices = dict(_choices(lab)) | {"preset": lab.PRESETS}
+        for option, values in choices.items():
+            yield f'*" {stem}"*" --{option} "', values
+        for started in ("run", "sweep"):
+            yield f'"{started} {stem}"*" "*', [*_options(started), *_flags(lab.Config), *_flags(Options), "--preset"]
+    labs = command.names()
+    for verb in ("fetch", "verify"):
+        yield f'"data {verb} "', registry.DATASETS
+    yield '"data "', ["list", "fetch", "verify"]
+    yield '"completion "', SHELLS
+    for name in cli.COMMANDS:
+        yield f'"{name} "*', [*_options(name), *(labs if name in ("run", "sweep", "results") else [])]
+    yield '""', cli.COMMANDS
+
+
+def _options(name: str) -> list[str]:
+    """Return the options that the help of a command names."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        cli.COMMANDS[name](["--help"])
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", said.getvalue())))
+
+
+def _flags(settings: type) -> Iterator[str]:
+    """Yield the options that are made from a dataclass."""
+    for field in dataclasses.fields(settings):
+        option = field.name.replace("_", "-")
+        yield f"--{option}"
+        if field.type == "bool":
+            yield f"--no-{option}"
+
+
+def _choices(lab: ModuleType) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the options of a lab that take one of some words, with these."""
+    for name, kind in typing.get_type_hints(lab.Config).items():
+        if typing.get_origin(kind) is typing.Literal:
+            yield name.replace("_", "-"), typing.get_args(kind)
