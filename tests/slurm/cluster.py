@@ -27,7 +27,6 @@ PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol", "sca
 PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # A user's PATH often lacks the daemons' folder.
 PR_SET_CHILD_SUBREAPER = 36
 STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-GPUS = 2  # Per node, in the scheduler's books only: enough to submit a GPU job's command line as it is.
 
 # config_overrides: a node has the CPUs written here, not those of the machine that plays it. No...AddrAny:
 # listen on the addresses written here. MinJobAge: finished jobs stay visible to scontrol for a day.
@@ -76,18 +75,19 @@ def missing() -> str:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 2, cpus: int = 4) -> Iterator[Path]:
+def cluster(nodes: int = 2, cpus: int = 4, gpus: int = 2) -> Iterator[Path]:
     """Run a cluster with this process as its supervisor and yield its slurm.conf.
 
     Args:
         nodes: how many nodes, named node1, node2, ...
         cpus: CPUs that each node claims to have, whatever the machine has.
+        gpus: GPUs that each has in the scheduler's books only: a GPU job's command line can be submitted as it is.
     """
     # Daemons and job steps leave their parents; the "subreaper" inherits them and can end them all.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     folder = Path(tempfile.mkdtemp(prefix="labs-slurm-"))
     try:
-        conf = configure(folder, nodes, cpus)
+        conf = configure(folder, nodes, cpus, gpus)
         start(folder, conf, nodes)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # What we inherit and ends is not kept as a zombie.
         yield conf
@@ -98,18 +98,18 @@ def cluster(nodes: int = 2, cpus: int = 4) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def configure(folder: Path, nodes: int, cpus: int) -> Path:
+def configure(folder: Path, nodes: int, cpus: int, gpus: int) -> Path:
     """Write slurm.conf, gres.conf and a munge key into `folder` and return the path of slurm.conf."""
     (folder / "state").mkdir()
     key = folder / "munge.key"
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(128))
-    for i in range(GPUS):
+    for i in range(gpus):
         (folder / f"gpu{i}").touch()
-    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-{GPUS - 1}]\n")
+    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/gpu[0-{gpus - 1}]\n")
     host, user = socket.gethostname().split(".")[0], pwd.getpwuid(os.getuid()).pw_name
     control, *ports = free_ports(nodes + 1)
-    lines = [NODE.format(i=i, host=host, port=port, cpus=cpus, gpus=GPUS) for i, port in enumerate(ports, 1)]
+    lines = [NODE.format(i=i, host=host, port=port, cpus=cpus, gpus=gpus) for i, port in enumerate(ports, 1)]
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(host=host, port=control, user=user, folder=folder, nodes="\n".join(lines)))
     return conf
@@ -210,13 +210,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--cpus", type=int, default=4, help="CPUs each node claims to have")
+    parser.add_argument("--gpus", type=int, default=2, help="GPUs each node claims to have")
     parser.add_argument("--until-eof", action="store_true", help=argparse.SUPPRESS)
     choice = parser.parse_args()
     if missing():
         sys.exit(f"labs: error: {missing()}")
     for number in STOPPERS:
         signal.signal(number, lambda *_: sys.exit(0))
-    with cluster(choice.nodes, choice.cpus) as conf:
+    with cluster(choice.nodes, choice.cpus, choice.gpus) as conf:
         print(f"export SLURM_CONF={conf}", flush=True)
         print(
             "Type this line in another terminal, then sinfo, sbatch ...; Ctrl-C here ends it all.",

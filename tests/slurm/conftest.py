@@ -38,13 +38,14 @@ def four() -> Iterator[Slurm]:
 
 
 @contextlib.contextmanager
-def running(nodes: int) -> Iterator[Slurm]:
-    """Run a cluster."""
+def running(nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
+    """Run a cluster of nodes that claim to have so much."""
     if missing():
         pytest.skip(f"no Slurm to test with: {missing()}")
     # A session of its own, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
     supervisor = subprocess.Popen(
-        [sys.executable, "-m", "tests.slurm.cluster", f"--nodes={nodes}", "--until-eof"],
+        [sys.executable, "-m", "tests.slurm.cluster", f"--nodes={nodes}", f"--cpus={cpus}", f"--gpus={gpus}",
+         "--until-eof"],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

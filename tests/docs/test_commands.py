@@ -1,0 +1,141 @@
+"""Every command of README and docs: what can run here is run as it stands; the rest is parsed, each for a reason."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs import command
+from labs.places import ROOT
+from tests.slurm.client import Slurm
+from tests.slurm.conftest import running
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PARSED = {
+    r"labs run .*--data DIR": "DIR is the reader's; tests/labs/test_lab09.py trains on a folder",
+    r"labs run .*--resume": "tests/workers holds what it promises, on runs that are killed",
+    r"labs run lab12_elastic$": "two minutes; its notebook runs it",
+    r"labs sweep \w+$": "minutes to an hour; tests/launch/test_sweep.py runs a small one",
+    r"(\.venv/bin/)?labs data fetch ": "downloads a gigabyte; tests/datasets/test_fetch.py has a server of its own",
+    r"make ": "make test is what runs this; the others take from a minute to hours, or do not end",
+    r"git clone ": "URL is the reader's",
+    r"sudo |conda ": "changes the machine; conda is on GPU nodes",
+    r"tail -f ": "waits for a job",
+    r"\.venv/bin/python -m tests\.slurm\.cluster": "runs until Ctrl-C; the cluster of these tests is started so",
+}
+"""What is not run, and why; whatever is not here is."""
+
+
+def commands() -> Iterator[str]:
+    """Yield the commands of all pages: lines of shell blocks without their comments, and what tables say of a lab."""
+    for page in PAGES:
+        text = page.read_text()
+        for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL):
+            yield from filter(None, (re.sub(r"(^|\s)#.*", "", line).strip() for line in block.splitlines()))
+        for row in re.findall(r"^\| .*", text, re.MULTILINE):
+            yield from re.findall(r"`((?:labs (?:run|sweep) |sbatch [^`]*jobs/)lab\d[^`]*)`", row)
+
+
+COMMANDS = list(dict.fromkeys(commands()))
+
+
+def reason(line: str) -> str:
+    """Return why a command is parsed only, or nothing."""
+    return next((why for pattern, why in PARSED.items() if re.match(pattern, line)), "")
+
+
+ELSEWHERE = r"labs run |labs queue|sbatch |.*--sbatch$"
+RUN = [line for line in COMMANDS if not reason(line) and not re.match(ELSEWHERE, line)]
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory):
+    """Run a command in bash as a student would, in the clone, with a results store of its own; return what it said."""
+    store = tmp_path_factory.mktemp("results")
+
+    def run(line: str, **variables: str) -> str:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        env = os.environ | {"LABS_RESULTS": str(store), "PATH": path, "PYTHONPATH": str(ROOT)} | variables
+        done = subprocess.run(["bash", "-euc", line], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(shell):
+    """The one run of README that is really trained; what shows results has something to show then."""
+    (line,) = [line for line in COMMANDS if line.startswith("labs run") and not reason(line)]
+    said = shell(line)
+    assert "epoch 10/10" in said
+    return shell
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Slurm]:
+    """As many nodes as the pages ask for, with as many GPUs in their books."""
+    with running(nodes=8, cpus=8, gpus=8) as eight:
+        yield eight
+
+
+def test_there_are_commands():
+    kinds = {line.partition(" ")[0] for line in COMMANDS}
+    assert kinds >= {"labs", "sbatch", "make", "conda", "source"}
+    assert len(COMMANDS) > 40
+    unused = [pattern for pattern in PARSED if not any(re.match(pattern, line) for line in COMMANDS)]
+    assert not unused, "there is no such command any more"
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("line", RUN)
+def test_it_runs_as_it_stands(trained, line):
+    trained(line)
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if reason(line)])
+def test_it_is_parsed(shell, line):
+    subprocess.run(["bash", "-n", "-c", line], check=True)
+    words = shlex.split(line)
+    if words[0] == "make":
+        shell(f"make -n {shlex.join(words[1:])}")
+    elif words[:2] == ["labs", "run"]:
+        launch = argparse.ArgumentParser()
+        launch.add_argument("--workers", type=int)
+        command.parse(command.find(words[2]), launch.parse_known_args(words[3:])[1])
+    elif words[:2] == ["labs", "sweep"]:
+        assert "to do" in shell(f"{line} --list")
+    elif "data" in words:
+        shell(f"labs data list | grep -w {words[-1]}")
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("sbatch ")])
+def test_sbatch_takes_it(cluster, line):
+    assert "to start at" in cluster.run("sbatch", "--test-only", *shlex.split(line)[1:])
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("labs queue")])
+def test_the_queue_is_asked(cluster, shell, line):
+    shell(line, SLURM_CONF=str(cluster.conf))
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.endswith("--sbatch")])
+def test_a_sweep_is_submitted(cluster, shell, line):
+    cluster.run("scontrol", "update", "partitionname=lab", "state=down")  # It takes jobs, and starts none.
+    try:
+        assert re.search(r"\d+ runs of lab\d+_\w+ are jobs? \d+", shell(line, SLURM_CONF=str(cluster.conf)))
+    finally:
+        cluster.run("scancel", "--user", str(os.getuid()))
+        cluster.run("scontrol", "update", "partitionname=lab", "state=up")

@@ -1,0 +1,94 @@
+"""README and docs: links lead somewhere, messages are still said, versions and times are the ones that hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.places import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TROUBLE = (ROOT / "docs/troubleshooting.md").read_text()
+MESSAGE = r"^\| `([^|]+)` \|"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+        name, _, heading = target.partition("#")
+        path = page.parent / name if name else page
+        assert path.exists(), f"{page.name} links to {target}"
+        assert not heading or heading in set(anchors(path)), f"{page.name} links to {target}"
+
+
+def anchors(page: Path) -> Iterator[str]:
+    """Yield the names that headings have in addresses."""
+    for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
+        yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+
+
+@pytest.mark.parametrize("message", re.findall(MESSAGE, TROUBLE.partition("## What others say")[0], re.MULTILINE))
+def test_a_message_is_still_said(message):
+    """One file of the kit, or of a test that waits for it, has all its parts; three points are what is filled in."""
+    parts = [part.strip() for part in message.removeprefix("labs: error: ").split("...")]
+    assert any(all(part in text for part in parts) for text in TEXTS), "no part of the kit says so any more"
+
+
+def texts(path: Path) -> str:
+    """Return all texts of a program, a line each, without what is filled into them."""
+    if path.suffix == ".sh":
+        return re.sub(r"\$\{[^}]*\}|\$\(.*?\)|\$\w+", "", path.read_text())
+    found = []
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
+            found.append("".join(parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+        else:
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
+    visit(ast.parse(path.read_text()))
+    return "\n".join(found)
+
+
+SPEAKERS = (("labs", "*.py"), ("jobs", "*.sh"), ("tests/slurm", "*.py"))
+TEXTS = [texts(path) for folder, kind in SPEAKERS for path in (ROOT / folder).rglob(kind)]
+OTHERS = {
+    "Slurm": [Path("/usr/lib"), "*/slurm*/libslurmfull.so"],
+    "Open MPI": [Path(sys.prefix) / "share/prte", "help-*.txt"],
+    "Horovod": [Path(sys.prefix) / "lib", "*/site-packages/horovod/tensorflow/mpi_lib*.so"],
+}
+"""Where other programs have their words, as `make env` and Debian lay them down."""
+
+
+FOREIGN = re.findall(rf"{MESSAGE} ({'|'.join(OTHERS)}) \|", TROUBLE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("message", "program"), FOREIGN)
+def test_what_others_say_is_in_their_programs(message, program):
+    folder, names = OTHERS[program]
+    files = list(folder.glob(names))
+    if not files:
+        pytest.skip(f"no {program} here that could say it")
+    assert any(message.encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_versions_are_the_pinned_ones(page):
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert not set(re.findall(r"[a-z][\w-]*==[\w.]+", page.read_text())) - set(pins)
+
+
+def test_the_courses_times_are_the_readmes():
+    readme, course = ((ROOT / name).read_text() for name in ("README.md", "docs/course.md"))
+    times = re.findall(r"\[notebook\]\(notebooks/(\w+)\.ipynb\), (\d+ s)", readme)
+    assert len(times) == 12
+    assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\d+ s) \|", course, re.MULTILINE) == times
