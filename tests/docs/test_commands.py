@@ -23,6 +23,8 @@ PARSED = {
     r"labs run .*--data DIR": "DIR is the reader's; tests/labs/test_lab09.py trains on a folder",
     r"labs run .*--resume": "tests/workers holds what it promises, on runs that are killed",
     r"labs run lab12_elastic$": "two minutes; its notebook runs it",
+    r"horovodrun ": "waits for ever on a closed network; tests/workers/test_backends.py starts workers with it",
+    r"papermill ": "a minute; tests/notebooks/test_papermill.py runs another notebook so",
     r"labs sweep \w+$": "minutes to an hour; tests/launch/test_sweep.py runs a small one",
     r"(\.venv/bin/)?labs data fetch ": "downloads a gigabyte; tests/datasets/test_fetch.py has a server of its own",
     r"make ": "make test is what runs this; the others take from a minute to hours, or do not end",
@@ -35,13 +37,13 @@ PARSED = {
 
 
 def commands() -> Iterator[str]:
-    """Yield the commands of all pages: lines of shell blocks without their comments, and what tables say of a lab."""
+    """Yield the commands of all pages: lines of shell blocks without their comments, and what stands in the text."""
     for page in PAGES:
         text = page.read_text()
         for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL):
             yield from filter(None, (re.sub(r"(^|\s)#.*", "", line).strip() for line in block.splitlines()))
-        for row in re.findall(r"^\| .*", text, re.MULTILINE):
-            yield from re.findall(r"`((?:labs (?:run|sweep) |sbatch [^`]*jobs/)lab\d[^`]*)`", row)
+        programs = "labs run|labs sweep|sbatch|mpirun|horovodrun|papermill"
+        yield from re.findall(rf"`((?:{programs}) [^`\n]*lab\d\d_[^`\n]*)`", text)
 
 
 COMMANDS = list(dict.fromkeys(commands()))
@@ -52,6 +54,7 @@ def reason(line: str) -> str:
     return next((why for pattern, why in PARSED.items() if re.match(pattern, line)), "")
 
 
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # As in a container.
 ELSEWHERE = r"labs run |labs queue|sbatch |.*--sbatch$"
 RUN = [line for line in COMMANDS if not reason(line) and not re.match(ELSEWHERE, line)]
 
@@ -63,7 +66,7 @@ def shell(tmp_path_factory):
 
     def run(line: str, **variables: str) -> str:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = os.environ | {"LABS_RESULTS": str(store), "PATH": path, "PYTHONPATH": str(ROOT)} | variables
+        env = os.environ | {"LABS_RESULTS": str(store), "PATH": path, "PYTHONPATH": str(ROOT)} | AS_ROOT | variables
         done = subprocess.run(["bash", "-euc", line], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False)
         assert done.returncode == 0, done.stdout[-3000:]
@@ -107,11 +110,14 @@ def test_it_is_parsed(shell, line):
     subprocess.run(["bash", "-n", "-c", line], check=True)
     words = shlex.split(line)
     if words[0] == "make":
-        shell(f"make -n {shlex.join(words[1:])}")
+        assert "Nothing to be done" not in shell(f"make -n {shlex.join(words[1:])}")
     elif words[:2] == ["labs", "run"]:
         launch = argparse.ArgumentParser()
         launch.add_argument("--workers", type=int)
         command.parse(command.find(words[2]), launch.parse_known_args(words[3:])[1])
+    elif words[0] in ("horovodrun", "papermill"):
+        shell(f"{words[0]} --help")
+        assert any((ROOT / word).is_file() or word.removeprefix("labs.") in command.names() for word in words)
     elif words[:2] == ["labs", "sweep"]:
         assert "to do" in shell(f"{line} --list")
     elif "data" in words:
