@@ -65,20 +65,20 @@ class Elastic:
         fault: Called after each step with this object; it may end workers, or have them come.
 
     Raises:
-        LabError: Several workers were started in a way that cannot lose one.
+        LabError: Several workers were started in a way that cannot lose one, or an option needs workers that stay.
     """
 
     def __init__(self, lab: str, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
         command.check(config)
+        if options.timeline:
+            raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
+        if options.tensorboard:
+            raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
         self.lab, self.config, self.fault = lab, config, fault
         self.gpu, self.threads = _join(config.seed)
         runs = command.store(options) / lab
         self.options = dataclasses.replace(options, name=command.run_name(options, runs, hvd.size()))
         self.folder = runs / self.options.name
-        if options.timeline:
-            raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
-        if options.tensorboard:
-            raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
         began = psutil.Process().create_time()
         self.memory = Memory(began=began, stopped=began)
         self.claims = contextlib.ExitStack()

@@ -14,11 +14,10 @@ from labs.datasets.parts import Part
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
-from labs.training import checkpoint, stop, watch, workers
+from labs.training import checkpoint, stop, tensorboard, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.callbacks import Steps, StillMoving, wants_bar
 from labs.training.saver import Saver
-from labs.training.tensorboard import TensorBoard
 from labs.training.workers import Job
 
 NOT_FINITE = "the loss is not finite"
@@ -95,8 +94,7 @@ def fit(
     position = _begin(job, model, train, validation)
     job.say(_coverage(job, train, batch_size, position.epoch))
     saver = Saver(job, model, position)
-    # Horovod: all workers hold one history; one of them writes it.
-    board = TensorBoard(job, model, position.history) if job.options.tensorboard and job.rank == 0 else None
+    board = tensorboard.begin(job, model, position.history)
     with stop.noted():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)

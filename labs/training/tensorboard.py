@@ -13,6 +13,12 @@ from labs.training.workers import Job
 FOLDER = "tensorboard"
 
 
+def begin(job: Job, model: tf.keras.Model, history: Iterable[dict[str, float]]) -> TensorBoard | None:
+    """Return what logs this run, if that was asked for and is this worker's part; arguments as of `TensorBoard`."""
+    # Horovod: all workers hold one history; one of them writes it.
+    return TensorBoard(job, model, history) if job.options.tensorboard and job.rank == 0 else None
+
+
 class TensorBoard(tf.keras.callbacks.TensorBoard):
     """Keras' callback, which `fit` tells each row of its history: Keras itself would log this worker's own metrics.
 

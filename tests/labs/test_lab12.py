@@ -145,6 +145,14 @@ def test_the_host_file_loses_a_host_and_gets_it_back(tmp_path):
     assert socket.gethostbyname(elastic.LONER) == socket.gethostbyname(elastic.OTHERS), "two names of one machine"
 
 
+@pytest.mark.parametrize("option", ["timeline", "tensorboard"])
+def test_what_needs_workers_that_stay_is_refused(option):
+    from labs.training.elastic import Elastic
+
+    with pytest.raises(LabError, match=f"leave out --{option}, or add --study resume"):
+        Elastic("lab12_elastic", DEMO, command.Options(**{option: True}))
+
+
 @pytest.mark.workers
 def test_workers_that_mpirun_has_started_cannot_be_lost_and_say_so(tmp_path):
     done = subprocess.run([*local.mpirun(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],
