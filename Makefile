@@ -21,8 +21,9 @@ help: ## Say what there is to make
 lab10: env ## Train on two workers with a validation split: the first thing to run (a minute, after the environment)
 	@$(BIN)/labs run lab10_caltech --workers 2
 
-test: env ## Lint, run all tests, execute the notebooks
+test: env ## Lint, check types, run all tests, execute the notebooks
 	@$(BIN)/ruff check .
+	@$(BIN)/mypy
 	@$(BIN)/python -m pytest
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
@@ -73,4 +74,4 @@ pins: env ## Write constraints.txt anew from pyproject.toml: the newest versions
 	    | sort > constraints.new && mv constraints.new constraints.txt
 
 clean: ## Remove the environment and caches; data and results stay
-	rm -rf .venv .env-* .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf .venv .env-* .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import platform
 import time
-from typing import Literal
+from typing import Literal, get_args
 
 import pandas as pd
 import psutil
@@ -27,11 +27,14 @@ from labs.places import ROOT
 RESULTS = ROOT / "benchmarks/results"
 
 
+Question = Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", "growth"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Asked:
     """What to measure."""
 
-    only: tuple[Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", "growth"], ...] = tuple(QUESTIONS)
+    only: tuple[Question, ...] = get_args(Question)
     """These questions."""
     rounds: int = 5
     """That must count, of each question; one that others disturbed is void."""
@@ -69,9 +72,9 @@ def table(frame: pd.DataFrame) -> str:
 
 def verdict(ratio: float, must: float | None, aim: float | None) -> str:
     """Return what a ratio reached: "aim", "must", or "missed"; nothing where nothing is asked for."""
-    if not pd.isna(must) and ratio < must:
+    if must is not None and ratio < must:
         return "missed"
-    if not pd.isna(aim) and ratio >= aim:
+    if aim is not None and ratio >= aim:
         return "aim"
     return "" if pd.isna(must) else "must"
 

@@ -51,7 +51,7 @@ def figures(command: list[str], **variables: str) -> Figures:
 def _start(command: list[str], **variables: str) -> subprocess.Popen:
     # As in an activated environment, where a program finds mpirun.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return subprocess.Popen([shutil.which(command[0], path=path), *command[1:]], cwd=ROOT, text=True,
+    return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
                             env=local._environment() | {"PATH": path} | variables,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -62,7 +62,7 @@ def _finish(process: subprocess.Popen) -> Figures:
     finally:
         process.kill()
     if process.returncode:
-        sys.exit(f"benchmarks: error: {process.args} ended with {process.returncode}:\n{errors[-2000:]}")
+        sys.exit(f"benchmarks: error: {process.args!r} ended with {process.returncode}:\n{errors[-2000:]}")
     found = [json.loads(line[line.index("{"):]) for line in out.splitlines() if '{"case"' in line]
     return {each["case"]: each["value"] for each in found}
 
@@ -78,7 +78,7 @@ def seconds_to_line(words: str, *command: str) -> float:
     """Return how long a command takes until it prints a line that begins with these words; then it is ended."""
     began = time.perf_counter()
     with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        for line in process.stdout:
+        for line in process.stdout or ():
             if line.startswith(words):
                 taken = time.perf_counter() - began
                 process.terminate()

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchmarks import programs
@@ -84,7 +85,7 @@ def pictures(rounds: int) -> list[Row]:
         bounds |= {(name, f"later epochs, {side} px"): ((20.0, 10.0)[place], None) for side in (64, 128)}
     with tempfile.TemporaryDirectory(prefix="labs-bench-") as sound:
         programs.arm("pictures", "copy", photos, sound)
-        taken = interleaved({name: lambda name=name: _pictures(name, sound) for name in names}, rounds)
+        taken = interleaved({name: partial(_pictures, name, sound) for name in names}, rounds)
     return rows("photo JPEGs", "images/s", taken, bounds)
 
 

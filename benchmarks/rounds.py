@@ -6,11 +6,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import psutil
 from tqdm import tqdm
 
-Arm = Callable[[], dict[str, float]]
+Arm = Callable[[], dict[str, Any]]
 """Measures once, in processes of its own, and returns its figures by case."""
 OTHERS = 0.05
 """Share of the machine that others may use during a round."""
@@ -18,7 +19,7 @@ TRIES = 3
 """Times the rounds asked for that are begun at most."""
 
 
-def interleaved(arms: Mapping[str, Arm], rounds: int) -> list[dict[str, dict[str, float]]]:
+def interleaved(arms: Mapping[str, Arm], rounds: int) -> list[dict[str, dict[str, Any]]]:
     """Return for each round that counts what each arm measured.
 
     Args:
@@ -28,7 +29,7 @@ def interleaved(arms: Mapping[str, Arm], rounds: int) -> list[dict[str, dict[str
     Raises:
         SystemExit: The machine was too busy for so many.
     """
-    good: list[dict[str, dict[str, float]]] = []
+    good: list[dict[str, dict[str, Any]]] = []
     with tqdm(total=rounds * len(arms), unit="arm", file=sys.stderr) as bar:
         for _ in range(TRIES * rounds):
             before, found = _clocks(), {}

@@ -50,6 +50,7 @@ def rows(question: str, unit: str, rounds: Sequence[Mapping[str, Mapping[str, fl
             ratios = [b / max(a, 1e-9) if smaller_is_better else a / b for a, b in pairs]
             must, aim = bounds.get((other, case)) or bounds.get(other) or (None, None)
             low, high = interval(ratios) if len(ratios) > 1 else (float("nan"), float("nan"))
-            found.append(Row(question, case, other, *(statistics.median(side) for side in zip(*pairs, strict=True)),
-                             unit, statistics.median(ratios), low, high, len(ratios), must, aim))
+            ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+            found.append(Row(question, case, other, ours, theirs, unit, statistics.median(ratios), low, high,
+                             len(ratios), must, aim))
     return found

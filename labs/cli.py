@@ -62,7 +62,7 @@ def _list(arguments: list[str]) -> None:
 
     _parser("list", "Show the labs of this clone.").parse_args(arguments)
     for name in command.names():
-        print(f"{name:18} {command.find(name).__doc__.splitlines()[0].partition(': ')[2]}")
+        print(f"{name:18} {command.title(command.find(name)).partition(': ')[2]}")
 
 
 def _run(arguments: list[str]) -> None:

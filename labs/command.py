@@ -53,6 +53,11 @@ def called(lab: ModuleType) -> str:
     return lab.__name__.removeprefix("labs.")
 
 
+def title(lab: ModuleType) -> str:
+    """Return the line that says what a lab is about."""
+    return (lab.__doc__ or "").partition("\n")[0]
+
+
 def mark(config: Any) -> str:
     """Return eight digits that two Configs share only if all their values are equal."""
     settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
@@ -185,7 +190,7 @@ def split_preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
-    lab = importlib.import_module(sys.modules["__main__"].__spec__.name)
+    lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
         lab.run(config, options)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from labs.command import Options, main
 from labs.launch.sweep import Sweep, divide
@@ -86,7 +86,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = getattr(cifar, config.model)(len(pictures.class_names))
         # Horovod: the rate follows the images of one step of all workers together.
         rate = schedule.scaled_lr(config.base_lr, config.batch_size * job.size / 32, config.scaling)
-        how = {"batch_size": config.batch_size, "augment": Augment() if config.augment else None}
+        how: dict[str, Any] = {"batch_size": config.batch_size, "augment": Augment() if config.augment else None}
         with Utilization() as busy:
             history = fit(job, model, tf.keras.optimizers.SGD(rate, config.momentum), train,
                           epochs=config.epochs, **how)

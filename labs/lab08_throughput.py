@@ -12,7 +12,7 @@ import functools
 import os
 import shutil
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from labs.command import Options, main
 from labs.errors import LabError
@@ -87,8 +87,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         supply = throughput.supply(faces.train, config.batch_size)
         if job.rank == 0:  # Up to a gigabyte that nobody goes on from.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+        measured: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | use
         return records.finish(
-            job, history, **{f"test_{name}": value for name, value in test.items()}, **use,
+            job, history, **measured,
             input_images_per_sec=job.size * stack.mean_over_workers({"supply": supply}, 1.0)["supply"],
             gradient_bytes=wire.gradient_bytes(model),
         )

@@ -134,7 +134,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         return record
 
 
-def _leak(fruits) -> dict[str, int]:
+def _leak(fruits) -> dict[str, Any]:
     """Look for the test in the training, and tell what is found."""
     from labs.datasets import duplicates
 

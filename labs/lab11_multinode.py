@@ -175,7 +175,7 @@ def _machines() -> int:
     return len(set(stack.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
 
 
-def _exchange(job, nbytes: int) -> dict[str, float]:
+def _exchange(job, nbytes: int) -> dict[str, Any]:
     """Return how long all gradients of a step take to be summed over this layout, with no computing to hide behind."""
     from labs.measure import collectives
 

@@ -45,7 +45,7 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         "HOROVOD_NCCL_HOME": str(nccl),
         "HOROVOD_NCCL_LINK": "SHARED",  # Else a static NCCL is compiled in where one is found.
         # What Horovod's CMake files would not find by themselves: setup/horovod.cmake.
-        "LABS_CUDA_INCLUDE": str(_cuda_file(cuda, "include", "cuda_runtime.h").parent),
+        "LABS_CUDA_INCLUDE": str(Path(str(_cuda_file(cuda, "include", "cuda_runtime.h"))).parent),
         "LABS_CUDA_LIBRARY": str(_cuda_file(cuda, "lib*", "libcudart.so")),
         "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),
     }
@@ -61,7 +61,7 @@ def _cuda_home(environ: Mapping[str, str]) -> Path:
     on_path = shutil.which("nvcc")
     homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), "/usr/local/cuda"]
     if on_path:
-        homes.insert(2, Path(on_path).resolve().parent.parent)
+        homes.insert(2, str(Path(on_path).resolve().parent.parent))
     for home in map(Path, filter(None, homes)):
         needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so")
         if all(_cuda_file(home, *pair) for pair in needed):
@@ -84,7 +84,7 @@ def _cuda_version(cuda: Path) -> str:
 
 
 def _nccl_home(environ: Mapping[str, str]) -> Path:
-    for home in filter(None, [environ.get("HOROVOD_NCCL_HOME"), sys.prefix, _wheel_home(), "/usr"]):
+    for home in filter(None, [environ.get("HOROVOD_NCCL_HOME"), sys.prefix, str(_wheel_home()), "/usr"]):
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
@@ -101,7 +101,7 @@ def _nccl_library(nccl: Path) -> Path | None:
 
 def _nccl_version(nccl: Path) -> str:
     header = (nccl / "include" / "nccl.h").read_text()
-    return ".".join(re.search(rf"NCCL_{part}\s+(\d+)", header)[1] for part in ("MAJOR", "MINOR", "PATCH"))
+    return ".".join(re.findall(rf"NCCL_{part}\s+(\d+)", header)[0] for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def _wheel_home() -> Path:

@@ -47,7 +47,7 @@ def check_compiler() -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "try.cc")
         source.write_text("#include <variant>\nint main() { return std::variant<int>(0).index(); }\n")
-        command = [compiler, "-std=c++17", source, "-o", Path(folder, "try")]
+        command = [compiler, "-std=c++17", str(source), "-o", str(Path(folder, "try"))]
         tried = subprocess.run(command, capture_output=True)
     if tried.returncode:
         raise SetupError(f"{compiler} does not compile C++17, TensorFlow's standard; install g++ 9 or newer")
@@ -67,18 +67,19 @@ def find_mpi(path: str) -> Mpi:
     Raises:
         SetupError: mpicxx or mpirun is not there.
     """
-    for program in ("mpicxx", "mpirun"):
-        if shutil.which(program, path=path) is None:
-            raise SetupError(
-                f"there is no {program} on PATH; load the site's MPI (module load openmpi),"
-                " or take the kit's: make env MPI=own"
-            )
-    command = [shutil.which("mpirun", path=path), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True).stdout
+    compiler, launcher = (_program(name, path) for name in ("mpicxx", "mpirun"))
+    said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
     name = next((short for mark, short in NAMES.items() if mark in said), "mpi")
     number = re.search(r"\d+\.\d+(\.\d+)?", said)
-    folder = Path(shutil.which("mpicxx", path=path)).parent
-    return Mpi(f"{name}-{number[0] if number else 'unknown'}", folder)
+    return Mpi(f"{name}-{number[0] if number else 'unknown'}", Path(compiler).parent)
+
+
+def _program(name: str, path: str) -> str:
+    if found := shutil.which(name, path=path):
+        return found
+    raise SetupError(
+        f"there is no {name} on PATH; load the site's MPI (module load openmpi), or take the kit's: make env MPI=own"
+    )
 
 
 def check_keras(version: str | None, place: str, cure: str) -> None:

@@ -89,8 +89,9 @@ class Steps:
             log.write(f"$ {' '.join(command)}\n".encode())
             log.flush()
             start = log.tell()
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            code = _wait(subprocess.Popen(command, env=env, close_fds=False, **streams), timeout)
+            process = subprocess.Popen(command, env=env, close_fds=False, stdin=subprocess.DEVNULL, stdout=log,
+                                       stderr=log)
+            code = _wait(process, timeout)
             log.seek(start)
             output = log.read().decode(errors="replace")
         if code is None:

@@ -57,4 +57,6 @@ def train(networks: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(start(sys.argv[1], int(sys.argv[2])) if len(sys.argv) > 2 else train(sys.argv[1]))
+    if len(sys.argv) > 2:
+        sys.exit(start(sys.argv[1], int(sys.argv[2])))
+    train(sys.argv[1])

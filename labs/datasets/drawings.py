@@ -30,7 +30,8 @@ def uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 def near(rng: np.random.Generator, colour: Colour, spread: float) -> tuple[int, int, int]:
     """Return a colour near another one: `spread` 0 gives that colour, 1 any colour."""
-    return tuple(int((1 - spread) * c + spread * 255 * r) for c, r in zip(colour, rng.random(3), strict=True))
+    red, green, blue = (int((1 - spread) * c + spread * 255 * r) for c, r in zip(colour, rng.random(3), strict=True))
+    return red, green, blue
 
 
 def blotches(rng: np.random.Generator, width: int, height: int, colour: Colour, spread: float) -> Image.Image:

@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -119,7 +120,7 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
         age, female, year = int(rng.integers(15, 86)), bool(rng.random() < 0.4), int(rng.integers(1950, 2015))
         born = datetime.date(year - age, int(rng.integers(1, 7)), int(rng.integers(1, 29)))
         side = int(rng.integers(90, 141))
-        row = {
+        row: dict[str, Any] = {
             "dob": born.toordinal() + 366,  # Matlab counts days from the year 0, Python from the year 1.
             "photo_taken": year,
             "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",

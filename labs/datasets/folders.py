@@ -49,7 +49,9 @@ def index(root: str | os.PathLike) -> Index:
     """
     root = Path(root).absolute()
     strays: dict[str, list[str]] = {}
-    classes, paths, labels = [], [], []
+    classes: list[str] = []
+    paths: list[str] = []
+    labels: list[int] = []
     top = _listing(root)
     for name, kind in top:
         if kind != "folder":
@@ -112,7 +114,7 @@ def _same_but_for_case(names: Sequence[str]) -> list[str]:
 
 def _images(root: Path, name: str, strays: dict[str, list[str]]) -> list[str]:
     """The images of one class folder; what else is there goes to `strays`."""
-    images = []
+    images: list[str] = []
     for file, kind in _listing(root / name):
         (images if kind == "image" else strays.setdefault(kind, [])).append(f"{name}/{file}")
     if not images:
@@ -232,6 +234,8 @@ def _end(share: float) -> np.uint64:
 
 def _places(images: Index | tuple[Sequence[str], np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Each image's place on [0, 1), in units of 2^-64, and its label."""
+    names: Sequence[str]
+    classes: Sequence[str] | dict[int, str]
     if isinstance(images, Index):
         names, labels, classes = images.paths, images.labels, images.class_names
     else:

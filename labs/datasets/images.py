@@ -115,7 +115,7 @@ class Images:
             return
         try:
             # Not through the map: on a full disk that would kill the process, where this merely fails.
-            written = os.pwrite(self._file.fileno(), pixels, len(self) + row * self._bytes)
+            written = os.pwrite(self._file.fileno(), pixels.data, len(self) + row * self._bytes)
             if written == self._bytes:
                 os.pwrite(self._file.fileno(), b"\1", row)
         except OSError:  # The disk is full: what does not fit is decoded each time.

@@ -64,9 +64,9 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     found = folders.index(root)
     images, index, sound = _decoded(found, image_size)
     division = folders.split(index, test_split, validation_split, seed)
-    parts = (Part(images, found.labels, sound[positions]) for positions in division)
+    train, validation, test = (Part(images, found.labels, sound[positions]) for positions in division)
     text = "\n".join(filter(None, [folders.describe(index), folders.missing(division, index)]))
-    return Parts(*parts, index.class_names, text)
+    return Parts(train, validation, test, index.class_names, text)
 
 
 def _decoded(
@@ -108,7 +108,8 @@ def from_divided(root: Path, image_size: int, validation_split: float, seed: int
     positions = (trained[inner.train], trained[inner.validation], tested)
     counts = [f"{len(part)} {name}" for part, name in zip(positions, ("training", "validation", "test"), strict=True)]
     text = f"{folders.describe(index)}\n{', '.join(counts)} images"
-    return Parts(*(Part(images, found.labels, sound[part]) for part in positions), index.class_names, text)
+    train, validation, test = (Part(images, found.labels, sound[part]) for part in positions)
+    return Parts(train, validation, test, index.class_names, text)
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
@@ -155,7 +156,8 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     left_out = faces.left_out | {"undecodable": len(found) - len(index)}
     text = f"{len(index)} faces of {rows}, aged {ages[sound].min():.0f} to {ages[sound].max():.0f}; left out: "
     text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    return Parts(*(Part(images, ages, sound[positions]) for positions in division), (), text)
+    train, validation, test = (Part(images, ages, sound[positions]) for positions in division)
+    return Parts(train, validation, test, (), text)
 
 
 def from_noise(count: int, image_size: int, seed: int) -> Parts:
@@ -168,5 +170,5 @@ def from_noise(count: int, image_size: int, seed: int) -> Parts:
     """
     ages = np.random.default_rng(seed).integers(0, 101, count).astype(np.float32)
     noise, none = Noise(count, image_size, seed), np.arange(0)
-    parts = (Part(noise, ages, positions) for positions in (np.arange(count), none, none))
-    return Parts(*parts, (), f"{count} random pictures, made in memory")
+    train, validation, test = (Part(noise, ages, positions) for positions in (np.arange(count), none, none))
+    return Parts(train, validation, test, (), f"{count} random pictures, made in memory")

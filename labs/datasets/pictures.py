@@ -28,9 +28,11 @@ from labs.errors import LabError
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Raise the number when `decode` changes: what was kept is made anew.
 READER = f"3, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
-_TURNS = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
-          5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
-          8: Image.Transpose.ROTATE_90}
+_TURNS: dict[int | None, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 KEPT = 50  # Trees whose check is remembered.
 ENOUGH = 0.75
 """A JPEG can be decoded to a half, a quarter or an eighth of its size at a fraction of the cost. Sides of this share of

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
 from labs.datasets.images import Images
+from labs.datasets.noise import Noise
 from labs.datasets.sharding import Shard
 from labs.errors import LabError
 
@@ -17,7 +18,7 @@ AHEAD = 2  # Batches made ready while the model works on one.
 
 
 def train_batches(
-    images: np.ndarray | Images,
+    images: np.ndarray | Images | Noise,
     labels: np.ndarray,
     shard: Shard,
     augment: Augment | None = None,
@@ -39,7 +40,7 @@ def train_batches(
         seed: The same on all workers.
         first_step: Go on in the middle of an epoch.
     """
-    draws = draw(len(images), seed, epoch) if augment else None
+    draws = draw(len(images), seed, epoch) if augment else np.empty(0)
 
     def batch(step: int) -> list[np.ndarray]:
         rows = shard.rows[step]
@@ -61,7 +62,7 @@ def train_batches(
 
 
 def eval_batches(
-    images: np.ndarray | Images, labels: np.ndarray, positions: np.ndarray, batch_size: int
+    images: np.ndarray | Images | Noise, labels: np.ndarray, positions: np.ndarray, batch_size: int
 ) -> tf.data.Dataset:
     """Return batches (x, y) of the images at these positions, in their order; the last may be smaller.
 
@@ -86,7 +87,7 @@ def lab_error(error: tf.errors.OpError) -> LabError | None:
     return LabError(found[1]) if found else None
 
 
-def _specs(images: np.ndarray | Images, labels: np.ndarray, size: int | None) -> list[tf.TensorSpec]:
+def _specs(images: np.ndarray | Images | Noise, labels: np.ndarray, size: int | None) -> list[tf.TensorSpec]:
     return [tf.TensorSpec([size, *images.shape[1:]], images.dtype), tf.TensorSpec([size], labels.dtype)]
 
 

@@ -64,7 +64,7 @@ def shard(
     Raises:
         LabError: There is nothing to share, or a number is out of range.
     """
-    positions = np.arange(positions) if np.isscalar(positions) else np.asarray(positions)
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     if not len(positions):
         raise LabError("there are no training images to share; check the data folder and the splits")
     if batch_size < 1 or not 0 <= rank < size or seed < 0:
@@ -96,7 +96,7 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     Raises:
         LabError: It is not so.
     """
-    positions = np.arange(positions) if np.isscalar(positions) else np.asarray(positions)
+    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
     steps, epoch = shards[0].steps, shards[0].epoch
     if any((each.steps, each.epoch) != (steps, epoch) for each in shards):
         raise LabError(f"epoch {epoch + 1}: the workers take {[each.steps for each in shards]} steps; "

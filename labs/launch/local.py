@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -201,7 +202,7 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
-def _pass_on(source: IO[bytes], target, told: _Told | None) -> None:
+def _pass_on(source: BufferedReader, target, told: _Told | None) -> None:
     """Copy a stream as it comes; keep back error lines and the launcher's dashed boxes: they make the last line."""
     boxed = False
     for text in _pieces(source):
@@ -217,7 +218,7 @@ def _pass_on(source: IO[bytes], target, told: _Told | None) -> None:
             target.flush()
 
 
-def _pieces(source: IO[bytes]) -> Iterator[str]:
+def _pieces(source: BufferedReader) -> Iterator[str]:
     """Yield lines, and whatever ends in a carriage return: a progress bar has no line end."""
     rest = b""
     while piece := source.read1(65536):

@@ -190,7 +190,7 @@ def _sooner(job: Queued, rules: Mapping[str, Partition], trials: int) -> list[st
     lines, expected = [], site.start(job.start)
     others = [name for name, each in rules.items() if name not in job.partition.split(",") and each.state == "UP"]
     for partition in others[:trials]:
-        if _earlier(tried := site.trial(*_again(job, partition)), expected):
+        if _earlier(tried := site.trial(*_again(job, partition)), expected) and tried.start:
             lines.append(f"sooner in partition {partition} ({site.when(tried.start)}): "
                          f"scontrol update jobid={job.number} partition={partition}")
     if trials:
@@ -201,7 +201,7 @@ def _sooner(job: Queued, rules: Mapping[str, Partition], trials: int) -> list[st
 def _smaller(job: Queued) -> list[str]:
     """Return what half of a request would gain: both are tried, since a trial stands behind the job itself."""
     whole, half = site.trial(*_again(job, job.partition)), site.trial(*_again(job, job.partition, share=2))
-    if whole.start is None or not _earlier(half, whole.start):
+    if whole.start is None or half.start is None or not _earlier(half, whole.start):
         return []
     gain = round((whole.start - half.start).total_seconds() / 60)
     words = f"-N {int(job.nodes) // 2}" if int(job.nodes) > 1 else "half the tasks, CPUs and GPUs"

@@ -169,7 +169,7 @@ def options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             name = _whole(name)
         else:
             name, value = LONG.get(word[1], word[1]), word[2:]
-            given = bool(value)
+            given = value
             if value and name not in VALUED:  # Several flags behind one dash.
                 left.insert(0, f"-{value}")
         if name in VALUED and not given:

@@ -70,7 +70,7 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
     rows: dict[int, Row] = {}
     message, fusing = 0, False
     for event in events:
-        tensor, phase = event.get("pid"), event["ph"]
+        tensor, phase = event.get("pid", -1), event["ph"]
         if phase == "M":
             names[tensor] = event["args"].get("name", names.get(tensor, ""))
         elif phase == "B":
@@ -125,7 +125,7 @@ def summary(rows: Iterable[Row], by: str = "kind") -> list[Row]:
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row[by], []).append(row)
-    table = [{by: name} | _sums(group) for name, group in groups.items()]
+    table: list[Row] = [{by: name} | _sums(group) for name, group in groups.items()]
     total = sum(row["bytes"] or 0 for row in table)
     for row in table:
         row["share"] = (row["bytes"] or 0) / total if total else 0.0

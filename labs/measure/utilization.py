@@ -7,6 +7,7 @@ import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import psutil
 
@@ -52,7 +53,7 @@ class Utilization:
         percents = {f"gpu{number}_percent": _gpu_percent(gpu) for number, gpu in enumerate(self._gpus)}
         self.samples.append(row | {name: value for name, value in percents.items() if value is not None})
 
-    def summary(self, skip: float = 0.0) -> dict[str, float]:
+    def summary(self, skip: float = 0.0) -> dict[str, Any]:
         """Return the mean percentages and the largest memory, in bytes.
 
         `cpu_percent` is the share of the time of all cores this process may use: at 100 all are busy.

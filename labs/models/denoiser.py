@@ -37,11 +37,11 @@ def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompu
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
-def _convolution(width: int) -> layers.Layer:
+def _convolution(width: int) -> tf.keras.layers.Layer:
     return layers.Conv2D(width, 3, padding="same", activation="relu", kernel_initializer="he_normal")
 
 
-class Recomputed(layers.Layer):
+class Recomputed(tf.keras.layers.Layer):
     """Some layers whose activations are not kept for the backward pass but computed again (Chen et al. 2016).
 
     `tf.recompute_grad` alone saves nothing here: TensorFlow computes the gradients of the weights, which need the
@@ -52,7 +52,7 @@ class Recomputed(layers.Layer):
         parts: Layers, called one after the other.
     """
 
-    def __init__(self, parts: Sequence[layers.Layer], **rest):
+    def __init__(self, parts: Sequence[tf.keras.layers.Layer], **rest):
         super().__init__(**rest)
         self.parts = list(parts)
 
@@ -89,7 +89,7 @@ def _recomputed(forward: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tenso
     return function
 
 
-class Noise(layers.Layer):
+class Noise(tf.keras.layers.Layer):
     """Adds noise that belongs to the picture: the same one in every epoch and on however many workers.
 
     Input and output float32 [batch, height, width, channels] in 0 .. 1.
@@ -129,7 +129,7 @@ def judged(network: tf.keras.Model, level: float, seed: int) -> tf.keras.Model:
     return tf.keras.Model(pictures, SquaredError()([cleaned, clean]), name="judged")
 
 
-class SquaredError(layers.Layer):
+class SquaredError(tf.keras.layers.Layer):
     """The mean squared difference of two pictures: two float32 [batch, height, width, channels] -> [batch, 1]."""
 
     def __init__(self, **rest):

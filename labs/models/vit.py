@@ -12,7 +12,7 @@ SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 
 
 @tf.keras.utils.register_keras_serializable("labs")
-class Tokens(layers.Layer):
+class Tokens(tf.keras.layers.Layer):
     """Puts a learnt class token before the patches, and adds a learnt position to each: [n, p, d] -> [n, p + 1, d]."""
 
     def build(self, shape):

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from labs.errors import LabError
 from labs.report import records
@@ -48,7 +49,7 @@ KNOWN = {name: column for column, names in SYNONYMS.items() for name in names.sp
 LABELS = {"run", "part", "source", "question", "name", "note", "notes", "comment", "experiment", "lab", "date", "rule",
           "scaling", "scaling_rule"}
 """Columns that describe a row and are no part of its configuration."""
-COURSE = {
+COURSE: dict[str, dict[str, Any]] = {
     "lab02_mnist_accuracy": {"images": 60_000, "test_images": 10_000},  # MNIST
     "lab04_speedup": {"images": 50_000, "gradient_bytes": 44.7e6},  # CIFAR-10, ResNet-18
     "lab07_transported_bytes": {"images": 60_000},  # MNIST

@@ -148,7 +148,7 @@ def _versions(found: list[records.Record]) -> list[str]:
 
 def _section(name: str, runs: list[records.Record], wrong: list[str]) -> Section:
     module = command.find(name) if name in command.names() else None
-    title = module.__doc__.splitlines()[0] if module else f"{name} (not a lab of this clone)"
+    title = command.title(module) if module else f"{name} (not a lab of this clone)"
     return Section(name, title, len(runs), list(_parts(name, module, runs)), wrong, course.tables(name))
 
 
@@ -165,7 +165,7 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
             missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
-            own = [*_told(module, mine), *_drawn(module, mine)]
+            own: list[Grid | Picture | str] = [*_told(module, mine), *_drawn(module, mine)]
             yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Part("Other runs" if used else "", [*_told(module, rest), *_drawn(module, rest), *_answers(rest)])

@@ -230,7 +230,7 @@ def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, 
     return middle / scale, max(0.0, middle - low) / scale, max(0.0, high - middle) / scale
 
 
-def _bytes(count: float, _: int = 0) -> str:
+def _bytes(count: float, _: float = 0) -> str:
     """Write a number of bytes with the unit that leaves the shortest number."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
@@ -295,5 +295,6 @@ def _finished(axes: Axes, outside: bool = False) -> Figure:
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, **({"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}))
-    return axes.figure
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}
+        axes.legend(fontsize=8, **place)
+    return axes.figure  # type: ignore[return-value]  # No lab draws on a part of a figure.

@@ -98,9 +98,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return Student's 95 % interval of the mean; NaN for fewer than two values."""
-    values = np.asarray(values, float)
-    half = _half(*_spread(values))
-    return float(values.mean() - half), float(values.mean() + half)
+    found = np.asarray(values, float)
+    half = _half(*_spread(found))
+    return float(found.mean() - half), float(found.mean() + half)
 
 
 def _spread(logs: np.ndarray) -> tuple[float, float]:
@@ -180,7 +180,7 @@ def _key(values) -> tuple:
                  str(value) if isinstance(value, list | dict) else value for value in values)
 
 
-def ratio(rates: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
+def ratio(rates: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
     """Return the ratio of two medians, and Welch's 95 % interval of the ratio of the geometric means."""
     mine, theirs = np.log(np.asarray(rates, float)), np.log(np.asarray(base, float))
     (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)

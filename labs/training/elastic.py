@@ -77,12 +77,11 @@ class Elastic:
         self.lab, self.config, self.fault = lab, config, fault
         self.gpu, self.threads = _join(config.seed)
         runs = command.store(options) / lab
-        self.options = dataclasses.replace(options, name=command.run_name(options, runs, hvd.size()))
-        self.folder = runs / self.options.name
+        name = command.run_name(options, runs, hvd.size())
+        self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()
         self.memory = Memory(began=began, stopped=began)
         self.claims = contextlib.ExitStack()
-        self.job: Job | None = None
         self.uncommitted = 0
         self.in_step = self.running = False
         self.weights: list[dict[str, int]] = []
@@ -143,11 +142,11 @@ class Elastic:
         layout = workers.layout(self.gpu, self.threads)
         # Horovod: ranks are dealt anew at each reset; those who have been there longest come first.
         self.memory = stack.broadcast_object(self.memory)
-        if layout.rank == 0 and self.job is None:
+        if layout.rank == 0 and not hasattr(self, "job"):
             # A survivor who takes over goes on in a folder that has checkpoints.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
             self.claims.enter_context(claim(self.lab, options, layout.size))
-        self.job = Job(self.lab, self.options.name, self.folder, self.config, self.options, layout, self.memory.began)
+        self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began)
         self._watch(layout)
         # Horovod: fewer workers make smaller steps of the whole, and the learning rate follows.
         rate = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)

@@ -50,13 +50,13 @@ def fit(
     validation: Part | None = None,
     *,
     loss: str = "sparse_categorical_crossentropy",
-    metrics: tuple[str, ...] = ("accuracy",),
+    metrics: Sequence[str | Callable] = ("accuracy",),
     batch_size: int,
     epochs: int,
     augment: Augment | None = None,
     fp16_allreduce: bool = False,
     backward_passes_per_step: int = 1,
-    enough: Callable[[dict[str, float]], bool] | None = None,
+    enough: Callable[[dict[str, float]], bool | None] | None = None,
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
@@ -114,7 +114,7 @@ def fit(
 
 
 def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
-                metrics: Sequence[str]) -> None:
+                metrics: Sequence[str | Callable]) -> None:
     """Compile a model as `fit` trains it: samples weighted, several steps per call, the optimizer's variables made."""
     optimizer.build(model.trainable_variables)
     model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from importlib import metadata
+from typing import Any
 
 from labs.errors import LabError
 
@@ -49,7 +50,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
 
 def alone(optimizer):
     """Return a plain optimizer like a wrapped one, whose steps this worker takes by itself."""
-    plain = type(optimizer).__bases__[0]  # Horovod: wrapping makes a subclass of the optimizer's own class.
+    plain: Any = type(optimizer).__bases__[0]  # Horovod: wrapping makes a subclass of the optimizer's own class.
     return plain.from_config(optimizer.get_config())
 
 

@@ -146,7 +146,7 @@ def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Watch:
 
 def current() -> Watch:
     """Return the watch over this process's worker."""
-    return _current
+    return _current  # type: ignore[return-value]  # None before the first run, which only its end asks.
 
 
 def rank() -> int:

@@ -10,7 +10,7 @@ import platform
 import socket
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -118,7 +118,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         yield job
 
 
-SETTINGS = {
+SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "backend": ("HOROVOD_CPU_OPERATIONS", str),
     "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
     "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
