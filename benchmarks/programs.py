@@ -52,7 +52,7 @@ def _start(command: list[str], **variables: str) -> subprocess.Popen:
     # As in an activated environment, where a program finds mpirun.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
-                            env=local._environment() | {"PATH": path} | variables,
+                            env=local.environment() | {"PATH": path} | variables,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

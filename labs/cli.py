@@ -1,5 +1,6 @@
 """The command `labs`.
 
+    labs check [--quick]                      whether this machine can run the labs, and what to do where it cannot
     labs list                                 the labs of this clone
     labs run LAB [--workers N] [options]      run a lab; `labs run LAB --help` shows its options
     labs sweep LAB [options]                  run all the runs that a lab's questions need; goes on where it was stopped
@@ -33,8 +34,8 @@ def main() -> None:
     try:
         sys.exit(_dispatch(sys.argv[1:]))
     except KeyboardInterrupt:
-        on = "the same command goes on" if sys.argv[1] == "sweep" else "`--resume` goes on from what is saved"
-        print(f"labs: interrupted; {on}", file=sys.stderr)
+        goes_on = {"sweep": "; the same command goes on", "run": "; `--resume` goes on from what is saved"}
+        print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `labs list | head` is no error.
@@ -55,6 +56,18 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _parser(command: str, description: str) -> argparse.ArgumentParser:
     return argparse.ArgumentParser(f"labs {command}", description=description, allow_abbrev=False)
+
+
+def _check(arguments: list[str]) -> int:
+    from labs.checks import screen
+
+    parser = _parser("check", "Look whether this machine can run the labs: lines that are green, or name a cause and a "
+                              "cure. What a laptop may lack is absent, not wrong. Ends with 1 if something is.")
+    parser.add_argument("--quick", action="store_true", help="leave out the proof, for which two workers take a step")
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help=", ".join(screen.CHECKS))
+    parser.add_argument("--json", action="store_true", help="a JSON object for each line")
+    asked = parser.parse_args(arguments)
+    return screen.main(asked.only, asked.quick, asked.json)
 
 
 def _list(arguments: list[str]) -> None:
@@ -219,5 +232,5 @@ def _completion(arguments: list[str]) -> None:
     print(completion.script(parser.parse_args(arguments).shell), end="")
 
 
-COMMANDS = {"list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data, "results": _results,
-            "report": _report, "lint": _lint, "completion": _completion}
+COMMANDS = {"check": _check, "list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data,
+            "results": _results, "report": _report, "lint": _lint, "completion": _completion}

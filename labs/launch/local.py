@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +34,10 @@ ENDS = (
     r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: +(?P<code>\d+)",
 )
 """How Open MPI's launcher says which worker was the first to end, and how."""
+INSIDE = re.compile(
+    r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
+)
+"""Variables that make a launcher or a worker believe that it is inside a run."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 
@@ -76,8 +80,9 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
             raise Finished from None
         raise
     if code:
+        hint = "; `labs check` looks for the cause" if code > 0 else ""
         raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
-                       f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}")
+                       f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}{hint}")
     return records.read(runs / run_name)
 
 
@@ -157,36 +162,49 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
         log: Where to pass on what it prints.
         asks_first: Whether the launcher passes a signal on, so that the workers can save before they end.
     """
-    told = _Told()
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               env=_environment(bar=log is None), start_new_session=True, preexec_fn=_end_with_parent)
-    readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
-               threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
-    for reader in readers:
-        reader.start()
+    told, readers = _Told(), []
     try:
-        with _signals_interrupt():
-            try:
-                code = process.wait()
-            except KeyboardInterrupt:
-                _ask_to_stop(process, asks_first)
-                raise
-    except BaseException:
-        _end(process)
-        raise
+        with started(arguments, environment(bar=log is None)) as process:
+            readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
+                       threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
+            for reader in readers:
+                reader.start()
+            with _signals_interrupt():
+                try:
+                    code = process.wait()
+                except KeyboardInterrupt:
+                    _ask_to_stop(process, asks_first)
+                    raise
     finally:
-        _end_left(process.pid)
         for reader in readers:
             reader.join(timeout=2)
     return code, told
 
 
-def _environment(bar: bool = True) -> dict[str, str]:
-    """This process's environment, less what would make a launcher or a worker believe that it is inside a run."""
-    inside = re.compile(
-        r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
-    )
-    kept = {name: value for name, value in os.environ.items() if not inside.match(name)}
+@contextlib.contextmanager
+def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
+    """Run a program while the block lasts; whatever ends the block or this process, nothing of the program is left.
+
+    Args:
+        arguments: Its command line.
+        env: Its environment; this process's, if left out.
+    """
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                               env=env, start_new_session=True, preexec_fn=_end_with_parent)
+    try:
+        yield process
+    finally:
+        _end(process)
+        _end_left(process.pid)
+
+
+def environment(bar: bool = True) -> dict[str, str]:
+    """Return the environment of a run's launcher: this process's, less what belongs inside another run.
+
+    Args:
+        bar: Whether workers may draw a progress bar, where there is a terminal.
+    """
+    kept = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     kept["PYTHONUNBUFFERED"] = "1"
     kept["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
     # The labs are found from whatever folder the command is typed in.

@@ -156,6 +156,6 @@ def test_what_needs_workers_that_stay_is_refused(option):
 @pytest.mark.workers
 def test_workers_that_mpirun_has_started_cannot_be_lost_and_say_so(tmp_path):
     done = subprocess.run([*local.mpirun(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],
-                          env=local._environment(), capture_output=True, text=True, timeout=100, check=False)
+                          env=local.environment(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode
     assert "labs: error: these workers cannot lose one: start them with `labs run`" in done.stderr

@@ -64,3 +64,10 @@ class Clone:
         lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
         assert len(lines) == 1, done.stderr
         return lines[0]
+
+
+def claim_package(site: Path, name: str, version: str) -> None:
+    """Have a folder of packages claim one, as pip would leave it."""
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.setup.clone import ROOT, Clone
+from tests.setup.clone import ROOT, Clone, claim_package
 
 sys.path.insert(0, str(ROOT / "setup"))
 
@@ -25,8 +25,6 @@ def claim(clone):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone.active.parent], check=True)
 
     def write(name: str, version: str) -> None:
-        folder = clone.active.parent / "lib" / "python3.11" / "site-packages" / f"{name}-{version}.dist-info"
-        folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        claim_package(clone.active.parent / "lib" / "python3.11" / "site-packages", name, version)
 
     return write

@@ -28,7 +28,7 @@ def workers():
     def run(program: str, size: int, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
         done = subprocess.run(
             [*local.mpirun(size), sys.executable, str(PROGRAMS / program), *map(str, arguments)],
-            env=local._environment(), capture_output=True, text=True, timeout=240, check=False,
+            env=local.environment(), capture_output=True, text=True, timeout=240, check=False,
         )
         assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done

@@ -1,0 +1,93 @@
+"""Slurm: its controller, the key that its programs prove themselves with, and its partitions."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from labs.checks.findings import Finding, absent, fail, ok, refused, warn
+from labs.checks.programs import Answer, ask
+from labs.checks.storage import owner
+from labs.errors import LabError
+from labs.launch import site
+
+TELL = "tell who runs the cluster"
+AS_ROOT = "have who runs the cluster type: "
+
+
+def slurm() -> Finding | list[Finding]:
+    """Look at Slurm from the key to the partitions: the first thing that is wrong is the cause of the rest."""
+    if shutil.which("scontrol") is None:
+        return absent("not on this machine")
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).is_file():
+        return fail(f"SLURM_CONF={conf} is no file", "unset SLURM_CONF")
+    answer = ask(["scontrol", "ping"], 30)
+    if "Could not establish a configuration source" in answer.err:
+        return absent("its programs are here, but no cluster (slurm.conf)")
+    if "fatal:" in answer.err:
+        return fail(answer.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
+    return _munge(Path(conf or "/etc/slurm/slurm.conf")) or _controller(answer)
+
+
+def _controller(answer: Answer) -> Finding | list[Finding]:
+    host = re.search(r"at (\S+) is UP", answer.out)
+    if not host:
+        return fail(f"its controller does not answer ({(answer.out or answer.end).splitlines()[0]})",
+                    "try again on a login node; if it stays, " + TELL)
+    return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
+
+
+def _munge(conf: Path) -> Finding | None:
+    """Return what is wrong with munge, by which Slurm knows its users."""
+    settings = conf.read_text() if conf.is_file() else ""
+    named = re.search(r"(?im)^AuthInfo=.*socket=([^,\s]+)", settings)
+    if "auth/munge" not in settings.lower() or shutil.which("munge") is None:
+        return None
+    answer = ask(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
+    if answer.code == 0:
+        return None
+    beside = Path(named[1]).with_name("munge.key") if named else None
+    key = beside if beside and beside.exists() else Path("/etc/munge/munge.key")
+    return _key(key) or fail(f"munged does not answer: {answer.end}", f"{AS_ROOT}systemctl start munge")
+
+
+def _key(key: Path) -> Finding | None:
+    """Return why munged, which runs as the owner of its folder, would refuse a key."""
+    try:
+        status, user = key.stat(), owner(key.parent)
+    except PermissionError:
+        return None  # As it should be for a student.
+    except FileNotFoundError:
+        return fail(f"munge has no key {key}", f"{AS_ROOT}mungekey --create")
+    if status.st_uid != key.parent.stat().st_uid:
+        return fail(f"munged refuses its key {key}: it belongs to {owner(key)}, not to {user}",
+                    f"{AS_ROOT}chown {user} {key} && systemctl restart munge")
+    if status.st_mode & 0o077:
+        return fail(f"munged refuses its key {key}: others may read it ({status.st_mode & 0o777:o})",
+                    f"{AS_ROOT}chmod 400 {key} && systemctl restart munge")
+    return None
+
+
+def _partitions() -> Finding:
+    """Look at the partition that jobs go to, and name all."""
+    try:
+        there, nodes = site.partitions(), site.nodes()
+    except LabError as error:
+        return refused(error)
+    up = [name for name, partition in there.items() if partition.state == "UP"
+          and any(node.up for node in nodes if node.partition == name)]
+    told = ", ".join(name + "*" * partition.default + " (down)" * (name not in up) for name, partition in there.items())
+    asked = os.environ.get("SBATCH_PARTITION")
+    chosen = asked or next((name for name, partition in there.items() if partition.default), None)
+    cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
+    if asked and asked not in there:
+        return fail(f"SBATCH_PARTITION={asked} is not there; there are: {told}", cure)
+    if chosen is None:
+        return warn(f"none is the default, so sbatch needs a name; there are: {told}", cure)
+    if chosen not in up:
+        return fail(f"{chosen}, where jobs would go, is down or has no node that is up; there are: {told}", cure)
+    return ok(told)

@@ -1,0 +1,139 @@
+"""Cores, memory, limits, the network of this machine with itself, and GPUs."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import socket
+from pathlib import Path
+
+from labs.checks import software
+from labs.checks.findings import Finding, absent, fail, ok, warn
+from labs.launch import local, slurm
+
+WORKER_GB = 1.0
+"""What a worker of a demo takes, and some air."""
+ADDRESS_GB = 3
+"""What TensorFlow maps, most of it never touched."""
+FILE_MB = 100
+SHARED_MB = 32
+"""What two workers exchange through; with 16 they end when they start."""
+
+
+def cores() -> Finding:
+    """Count the cores that workers may use: this machine's, or the allocation's."""
+    allocation = slurm.allocation()
+    slurm.check_step()
+    if allocation:
+        return ok(f"{allocation.ntasks} tasks of {allocation.cpus_per_task} on {allocation.nodes} nodes "
+                  f"(job {allocation.job_id})")
+    mine, there = local.slots(), os.cpu_count()
+    if mine < 2:
+        return warn(f"{mine} of {there}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")
+    return ok(f"{mine} of {there}")
+
+
+def memory() -> Finding:
+    """Compare what is free, or what a job or a container may take, with two workers' need."""
+    import psutil
+
+    machine = psutil.virtual_memory()
+    free = min(machine.available, *_limits())
+    told = f"{free / 1e9:.1f} GB free of {machine.total / 1e9:.0f}"
+    if free < 2 * WORKER_GB * 1e9:
+        return fail(f"{told}; two workers take {2 * WORKER_GB:.0f}", "end other programs; in a job: sbatch --mem=4G")
+    return ok(told)
+
+
+def limits() -> Finding:
+    """Look at what the shell lets a process have: `ulimit`."""
+    address, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address != resource.RLIM_INFINITY and address < ADDRESS_GB * 1e9:
+        return fail(f"a process may have {address / 1e9:.1f} GB of addresses; TensorFlow takes {ADDRESS_GB}",
+                    "ulimit -v unlimited")
+    size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if size != resource.RLIM_INFINITY and size < FILE_MB * 1e6:
+        return fail(f"a file may have {size / 1e6:.1f} MB; a checkpoint takes tens", "ulimit -f unlimited")
+    return ok("none that is too low")
+
+
+def shared_memory() -> Finding:
+    """Look at /dev/shm, through which workers of one machine exchange gradients."""
+    try:
+        free = shutil.disk_usage("/dev/shm").free / 1e6
+    except OSError as error:
+        return fail(f"/dev/shm: {error.strerror}", "mount -t tmpfs tmpfs /dev/shm")
+    if free < SHARED_MB:
+        return fail(f"{free:.0f} MB free in /dev/shm, and two workers need {SHARED_MB}",
+                    "rm what ended runs left there; in a container: docker run --shm-size=1g")
+    return ok(f"{free / 1e3:.1f} GB free in /dev/shm")
+
+
+def loopback() -> Finding:
+    """Send a byte from this machine to itself, as mpirun and its workers do."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, \
+                socket.create_connection(server.getsockname(), timeout=5) as client:
+            client.sendall(b"x")
+    except OSError as error:
+        return fail(f"127.0.0.1, where workers meet, does not answer: {error.strerror or error}", "ip link set lo up")
+    return ok("127.0.0.1 answers")
+
+
+def gpus() -> Finding:
+    """Count the GPUs, by their driver and not by TensorFlow."""
+    import pynvml
+
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    except pynvml.NVMLError_LibraryNotFound:
+        return absent("no NVIDIA driver; the labs run on the CPU")
+    except pynvml.NVMLError as error:
+        return fail(f"the GPUs' driver does not work: {error}", "tell who cares for the machine; nvidia-smi")
+    if not names:
+        return absent("none; the labs run on the CPU")
+    if not local.visible_gpus():
+        return warn(f"CUDA_VISIBLE_DEVICES={hidden} hides all {len(names)}", "unset CUDA_VISIBLE_DEVICES")
+    return ok(f"{local.visible_gpus()} of {len(names)}: {', '.join(sorted(set(names)))}")
+
+
+def nccl() -> Finding:
+    """Look whether TensorFlow sees the GPUs, and whether Horovod sends their gradients from one to the other."""
+    if not local.visible_gpus():
+        return absent("only GPUs need it")
+    facts, _ = software.loading()
+    if not facts.get("gpus"):
+        return fail("TensorFlow sees none of the GPUs: its CUDA libraries or a driver from 525.60 on are missing",
+                    "conda env create -f environment.yml (docs/gpu-environment.md)")
+    if not facts.get("nccl"):
+        return warn("Horovod was built without it: gradients go from GPU to GPU through the CPUs", "make horovod")
+    return ok("built into Horovod")
+
+
+def _limits() -> list[int]:
+    """Return how much memory each control group above this process has left, in bytes."""
+    left = []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        number, controllers, place = line.split(":", 2)
+        if number == "0":
+            left += _left(Path("/sys/fs/cgroup", place[1:]), "memory.max", "memory.current")
+        elif controllers == "memory":
+            left += _left(Path("/sys/fs/cgroup/memory", place[1:]), "memory.limit_in_bytes", "memory.usage_in_bytes")
+    return left
+
+
+def _left(group: Path, limit: str, usage: str) -> list[int]:
+    """Return what a group has left, unless it has no limit."""
+    try:
+        told = (group / "memory.stat").read_text()
+        # The cache of files counts as used, and is given back when it is needed.
+        below = "total_" * ("total_" in told)
+        cached = re.findall(rf"(?m)^{below}(?:in)?active_file (\d+)", told)
+        return [int((group / limit).read_text()) - int((group / usage).read_text()) + sum(map(int, cached))]
+    except (OSError, ValueError):  # "max", or a container that does not show its groups.
+        return []

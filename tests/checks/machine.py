@@ -1,0 +1,174 @@
+"""A machine to break: what `labs check` finds on this one when its environment, folders and programs are others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from labs.places import ROOT
+from tests.setup.clone import claim_package
+
+SITE = Path(sysconfig.get_path("purelib"))
+FOREIGN = ("LABS_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "SBATCH_", "TF_", "PYTHON", "MPLBACKEND", "KERAS_",
+           "TMPDIR", "REQUESTS_", "CUDA_", "LD_")
+
+
+class Machine:
+    """This machine with a home, results and data of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = Path(sys.executable)
+        self.program = ["-m", "labs"]
+        self.before: list[str] = []
+        """What stands before the command: unshare, setpriv ..."""
+        self._holder: subprocess.Popen | None = None
+        self._group: Path | None = None
+        self.results, self.data = folder / "results", folder / "data"
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self.env |= {"LABS_RESULTS": str(self.results), "LABS_DATA": str(self.data), "HOME": str(folder),
+                     "PYTHONPATH": str(ROOT)}
+        for each in (self.results, self.data):
+            each.mkdir()
+
+    def check(self, *words: str) -> subprocess.CompletedProcess:
+        """Type `labs check ...`."""
+        command = [*self.before, self.python, *self.program, "check", *words]
+        return subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+
+    def found(self, name: str) -> list[dict[str, str]]:
+        """Return the lines of one check; the command's status must say the same as they do."""
+        done = self.check("--json", "--only", name)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert done.returncode == int(any(line["state"] == "fail" for line in lines)), done.stdout + done.stderr
+        assert lines, done.stderr
+        return lines
+
+    def overlay(self, name: str, version: str | None, text: str = "") -> Path:
+        """Lay a package over the environment's, as PYTHONPATH does, and return its folder."""
+        place = self.folder / "overlay"
+        package = place / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(text)
+        if version:
+            claim_package(place, name, version)
+        self.env["PYTHONPATH"] = f"{place}:{ROOT}"
+        return package
+
+    def environment(self, *without: str) -> Path:
+        """Take a virtual environment of its own, whose packages are the real ones less some; return their folder."""
+        prefix = self.folder / ".venv"
+        site = prefix / "lib" / "python3.11" / "site-packages"
+        site.mkdir(parents=True)
+        for entry in SITE.iterdir():
+            if not entry.name.startswith(without or "-"):
+                (site / entry.name).symlink_to(entry)
+        base = Path(sys.executable).resolve()
+        (prefix / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
+        (prefix / "bin").mkdir()
+        self.python = prefix / "bin" / "python"
+        self.python.symlink_to(base)
+        return site
+
+    def script(self, name: str, text: str) -> None:
+        """Put a program before all others on the PATH."""
+        program = self.folder / "programs" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        self.env["PATH"] = f"{program.parent}:{self.env['PATH']}"
+
+    def apart(self, flag: str, script: str = "") -> None:
+        """Run the check in a namespace of its own (`unshare`), in which a script has been run before."""
+        apart = ["unshare", *(["--map-root-user"] if os.geteuid() else []), flag]
+        if subprocess.run([*apart, "sh", "-ec", script], capture_output=True, check=False).returncode:
+            pytest.skip(f"`{' '.join(apart)}` needs more rights here")
+        self.before = [*apart, "sh", "-ec", f'{script}\nexec "$@"', "sh"]
+
+    def student(self) -> None:
+        """Take root's right to write and read what the permissions of a file forbid."""
+        if os.geteuid() == 0:
+            self.before = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+
+    def part(self, *place: str) -> Path:
+        """Have a folder of the environment's packages of its own, with links to what is in it, and return it."""
+        site = self.folder / ".venv" / "lib" / "python3.11" / "site-packages"
+        if not site.exists():
+            self.environment()
+        folder, real = site.joinpath(*place), SITE.joinpath(*place)
+        folder.unlink()
+        folder.mkdir()
+        for entry in real.iterdir():
+            (folder / entry.name).symlink_to(entry)
+        return folder
+
+    def group(self, limit: int) -> None:
+        """Put the check into a control group that may take so many bytes of memory."""
+        for top, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            self._group = Path(top, f"labs-check-{os.getpid()}")
+            try:
+                self._group.mkdir()
+                (self._group / name).write_text(str(limit))
+            except OSError:
+                self.repair()
+                continue
+            self.before = ["sh", "-c", f'echo $$ > {self._group}/cgroup.procs && exec "$@"', "sh"]
+            return
+        pytest.skip("no control group can be made here")
+
+    def hold(self, then: str) -> subprocess.Popen:
+        """Have a process claim a run and go on as told."""
+        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.claims import claim\n"
+                   "from labs.command import Options\n"
+                   "with claim('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")
+        program += "".join(f"    {line}\n" for line in then.splitlines())
+        self._holder = subprocess.Popen([sys.executable, "-c", program, self.results], env=self.env, text=True,
+                                        stdout=subprocess.PIPE, start_new_session=True)
+        self._holder.stdout.readline()
+        return self._holder
+
+    def repair(self) -> None:
+        """End and remove what a breakage has left outside of its folder."""
+        if self._holder:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._holder.pid, signal.SIGKILL)
+            self._holder.wait()
+        if self._group and self._group.exists():
+            self._group.rmdir()
+        self.results.is_dir() and self.results.chmod(0o755)
+
+    def needs(self, program: str) -> None:
+        """Skip the test where a program is missing."""
+        if not shutil.which(program, path=self.env["PATH"]):
+            pytest.skip(f"no {program} on this machine")
+
+    def munge(self) -> Path:
+        """Know a cluster by its slurm.conf, and return the key of its munge."""
+        self.needs("scontrol")
+        self.needs("munge")
+        conf, key = self.folder / "slurm.conf", self.folder / "munge.key"
+        conf.write_text("ClusterName=labs\nSlurmctldHost=localhost\nAuthType=auth/munge\n"
+                        f"AuthInfo=socket={self.folder}/munge.socket\n")
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        self.env["SLURM_CONF"] = str(conf)
+        return key
+
+    def refused_by_munged(self, words: str) -> None:
+        """Start munged with the key, which it must refuse for the same reason."""
+        files = [f"--{name}-file={self.folder}/munge{end}" for name, end in
+                 (("key", ".key"), ("pid", "d.pid"), ("log", "d.log"), ("seed", "d.seed"))]
+        munged = shutil.which("munged", path=f"{self.env['PATH']}:/usr/sbin")
+        done = subprocess.run([munged, "--foreground", f"--socket={self.folder}/munge.socket", *files],
+                              capture_output=True, text=True, timeout=20, check=False)
+        assert done.returncode == 1
+        assert words in done.stderr

@@ -1,0 +1,389 @@
+"""`labs check` names each of these breakages, all of them made for real, by its cause and its cure."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.checks import screen
+from tests.checks.machine import Machine
+from tests.setup.clone import claim_package
+
+
+@pytest.fixture
+def machine(tmp_path) -> Iterator[Machine]:
+    there = Machine(tmp_path)
+    yield there
+    there.repair()
+
+
+def variable(name: str, value: str) -> Callable[[Machine], None]:
+    return lambda machine: machine.env.update({name: value})
+
+
+def old_python(machine: Machine) -> None:
+    """As Debian 12's: it says so to whoever asks."""
+    machine.program = ["-c", "import sys; sys.version_info = (3, 11, 2, 'final', 0); from labs.cli import main; main()"]
+
+
+def moved_environment(machine: Machine) -> None:
+    machine.environment()
+    (machine.folder / ".venv" / ".ready-own").write_text("/home/me/old")
+
+
+def empty_environment(machine: Machine) -> None:
+    shutil.rmtree(machine.environment())
+
+
+def numpy_2(machine: Machine) -> None:
+    machine.overlay("numpy", "2.1.0")
+
+
+def another_pandas(machine: Machine) -> None:
+    claim_package(machine.environment("pandas-"), "pandas", "1.5.0")
+
+
+def keras_3_on_the_path(machine: Machine) -> None:
+    machine.overlay("keras", "3.5.0")
+
+
+def keras_3_installed(machine: Machine) -> None:
+    site = machine.environment("keras")
+    (site / "keras").mkdir()
+    (site / "keras" / "__init__.py").touch()
+    claim_package(site, "keras", "3.5.0")
+
+
+def hidden_keras(machine: Machine) -> None:
+    machine.overlay("keras", None)
+
+
+def settings_of_keras(machine: Machine) -> None:
+    (machine.folder / ".keras").mkdir()
+    (machine.folder / ".keras" / "keras.json").write_text(json.dumps({"image_data_format": "channels_first"}))
+
+
+def no_tensorflow(machine: Machine) -> None:
+    machine.environment("tensorflow-2")
+
+
+def damage(library: Path) -> None:
+    library.unlink()
+    library.write_bytes(b"\x7fELF")
+
+
+def damaged_tensorflow(machine: Machine) -> None:
+    machine.part("tensorflow")
+    damage(machine.part("tensorflow", "python") / "_pywrap_tensorflow_internal.so")
+
+
+def horovod_for_another_tensorflow(machine: Machine) -> None:
+    note = machine.part("horovod") / "metadata.json"
+    note.unlink()
+    note.write_text(json.dumps({"tensorflow": "2.14.0"}))
+
+
+def damaged_horovod(machine: Machine) -> None:
+    machine.part("horovod")
+    damage(next(machine.part("horovod", "tensorflow").glob("mpi_lib*.so")))
+
+
+def another_mpirun(machine: Machine) -> None:
+    machine.environment()
+    machine.script("mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
+
+
+def no_mpirun(machine: Machine) -> None:
+    machine.environment()
+    machine.env["PATH"] = str(machine.folder)
+
+
+def mpirun_without_its_libraries(machine: Machine) -> None:
+    machine.environment()
+    mpirun = Path(sys.executable).with_name("mpirun")
+    if not mpirun.exists():
+        pytest.skip("this environment takes the site's MPI")
+    shutil.copy(mpirun, machine.python.parent)
+
+
+def inside_another_run(machine: Machine) -> None:
+    machine.env |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1"}
+
+
+def one_core(machine: Machine) -> None:
+    machine.before = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
+
+
+def few_addresses(machine: Machine) -> None:
+    machine.before = ["sh", "-c", 'ulimit -v 2000000 && exec "$@"', "sh"]
+
+
+def small_files(machine: Machine) -> None:
+    machine.before = ["sh", "-c", 'ulimit -f 100 && exec "$@"', "sh"]
+
+
+def little_memory(machine: Machine) -> None:
+    machine.group(1_000_000_000)
+
+
+def memory_for_no_library(machine: Machine) -> None:
+    machine.group(200_000_000)
+
+
+def small_shared_memory(machine: Machine) -> None:
+    machine.apart("--mount", "mount -t tmpfs -o size=16m none /dev/shm")
+
+
+def no_loopback(machine: Machine) -> None:
+    machine.apart("--net")
+
+
+def no_temporary_folder(machine: Machine) -> None:
+    machine.env["TMPDIR"] = str(machine.folder / "gone")
+
+
+def read_only_results(machine: Machine) -> None:
+    machine.apart("--mount", f"mount -t tmpfs -o ro none {machine.results}")
+
+
+def full_disk(machine: Machine) -> None:
+    fill = f"head -c 900k /dev/zero > {machine.results}/full"
+    machine.apart("--mount", f"mount -t tmpfs -o size=1m none {machine.results}\n{fill}")
+
+
+def small_disk(machine: Machine) -> None:
+    machine.apart("--mount", f"mount -t tmpfs -o size=20m none {machine.results}")
+
+
+def no_more_files(machine: Machine) -> None:
+    machine.apart("--mount", f"mount -t tmpfs -o size=9g,nr_inodes=500 none {machine.results}")
+
+
+def forbidden_results(machine: Machine) -> None:
+    machine.student()
+    machine.results.chmod(0o555)
+
+
+def results_of_somebody_else(machine: Machine) -> None:
+    if os.geteuid():
+        pytest.skip("needs root to give a folder away")
+    machine.student()
+    os.chown(machine.results, 12345, 12345)
+
+
+def results_of_a_run_of_roots(machine: Machine) -> None:
+    machine.student()
+    (machine.results / "lab02_horovod").mkdir(mode=0o555)
+
+
+def results_in_a_file(machine: Machine) -> None:
+    machine.results.rmdir()
+    machine.results.write_text("not a folder")
+
+
+def results_from_the_future(machine: Machine) -> None:
+    record = machine.results / "lab02_horovod" / "it" / "record.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    os.utime(record, (time.time() + 7200,) * 2)
+
+
+def read_only_data(machine: Machine) -> None:
+    machine.apart("--mount", f"mount -t tmpfs -o ro none {machine.data}")
+
+
+def half_a_data_set(machine: Machine) -> None:
+    (machine.data / "cifar10" / "cifar-10-batches-bin").mkdir(parents=True)
+
+
+def stopped_holder(machine: Machine) -> None:
+    machine.hold("signal.pause()").send_signal(signal.SIGSTOP)
+
+
+def killed_holder(machine: Machine) -> None:
+    """The lock file and the holder's name stay; the kernel has let go of the lock."""
+    machine.hold("os.kill(os.getpid(), 9)").wait()
+    checkpoint = machine.results / "lab02_horovod" / "it" / "checkpoints" / "epoch-00001.npz"
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+
+
+def lock_of_somebody_else(machine: Machine) -> None:
+    machine.student()
+    lock = machine.results / "lab02_horovod" / "it" / ".lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch(mode=0o400)
+
+
+def no_configuration_of_slurm(machine: Machine) -> None:
+    machine.needs("scontrol")
+    machine.env["SLURM_CONF"] = str(machine.folder / "gone.conf")
+
+
+def nonsense_in_slurm_conf(machine: Machine) -> None:
+    machine.needs("scontrol")
+    (machine.folder / "slurm.conf").write_text("Nonsense\n")
+    machine.env["SLURM_CONF"] = str(machine.folder / "slurm.conf")
+
+
+def no_munged(machine: Machine) -> None:
+    machine.munge().chmod(0o600)
+
+
+def key_of_somebody_else(machine: Machine) -> None:
+    if os.geteuid():
+        pytest.skip("needs root to give a file away")
+    key = machine.munge()
+    os.chown(key, 12345, -1)
+    machine.refused_by_munged("should be owned by UID")
+
+
+def open_key(machine: Machine) -> None:
+    machine.munge().chmod(0o644)
+    machine.refused_by_munged("should not be readable")
+
+
+BREAKAGES = [  # Check, state, how it is made, cause, cure.
+    ("python", "fail", old_python, "is 3.11.2; TensorFlow 2.15 needs 3.11", "make env PYTHON="),
+    ("python", "fail", moved_environment, "was made in /home/me/old", "make env"),
+    ("packages", "fail", empty_environment, "not installed: numpy, cloudpickle", "make env"),
+    ("packages", "fail", numpy_2, "numpy is 2.1.0", "unset PYTHONPATH"),
+    ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
+    ("keras", "fail", keras_3_on_the_path, "3.5.0 is in .*overlay: .* averages no gradients", "unset PYTHONPATH"),
+    ("keras", "fail", keras_3_installed, "3.5.0 is in .*site-packages: .* averages no", r"rm -r .venv, then make env"),
+    ("keras", "fail", hidden_keras, "overlay/keras, which hides the environment's 2.15.0", "unset PYTHONPATH"),
+    ("keras", "fail", settings_of_keras, "keras.json sets image_data_format to channels_first", r"rm .*keras.json"),
+    ("tensorflow", "fail", no_tensorflow, "not installed", "make env"),
+    ("tensorflow", "fail", damaged_tensorflow, "does not load: ImportError: .*file too short", "make env"),
+    ("tensorflow", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "does not load", "unset TF_USE_LEGACY_KERAS"),
+    ("tensorflow", "fail", memory_for_no_library, "does not load: was ended by SIGKILL", "end other programs"),
+    ("horovod", "fail", horovod_for_another_tensorflow, r"built for TensorFlow 2.14.0, and 2.15.1 is here", "make env"),
+    ("horovod", "fail", damaged_horovod, "does not load: .*file too short", "make env"),
+    ("horovod", "fail", another_mpirun, "it loads Open MPI v5.* and mpirun is 4.1.4", "make env"),
+    ("mpi", "fail", no_mpirun, "no mpirun beside this Python or on the PATH", "make env"),
+    ("mpi", "fail", mpirun_without_its_libraries, "mpirun ended with status", "make env"),
+    ("variables", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "package tf_keras", "unset TF_USE_LEGACY_KERAS"),
+    ("variables", "fail", variable("PYTHONWARNINGS", "error"), "makes errors of warnings", "unset PYTHONWARNINGS"),
+    ("variables", "fail", variable("PYTHONOPTIMIZE", "2"), "drops docstrings", "unset PYTHONOPTIMIZE"),
+    ("variables", "warn", variable("PYTHONDONTWRITEBYTECODE", "1"), "for 12 s", "unset PYTHONDONTWRITEBYTECODE"),
+    ("variables", "fail", variable("MPLBACKEND", "screen"), "=screen is a plot backend that", "unset MPLBACKEND"),
+    ("variables", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "crashes", "unset HOROVOD_CPU_OPERATIONS"),
+    ("variables", "warn", variable("HOROVOD_CYCLE_TIME", "1000"), "=1000 has every mess", "unset HOROVOD_CYCLE_TIME"),
+    ("variables", "warn", variable("HOROVOD_TIMELINE", "t"), "has every run write", "unset HOROVOD_TIMELINE"),
+    ("variables", "warn", variable("HOROVOD_AUTOTUNE", "1"), "while a run is measured", "unset HOROVOD_AUTOTUNE"),
+    ("variables", "warn", variable("HOROVOD_STALL_CHECK_DISABLE", "1"), "wait for ever", "unset HOROVOD_STALL_CHECK"),
+    ("variables", "warn", variable("REQUESTS_CA_BUNDLE", "/no"), "trusts no server", "unset REQUESTS_CA_BUNDLE"),
+    ("variables", "fail", variable("LABS_SITE", "mars"), "=mars names no file", "unset LABS_SITE"),
+    ("variables", "fail", variable("LABS_LAUNCHER", "mpiexec"), "=mpiexec is no launcher", "unset LABS_LAUNCHER"),
+    ("variables", "fail", inside_another_run, "is left from inside a run",
+     "unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK"),
+    ("cores", "fail", variable("SLURM_JOB_ID", "7"), "SLURM_TASKS_PER_NODE is ''", "unset SLURM_JOB_ID"),
+    ("cores", "warn", one_core, r"1 of \d+: two workers take turns", "--oversubscribe"),
+    ("memory", "fail", little_memory, r"[01]\.\d GB free of \d+; two workers take 2", "--mem"),
+    ("limits", "fail", few_addresses, "2.0 GB of addresses", "ulimit -v unlimited"),
+    ("limits", "fail", small_files, "a file may have 0.1 MB", "ulimit -f unlimited"),
+    ("shm", "fail", small_shared_memory, "17 MB free in /dev/shm", "--shm-size"),
+    ("loopback", "fail", no_loopback, "127.0.0.1, where workers meet, does not answer: ", "ip link set lo up"),
+    ("tmp", "warn", no_temporary_folder, "TMPDIR=.*/gone is no folder; /.* is taken", "unset TMPDIR"),
+    ("results", "fail", read_only_results, "results cannot be written: Read-only file system", "export LABS_RESULTS="),
+    ("results", "fail", full_disk, "results cannot be written: No space left on device", "export LABS_RESULTS="),
+    ("results", "fail", small_disk, r"2\d MB free for .*results$", "export LABS_RESULTS="),
+    ("results", "fail", no_more_files, r"takes 4\d\d more files", "export LABS_RESULTS="),
+    ("results", "fail", forbidden_results, "results cannot be written: Permission denied", "export LABS_RESULTS="),
+    ("results", "fail", results_of_somebody_else, r"\(it belongs to user 12345\)", "export LABS_RESULTS="),
+    ("results", "fail", results_of_a_run_of_roots, "lab02_horovod cannot be written", r"chown -R \d+ .*lab02_horovod"),
+    ("results", "fail", results_in_a_file, "is a file, and should be a folder", "export LABS_RESULTS="),
+    ("results", "warn", results_from_the_future, "1[12]. minutes ahead of this machine's clock", "timedatectl"),
+    ("data", "fail", read_only_data, "data cannot be written: Read-only file system", "export LABS_DATA="),
+    ("datasets", "fail", half_a_data_set, "is not CIFAR-10, .*: no data_batch_1", "then labs data fetch cifar10"),
+    ("locks", "warn", stopped_holder, r"lab02_horovod/it is held by process \d+, which is stopped", r"kill -CONT \d+"),
+    ("locks", "ok", killed_holder, "none is held; lab02_horovod/it was interrupted", "labs run .* --name it --resume"),
+    ("locks", "fail", lock_of_somebody_else, r"\.lock cannot be written: Permission denied", "chown"),
+    ("slurm", "fail", no_configuration_of_slurm, r"SLURM_CONF=/.*gone.conf is no file", "unset SLURM_CONF"),
+    ("slurm", "fail", nonsense_in_slurm_conf, "Parse error in file .*slurm.conf line 1", "unset SLURM_CONF"),
+    ("slurm", "fail", no_munged, "munged does not answer", "systemctl start munge"),
+    ("slurm", "fail", key_of_somebody_else, "munge.key: it belongs to user 12345, not to", r"chown \S+ /.*munge.key"),
+    ("slurm", "fail", open_key, r"munge.key: others may read it \(644\)", r"chmod 400 /.*munge.key"),
+    ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "did not get through a step: signal 11",
+     "unset HOROVOD_CPU_OPERATIONS"),
+]
+
+
+@pytest.mark.parametrize(("check", "state", "broken", "cause", "cure"), BREAKAGES)
+def test_a_breakage_is_named_with_its_cause_and_its_cure(check, state, broken, cause, cure, machine):
+    broken(machine)
+    (found,) = machine.found(check)
+    assert found["state"] == state, found
+    assert re.search(cause, found["found"]), found
+    assert re.search(cure, found["cure"]), found
+
+
+@pytest.mark.workers
+def test_a_machine_that_is_well_is_green_on_one_screen(machine):
+    done = machine.check()
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert last == "this machine can run the labs"
+    assert len(lines) <= 24  # A terminal's height, with the command and the last line.
+    states = {name: state for state, name in (line.split()[:2] for line in lines)}
+    assert set(states) >= set(screen.CHECKS)
+    assert {states[name] for name in ("python", "keras", "mpi", "tensorflow", "horovod", "proof", "results")} == {"ok"}
+    assert "fail" not in states.values()
+    assert "\033" not in done.stdout, "colour, and this is no terminal"
+
+
+def test_nothing_of_the_kit_is_needed_to_say_that_nothing_is_there(machine):
+    empty_environment(machine)
+    done = machine.check()
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    lines = {name: line for line in done.stdout.splitlines() for name in [line.split()[1]]}
+    assert lines["packages"].startswith("fail")
+    assert lines["memory"].endswith("not tried, since packages failed")
+    assert lines["proof"].endswith("failed")
+
+
+def test_a_run_that_is_under_way_is_no_stale_lock(machine):
+    holder = machine.hold("signal.pause()")
+    (found,) = machine.found("locks")
+    assert (found["state"], found["found"]) == ("ok", "1 under way: lab02_horovod/it")
+    holder.kill()
+    holder.wait()
+    (found,) = machine.found("locks")
+    assert (found["state"], found["found"]) == ("ok", "none is held")
+
+
+def test_a_check_that_is_not_there(machine):
+    done = machine.check("--only", "weather")
+    assert done.returncode == 1
+    assert done.stderr.startswith("labs: error: no check is called 'weather'; there are: python, ")
+
+
+def on_a_terminal(machine: Machine, check: str) -> str:
+    command = f"{machine.python} -m labs check --only {check}"
+    done = subprocess.run(["script", "--quiet", "--command", command, "/dev/null"], env=machine.env, cwd=machine.folder,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout
+
+
+def test_colour_on_a_terminal_alone_and_never_against_its_owners_will(machine):
+    assert on_a_terminal(machine, "python").startswith("\033[32mok")
+    machine.env["NO_COLOR"] = "1"
+    assert on_a_terminal(machine, "python").startswith("ok")
+
+
+def test_a_terminal_sees_that_what_takes_long_is_under_way(machine):
+    damaged_tensorflow(machine)
+    told = on_a_terminal(machine, "tensorflow")
+    assert "\r...     tensorflow  loading" in told
+    assert told.index("loading") < told.index("fail")

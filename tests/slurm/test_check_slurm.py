@@ -1,0 +1,93 @@
+"""`labs check` on a real cluster: its partitions, and what keeps jobs from them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.slurm.client import ROOT, Slurm, until
+from tests.slurm.cluster import environment
+
+pytestmark = pytest.mark.slurm
+
+
+def lines(slurm: Slurm, **variables: str) -> dict[str, dict[str, str]]:
+    """Return what `labs check --only slurm` says, by the name of the line."""
+    command = [sys.executable, "-m", "labs", "check", "--json", "--only", "slurm"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(slurm.conf) | variables, capture_output=True, text=True,
+                          timeout=60, check=False)
+    found = {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == int(any(line["state"] == "fail" for line in found.values())), done.stderr
+    return found
+
+
+def test_a_cluster_that_is_well(slurm):
+    found = lines(slurm)
+    assert {name: line["state"] for name, line in found.items()} == {"slurm": "ok", "partitions": "ok"}
+    assert re.fullmatch(r"its controller on \S+ answers", found["slurm"]["found"])
+    assert found["partitions"]["found"].startswith("lab*")
+
+
+def test_a_partition_that_is_not_there(slurm):
+    partitions = lines(slurm, SBATCH_PARTITION="mars")["partitions"]
+    assert (partitions["state"], partitions["cure"]) == ("fail", "export SBATCH_PARTITION=lab")
+    assert partitions["found"].startswith("SBATCH_PARTITION=mars is not there; there are: lab*")
+
+
+def test_a_partition_that_is_down(slurm):
+    slurm.run("scontrol", "create", "partitionname=night", "nodes=node1", "state=down")
+    try:
+        partitions = lines(slurm, SBATCH_PARTITION="night")["partitions"]
+    finally:
+        slurm.run("scontrol", "delete", "partitionname=night")
+    assert (partitions["state"], partitions["cure"]) == ("fail", "export SBATCH_PARTITION=lab")
+    assert partitions["found"].startswith("night, where jobs would go, is down or has no node that is up")
+
+
+def test_no_partition_is_the_default(slurm):
+    slurm.run("scontrol", "update", "partitionname=lab", "default=no")
+    try:
+        partitions = lines(slurm)["partitions"]
+    finally:
+        slurm.run("scontrol", "update", "partitionname=lab", "default=yes")
+    assert (partitions["state"], partitions["cure"]) == ("warn", "export SBATCH_PARTITION=lab")
+
+
+def test_all_nodes_are_drained(slurm):
+    slurm.run("scontrol", "update", "nodename=node[1-2]", "state=drain", "reason=test")
+    try:
+        partitions = lines(slurm)["partitions"]
+    finally:
+        slurm.run("scontrol", "update", "nodename=node[1-2]", "state=resume")
+        until(lambda: "drain" not in slurm.run("sinfo", "--noheader", "--format=%T"))
+    assert partitions["state"] == "fail"
+    assert partitions["found"].startswith("lab, where jobs would go, is down or has no node that is up")
+
+
+def socket_that_is_gone(text: str) -> str:
+    return text.replace("munge.socket", "gone.socket")
+
+
+def port_of_nobody(text: str) -> str:
+    return re.sub(r"SlurmctldPort=\d+", "SlurmctldPort=1", text)
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "cure"),
+    [
+        (socket_that_is_gone, "munged does not answer: .*gone.socket", "systemctl start munge"),
+        (port_of_nobody, r"its controller does not answer \(.* is DOWN\)", "try again on a login node"),
+    ],
+)
+def test_what_does_not_answer(change: Callable[[str], str], cause, cure, slurm, tmp_path):
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(change(slurm.conf.read_text()))
+    (found,) = lines(slurm, SLURM_CONF=str(conf)).values()
+    assert found["state"] == "fail"
+    assert re.search(cause, found["found"]), found
+    assert cure in found["cure"]
