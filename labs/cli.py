@@ -12,6 +12,7 @@
     labs results [LAB] [--csv FILE]           the runs in the results store; all that is known of them as CSV
     labs report [--output FILE.html]          all results as one page: tables, plots, the course reports beside them
     labs lint [RESULTS | FILE.csv ...]        name what cannot be right in results, or in a table that was typed
+    labs exercises [LAB]                      what is judged by your own runs, and whether these are there
     labs completion bash|zsh                  what completes all this: source <(labs completion bash)
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
@@ -224,6 +225,17 @@ def _lint(arguments: list[str]) -> int:
     return int(found)
 
 
+def _exercises(arguments: list[str]) -> None:
+    from labs import command, exercises
+
+    parser = _parser("exercises", "Show the questions that are judged by your own runs: exercises.check(question, "
+                                  "answer) in the notebook.")
+    parser.add_argument("lab", nargs="?", help="of this lab alone; its name, or the beginning of it: lab04")
+    asked = parser.parse_args(arguments).lab
+    for lab in [asked] if asked else command.names():
+        print("\n".join(exercises.listing(lab)))
+
+
 def _completion(arguments: list[str]) -> None:
     from labs import completion
 
@@ -233,4 +245,5 @@ def _completion(arguments: list[str]) -> None:
 
 
 COMMANDS = {"check": _check, "list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data,
-            "results": _results, "report": _report, "lint": _lint, "completion": _completion}
+            "results": _results, "report": _report, "lint": _lint, "exercises": _exercises,
+            "completion": _completion}

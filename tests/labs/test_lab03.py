@@ -10,6 +10,7 @@ from labs import command
 from labs import lab03_lr_scaling as lab
 from labs.errors import LabError
 from labs.launch import local
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 
@@ -60,3 +61,4 @@ def test_warmup_saves_what_linear_scaling_alone_breaks():
     assert with_it > 0.5
     assert with_it - without > 0.1
     assert linear["history"][-1]["learning_rate"] == pytest.approx(0.0032)
+    solved("lab03.q1", "lab03.q2", "lab03.q4")

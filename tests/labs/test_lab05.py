@@ -9,6 +9,7 @@ import pytest
 from labs import lab05_allreduce as lab
 from labs.launch import local
 from labs.places import results_dir
+from tests.exercises.solved import solved
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,7 @@ def test_horovod_and_raw_mpi_are_in_one_table():
         assert row["busbw"] == pytest.approx(row["algbw"] * factors[row["collective"]])
     assert [row["how"] for row in record["tables"]["fusion"]] == ["one after the other", "in one step", "as one tensor"]
     assert record["tables"]["built"][0]["MPI"].startswith(("Open MPI", "MPICH", "MVAPICH", "Intel"))
+    solved("lab05.q1")
 
 
 @pytest.mark.workers
@@ -50,6 +52,7 @@ def test_bytes_on_the_wire_of_training_steps():
         assert row["predicted_bytes_per_step"] == 2 * gradients
         assert abs(row["difference"]) < 0.05
         assert row["crossed"] == "network interfaces"
+    solved("lab05.q2", "lab05.q3")
 
 
 @pytest.mark.workers
@@ -70,6 +73,7 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different():
     assert told["spread_of_statistics_after"] == 0
     assert told["accuracy_weighted_mean"] == pytest.approx(told["accuracy_of_all"], abs=1e-9)
     assert abs(told["accuracy_plain_mean"] - told["accuracy_of_all"]) > 1e-4
+    solved("lab05.q4")
 
 
 @pytest.mark.parametrize("preset", lab.SWEEPS)

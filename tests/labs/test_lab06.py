@@ -11,6 +11,7 @@ from labs.errors import LabError
 from labs.launch import local
 from labs.measure import memory
 from labs.report import records
+from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
 LARGE = dataclasses.replace(TINY, depth=12, width=16, batch_size=128)
@@ -48,6 +49,7 @@ def test_two_workers_train_in_pieces_and_tell_their_peak():
     assert [row["steps"] for row in record["history"]] == [1, 1], "pieces do not make more steps"
     assert record["history"][0]["psnr"] == pytest.approx(20.2, abs=0.5), "the noise alone: 20 log10(255 / 25)"
     assert record["metrics"]["test_psnr"] > 15
+    solved("lab06.q1", "lab06.q2")
 
 
 @pytest.mark.workers
@@ -72,6 +74,7 @@ def test_the_search_finds_the_largest_batch():
     assert found == pytest.approx(200, rel=0.15)
     above = min(value for value, fits in trials.items() if not fits)
     assert above - found <= max(1, found / 16)
+    solved("lab06.q3")
 
 
 def test_a_batch_that_cannot_be_cut_is_refused():

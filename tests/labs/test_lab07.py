@@ -14,6 +14,7 @@ from labs import lab07_vit as lab
 from labs.errors import LabError
 from labs.launch import local
 from labs.launch.sweep import cells
+from tests.exercises.solved import solved
 from tests.report.test_lint import sound
 
 DEMO = lab.PRESETS["demo"]
@@ -38,6 +39,7 @@ def test_two_workers_over_gloo_send_the_parameters_whatever_the_batch():
         assert row["predicted_bytes_per_step"] == 2 * gradients
         assert abs(row["difference"]) < 0.05
     assert record["metrics"]["measured_bytes_per_step"] == rows[0]["measured_bytes_per_step"]
+    solved("lab07.q1")
 
 
 @pytest.mark.workers
@@ -52,6 +54,7 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
     assert "no speedup: no run of 1 worker of this configuration" in capfd.readouterr().out
     (_, row) = lab.compare([one, two | {"metrics": one["metrics"]}]).to_dict("records")
     assert row["speedup"] == pytest.approx(two["timings"]["images_per_sec"] / one["timings"]["images_per_sec"])
+    solved("lab07.q2", "lab07.q3")
 
 
 @pytest.mark.parametrize(("wrong", "told"), [

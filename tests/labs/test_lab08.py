@@ -16,6 +16,7 @@ from labs.errors import LabError
 from labs.launch import local
 from labs.launch.sweep import cells
 from labs.report import records
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)
@@ -51,6 +52,7 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     assert "test_mae" not in record["metrics"], "noise has no test"
     assert records.load("lab08_throughput")["images_per_sec"].notna().all()
     assert not list((command.store(command.Options()) / "lab08_throughput").rglob("checkpoints"))
+    solved("lab08.q3")
 
 
 @pytest.mark.workers

@@ -11,6 +11,7 @@ from labs.errors import LabError
 from labs.launch import local
 from labs.launch.sweep import cells
 from labs.report import course, page
+from tests.exercises.solved import solved
 from tests.report.test_lint import sound, store
 
 DEMO, PAPER = lab.PRESETS["demo"], lab.PRESETS["paper"]
@@ -33,6 +34,7 @@ def test_two_workers_of_one_node_say_and_record_their_layout(capfd):
     assert metrics["gradient_bytes"] == 4 * 1_199_882
     assert 0 < metrics["allreduce_seconds"] < 10
     assert metrics["test_images"] == 359
+    solved("lab11.q1", "lab11.q2")
     told = capfd.readouterr().out
     assert ("layout: 1 x 2 (nodes x workers on each)\nglobal batch: 2 x 16 = 32 images, 8 steps per epoch\n"
             "learning rate: 0.001 -> 0.002: scaling linear, k = 32 / 16 = 2, after 1 epochs of warmup\n") in told

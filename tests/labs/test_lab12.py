@@ -20,6 +20,7 @@ from labs import lab12_elastic as lab
 from labs.errors import LabError
 from labs.launch import elastic, local
 from tests import listening
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 RESUME = dataclasses.replace(DEMO, study="resume", epochs=2, leave_epoch=1.5)
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """The demo: 2 -> 1 -> 2 workers. Returns its record, what it said, and where its processes listened."""
+    """The demo: 2 -> 1 -> 2 workers. Returns its record, what it said, where its processes listened, its store."""
     store = tmp_path_factory.mktemp("story")
     with open(store / "said", "w+") as said:
         process = subprocess.Popen(
@@ -47,12 +48,12 @@ def story(tmp_path_factory):
         said.seek(0)
         text = said.read()
     assert process.returncode == 0, text
-    return json.loads((store / "lab12_elastic/it/record.json").read_text()), text, addresses
+    return json.loads((store / "lab12_elastic/it/record.json").read_text()), text, addresses, store
 
 
 @pytest.mark.workers
 def test_training_goes_on_with_one_worker_and_with_two_again(story):
-    record, text, _ = story
+    record, text, *_ = story
     events = record["tables"]["events"]
     assert [(event["kind"], event["size"]) for event in events] == [
         ("start", 2), ("worker lost", 1), ("worker joined", 2)]
@@ -67,11 +68,12 @@ def test_no_more_is_lost_than_since_the_last_commit(story):
     assert 1 <= events["worker lost"]["steps_lost"] <= DEMO.commit_steps
     assert events["worker joined"]["steps_lost"] == events["start"]["steps_lost"] == 0
     assert all(event["seconds_lost"] > 0 for event in events.values())
+    solved("lab12.q3", store=story[3])
 
 
 @pytest.mark.workers
 def test_every_epoch_is_done_and_counts_every_image_once(story):
-    record, text, _ = story
+    record, text, *_ = story
     history = record["history"]
     assert [row["epoch"] for row in history] == list(range(1, DEMO.epochs + 1))
     steps = [row["steps"] for row in history]
@@ -123,6 +125,7 @@ def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(t
     assert event["step"] == steps
     assert 0 <= event["steps_lost"] <= steps
     assert 0 < event["seconds_lost"] < event["seconds"]
+    solved("lab12.q1")
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
 
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "undisturbed"))

@@ -1,0 +1,32 @@
+"""Lab 1."""
+
+import math
+
+import numpy as np
+
+from labs.report import records
+
+
+def q1(runs):
+    """An epoch ends with a smaller batch, so the steps of an epoch are rounded up before they are multiplied."""
+    (run,) = runs
+    return 40 * math.ceil(run["history"][0]["images"] / run["config"]["batch_size"])
+
+
+def q2(runs):
+    """The rate leaves the first epoch out, in which the model is traced."""
+    (run,) = runs
+    return 40 * 60_000 / run["timings"]["images_per_sec"] / 60
+
+
+def q3(runs):
+    """Images per second, not the share of the time in which the machine is busy."""
+    table = records.table(runs)
+    return int(table["batch_size"][table["images_per_sec"].idxmax()])
+
+
+def q4(runs):
+    """`a` is what a step costs before its first image, `c` what an image costs."""
+    table = records.table(runs)
+    c, a = np.polyfit(table["batch_size"], 1000 * table["batch_size"] / table["images_per_sec"], 1)
+    return a + c * 256

@@ -1,0 +1,21 @@
+"""Lab 8."""
+
+from labs.report import scaling
+
+
+def q1(runs):
+    """The base has as many threads as each of the workers."""
+    one, many = runs
+    return many["timings"]["images_per_sec"] / one["timings"]["images_per_sec"] / many["layout"]["size"]
+
+
+def q2(runs):
+    """Solve S = 1 / (s + (1 - s) / n) for s: what the fit does, here with one point."""
+    n = runs[1]["layout"]["size"]
+    return scaling.fit_amdahl([n], [n * q1(runs)])
+
+
+def q3(runs):
+    """A network that uses nearly all that its input delivers is waiting for it."""
+    (run,) = runs
+    return run["timings"]["images_per_sec"] / run["metrics"]["input_images_per_sec"]
