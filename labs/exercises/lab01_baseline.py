@@ -62,7 +62,8 @@ def _fastest(answer, runs: list[Record]) -> str:
     others = dict.fromkeys(rates, "another batch size has more images_per_sec")
     others[min(rates)] = "its steps are the shortest, but a step of so few images costs nearly as much as a larger one"
     others[max(rates)] = "the largest batch is not always the fastest: compare images_per_sec"
-    others[max(busy, key=lambda size: busy[size])] = "it keeps the machine busiest; but busy is not fast: compare images_per_sec"
+    busiest = max(busy, key=lambda size: busy[size])
+    others[busiest] = "it keeps the machine busiest; but busy is not fast: compare images_per_sec"
     return choice(answer, right, others, "busy is not the aim, images per second are")
 
 
