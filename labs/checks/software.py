@@ -37,9 +37,10 @@ def python() -> Finding:
     if not (3, 11, 4) <= sys.version_info[:3] < (3, 12):
         return fail(f"{sys.executable} is {version}; TensorFlow 2.15 needs 3.11, from 3.11.4 on",
                     "make env PYTHON=/path/to/python3.11")
-    # `make env` leaves a stamp that names the folder it was made in.
-    made_in = next((Path(stamp.read_text()) for stamp in prefix.glob(".ready-*")), prefix.parent)
-    if made_in != prefix.parent:
+    # `make env` leaves a stamp that names the folder it was made in; a link to that folder is no move.
+    lies_in = prefix.resolve().parent
+    made_in = next((Path(stamp.read_text()) for stamp in prefix.glob(".ready-*")), lies_in)
+    if made_in.resolve() != lies_in:
         return fail(f"the environment {prefix} was made in {made_in}, and does not survive a move", "make env")
     return ok(f"{version} in {shown(prefix)}")
 
