@@ -25,22 +25,22 @@ ALL = ",".join(STEPS)
 
 def kit(workers: int) -> Figures:
     """Return the kit's images per second on so many workers of one thread, by case."""
-    with _scratch() as folder:
+    with scratch() as folder:
         return figures([*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder])
 
 
 def two_at_once() -> Figures:
     """Return the sum of two single workers that run at the same time: what two cores can give at most."""
-    with _scratch() as one, _scratch() as other:
+    with scratch() as one, scratch() as other:
         started = [_start([*local.mpirun(1), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder])
                    for folder in (one, other)]
         found = [_finish(process) for process in started]
     return {case: sum(each[case] for each in found) for case in found[0]}
 
 
-def arm(name: str, *words: object, python: str = sys.executable, **variables: str) -> Figures:
+def arm(name: str, *words: object, **variables: str) -> Figures:
     """Run `python -m benchmarks.arms.NAME WORDS` and return what it prints, by case."""
-    return figures([python, "-m", f"benchmarks.arms.{name}", *map(str, words)], **variables)
+    return figures([sys.executable, "-m", f"benchmarks.arms.{name}", *map(str, words)], **variables)
 
 
 def figures(command: list[str], **variables: str) -> Figures:
@@ -95,6 +95,7 @@ def torch_python() -> str | None:
 
 
 @contextmanager
-def _scratch() -> Iterator[str]:
+def scratch() -> Iterator[str]:
+    """Make a folder that is gone after the block."""
     with tempfile.TemporaryDirectory(prefix="labs-bench-") as folder:
         yield folder

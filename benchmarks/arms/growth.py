@@ -1,6 +1,7 @@
 """What grows with the data: a tree of a million files, and a store of ten thousand records.
 
     python -m benchmarks.arms.growth make|files FOLDER
+    python -m benchmarks.arms.growth memory
 """
 
 import json
@@ -16,7 +17,7 @@ from labs.datasets import folders
 from labs.datasets.sharding import shard
 
 CLASSES, FILES, RECORDS = 1000, 1000, 10_000
-EPOCHS, SETTLED = 10, 3
+EPOCHS = (3, 10)
 
 
 def make(folder: Path) -> None:
@@ -59,24 +60,25 @@ def files(folder: Path) -> None:
     division = folders.split(index, 0.1, 0.1, seed=1)
     shard(division.train, 128, 0, 4, epoch=0, seed=1)
     show("index, split, shard of 1,000,000 files", time.perf_counter() - began)
-    show("growth of memory, epochs 3 to 10, MiB", growth_of_memory())
 
 
-def growth_of_memory() -> float:
-    """Return by how much the pipeline's memory grows while epochs go by."""
+def memory() -> None:
+    """Show what this process holds after some epochs of the pipeline, in MiB."""
     import numpy as np
 
     from labs.datasets.augment import Augment
     from labs.datasets.pipeline import train_batches
 
     images, labels = np.zeros((4096, 64, 64, 3), np.uint8), np.zeros(4096, np.int64)
-    taken = []
-    for epoch in range(EPOCHS):
+    for epoch in range(max(EPOCHS)):
         for _ in train_batches(images, labels, shard(len(images), 32, 0, 1, epoch, 1), Augment(), epoch=epoch, seed=1):
             pass
-        taken.append(psutil.Process().memory_info().rss / 2**20)
-    return max(0.0, taken[-1] - taken[SETTLED - 1])
+        if epoch + 1 in EPOCHS:
+            show(f"epoch {epoch + 1}", psutil.Process().memory_info().rss / 2**20)
 
 
 if __name__ == "__main__":
-    {"make": make, "files": files}[sys.argv[1]](Path(sys.argv[2]))
+    if sys.argv[1] == "memory":
+        memory()
+    else:
+        {"make": make, "files": files}[sys.argv[1]](Path(sys.argv[2]))

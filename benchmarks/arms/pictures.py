@@ -44,9 +44,10 @@ def dataset(root: Path, side: int) -> Iterator[Iterable]:
 
 def decode(root: Path, side: int) -> Iterator[Iterable]:
     """Nothing but the decoder, on all cores: the most that a first epoch can reach."""
-    index = folders.index(root)
+    paths = folders.index(root).paths
+    blocks = [paths[first : first + BATCH_SIZE] for first in range(0, len(paths), BATCH_SIZE)]
     with ThreadPoolExecutor(pictures.cores()) as pool:
-        yield pool.map(lambda path: pictures.read(root / path, side), index.paths, chunksize=BATCH_SIZE)
+        yield pool.map(lambda block: [pictures.read(root / path, side) for path in block], blocks)
 
 
 ARMS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
