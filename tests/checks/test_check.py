@@ -353,6 +353,16 @@ def test_nothing_of_the_kit_is_needed_to_say_that_nothing_is_there(machine):
     assert lines["proof"].endswith("failed")
 
 
+def test_a_link_to_an_environment_is_no_move(machine):
+    machine.environment()
+    (machine.folder / ".venv" / ".ready-own").write_text(str(machine.folder))
+    (machine.folder / "clone").mkdir()
+    (machine.folder / "clone" / ".venv").symlink_to(machine.folder / ".venv")
+    machine.python = machine.folder / "clone" / ".venv" / "bin" / "python"
+    (found,) = machine.found("python")
+    assert found["state"] == "ok", found
+
+
 def test_a_run_that_is_under_way_is_no_stale_lock(machine):
     holder = machine.hold("signal.pause()")
     (found,) = machine.found("locks")
