@@ -206,6 +206,7 @@ def environment(bar: bool = True) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     kept["PYTHONUNBUFFERED"] = "1"
+    kept.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # TensorFlow imports distutils; setuptools' own costs 0.2 s.
     kept["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
     # The labs are found from whatever folder the command is typed in.
     kept["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
