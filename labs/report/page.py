@@ -155,7 +155,7 @@ def _section(name: str, runs: list[records.Record], wrong: list[str]) -> Section
 def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]:
     """Yield the answers: of each sweep that has runs, then of all other runs; then the questions without any."""
     answered, used = set(), set()
-    sweeps = list(_sweeps(module)) if module else []
+    sweeps = list(_sweeps(module, named=bool(runs))) if module else []
     for preset, sweep, cells in sweeps:
         names, possible = {cell.name for cell in cells}, {cell.name for cell in cells if not cell.skipped}
         mine = [record for record in runs if record["run"] in names]
@@ -177,13 +177,13 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
         yield Part("", [f"no run of {name}; `{how}` makes one"])
 
 
-def _sweeps(module: Any) -> Iterator[tuple[str, Any, list[Any]]]:
-    """Yield a lab's sweeps with their preset and their cells."""
+def _sweeps(module: Any, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
+    """Yield a lab's sweeps with their preset and, where runs are to be found by their names, their cells."""
     from labs.launch import sweep as sweeping
 
     for preset, sweeps in getattr(module, "SWEEPS", {}).items():
         for sweep in sweeps:
-            yield preset, sweep, sweeping.cells(module, [sweep], module.PRESETS[preset])
+            yield preset, sweep, sweeping.cells(module, [sweep], module.PRESETS[preset]) if named else []
 
 
 def _told(module: Any, runs: list[records.Record]) -> list[str]:
