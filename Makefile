@@ -53,8 +53,9 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py) setup/horovod.cm
 horovod: ## Build Horovod with NCCL into the active environment, for a GPU node (docs/gpu-environment.md)
 	$(call make_env,$(or $(PYTHON),python),horovod,$(NO_ACTIVE))
 
-notebooks: env ## Execute all notebooks again and keep their outputs
+notebooks: env ## Execute all notebooks again and keep their outputs, and README's pictures
 	@$(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
+	@$(BIN)/python docs/pictures/take.py
 
 notebook: env ## Open JupyterLab on this machine only, with a token
 	@$(BIN)/jupyter lab --ip 127.0.0.1 --notebook-dir .

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from labs import command
 from labs.places import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -92,3 +94,11 @@ def test_the_courses_times_are_the_readmes():
     times = re.findall(r"\[notebook\]\(notebooks/(\w+)\.ipynb\), (\d+ s)", readme)
     assert len(times) == 12
     assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\d+ s) \|", course, re.MULTILINE) == times
+
+
+@pytest.mark.parametrize("lab", command.names())
+def test_the_picture_of_a_lab_is_one_that_its_notebook_shows(lab):
+    picture = f"docs/pictures/{lab}.png"
+    assert f'src="{picture}"' in (ROOT / "README.md").read_text()
+    shown = runpy.run_path(str(ROOT / "docs/pictures/take.py"))["picture"](lab)
+    assert (ROOT / picture).read_bytes() == shown, "`make notebooks` takes it out of the notebook"

@@ -1,0 +1,23 @@
+"""Takes README's picture of each lab out of its executed notebook: the plot of the cell that is tagged `picture`."""
+
+import base64
+from pathlib import Path
+
+import nbformat
+
+from labs import command, durable
+from labs.places import ROOT
+
+
+def picture(lab: str) -> bytes:
+    """Return the plot (PNG) of a lab's notebook that stands for the lab."""
+    cells = nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells
+    (cell,) = [cell for cell in cells if "picture" in cell.metadata.get("tags", [])]
+    (plot,) = [output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]
+    return base64.b64decode(plot)
+
+
+if __name__ == "__main__":
+    for lab in command.names():
+        with durable.writing(Path(__file__).with_name(f"{lab}.png")) as file:
+            file.write(picture(lab))
