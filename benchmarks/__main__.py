@@ -27,7 +27,7 @@ from labs.places import ROOT
 RESULTS = ROOT / "benchmarks/results"
 
 
-Question = Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", "growth"]
+Question = Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", "growth", "memory"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchmarks import rounds, table
-from benchmarks.__main__ import QUESTIONS, RESULTS, verdict
+from benchmarks.__main__ import QUESTIONS, RESULTS, Asked, verdict
 from labs.places import ROOT
 
 
@@ -76,3 +76,7 @@ def test_what_was_measured_is_shown_with_its_machine():
         assert kept["machine"].keys() == {"processor", "cores", "memory_gib", "system", "python"}
         assert kept["rows"][0]["question"] in done.stdout
         assert all(row["rounds"] >= 5 for row in kept["rows"])
+
+
+def test_every_question_can_be_asked():
+    assert set(Asked.only) == set(QUESTIONS)
