@@ -57,8 +57,8 @@ notebooks: env ## Execute all notebooks again and keep their outputs, and README
 	@$(BIN)/jupyter nbconvert --to notebook --execute --inplace notebooks/*.ipynb
 	@$(BIN)/python docs/pictures/take.py
 
-notebook: env ## Open JupyterLab on this machine only, with a token
-	@$(BIN)/jupyter lab --ip 127.0.0.1 --notebook-dir .
+notebook: env ## Open JupyterLab on the notebooks, for this machine alone, with a token
+	@$(BIN)/labs notebook
 
 slurm: env ## Run the Slurm tests, on daemons started for them
 	@$(BIN)/python -m pytest -m slurm

@@ -13,6 +13,7 @@
     labs report [--output FILE.html]          all results as one page: tables, plots, the course reports beside them
     labs lint [RESULTS | FILE.csv ...]        name what cannot be right in results, or in a table that was typed
     labs exercises [LAB]                      what is judged by your own runs, and whether these are there
+    labs notebook                             JupyterLab on the notebooks, for this machine alone
     labs completion bash|zsh                  what completes all this: source <(labs completion bash)
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
@@ -236,6 +237,15 @@ def _exercises(arguments: list[str]) -> None:
         print("\n".join(exercises.listing(lab)))
 
 
+def _notebook(arguments: list[str]) -> None:
+    _parser("notebook", "Open JupyterLab on the notebooks, with this Python as their kernel; only this machine reaches "
+                        "it, with a token. On another machine than the browser's it prints the ssh command that leads "
+                        "there. Ctrl-C ends it and its kernels.").parse_args(arguments)
+    from labs import notebook
+
+    notebook.main()
+
+
 def _completion(arguments: list[str]) -> None:
     from labs import completion
 
@@ -246,4 +256,4 @@ def _completion(arguments: list[str]) -> None:
 
 COMMANDS = {"check": _check, "list": _list, "run": _run, "sweep": _sweep, "queue": _queue, "data": _data,
             "results": _results, "report": _report, "lint": _lint, "exercises": _exercises,
-            "completion": _completion}
+            "notebook": _notebook, "completion": _completion}

@@ -1,0 +1,96 @@
+"""`labs notebook`: the kit's own kernel, nobody else's machine, an end without a remainder."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+from jupyter_client import BlockingKernelClient
+
+from labs import notebook
+from tests import listening
+from tests.notebooks.serving import Server, serving
+
+ONE = f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+@contextlib.contextmanager
+def kernel(server: Server) -> Iterator[BlockingKernelClient]:
+    """Start a kernel as JupyterLab does for a notebook, and yield a client that speaks with it."""
+    answer = server.ask("POST", "sessions", kernel={"name": "python3"}, path="notebooks/lab01_baseline.ipynb",
+                        name="lab01_baseline.ipynb", type="notebook")
+    assert answer.status_code == 201, answer.text
+    number = answer.json()["kernel"]["id"]
+    client = BlockingKernelClient()
+    client.load_connection_file(str(server.home / f".local/share/jupyter/runtime/kernel-{number}.json"))
+    client.start_channels(hb=False)  # A busy machine would make it miss heartbeats.
+    try:
+        client.wait_for_ready(timeout=60)
+        yield client
+    finally:
+        client.stop_channels()
+
+
+def said(client: BlockingKernelClient, code: str) -> str:
+    """Run code in the kernel and return what it printed."""
+    texts = []
+    client.execute_interactive(code, timeout=60, output_hook=lambda message: texts.append(message["content"]))
+    return "".join(text.get("text", "") for text in texts)
+
+
+def test_the_kernel_is_this_python_whatever_else_is_installed(server):
+    with kernel(server) as client:
+        assert said(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
+        assert "labs.places" in said(client, "import labs.places; print(labs.places)")
+    assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}
+
+
+def test_only_this_machine_reaches_it_and_only_with_the_token(server):
+    with kernel(server) as client:
+        said(client, "%matplotlib inline")
+        family = server.family()
+        assert len(family) > 1
+        assert listening.addresses(*family) == {"127.0.0.1"}
+        assert client.get_connection_info()["curve_publickey"], "other users of this machine could read along"
+    assert server.ask("GET", "kernels").status_code == 200
+    assert {server.ask("GET", "kernels", token=token).status_code for token in ("", "guessed")} == {403}
+
+
+def test_a_browser_opens_the_notebooks(server):
+    opened, deadline = server.home / "opened", time.monotonic() + 30
+    while not opened.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"/lab/tree/notebooks?token={server.token}" in opened.read_text()
+    assert "ssh" not in server.said
+
+
+def test_no_browser_is_opened_where_nobody_sees_it():
+    assert notebook.opens_browser({"WAYLAND_DISPLAY": "wayland-0"})
+    assert not notebook.opens_browser({"DISPLAY": ""})
+    assert not notebook.opens_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "7"})
+
+
+def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(server, tmp_path):
+    with serving(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22") as mine:
+        port = int(re.search(r":(\d+)/", mine.address)[1])
+        assert port != int(re.search(r":(\d+)/", server.address)[1])
+        assert f"ssh -N -L {port}:127.0.0.1:{port} {ONE}\n" in mine.said
+        with kernel(mine) as client:
+            client.execute("from labs.launch import local\nwith local.started(['sleep', '600']) as one: one.wait()")
+            while len(family := mine.family()) < 3:
+                time.sleep(0.1)
+            assert mine.interrupt() == 0
+        assert not psutil.wait_procs(family, timeout=10)[1]
+        assert not (tmp_path / "opened").exists()
+
+
+def test_the_way_to_a_job_leads_through_the_login_node():
+    through = f"ssh -N -L 8888:127.0.0.1:8888 -J {getpass.getuser()}@login1 {ONE}"
+    assert notebook.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": "login1"}) == through
+    assert "-J" not in notebook.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": socket.gethostname()})
