@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
@@ -164,7 +165,7 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
     """
     told, readers = _Told(), []
     try:
-        with started(arguments, environment(bar=log is None)) as process:
+        with _session() as own, started(arguments, environment(bar=log is None) | own) as process:
             readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
                        threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
             for reader in readers:
@@ -179,6 +180,21 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
         for reader in readers:
             reader.join(timeout=2)
     return code, told
+
+
+@contextlib.contextmanager
+def _session() -> Iterator[dict[str, str]]:
+    """Give Open MPI's launcher a folder of its own, as variables.
+
+    In the common one it names its files by its process number. Those of a launcher that was killed stay, and when its
+    number comes again, the next one does not start: "The PMIx server's listener thread failed to start".
+    """
+    allocation = slurm.allocation()
+    if allocation and allocation.nodes > 1:  # The folder would have to be there on all nodes.
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True) as folder:
+        yield {"PRTE_MCA_prte_tmpdir_base": folder, "OMPI_MCA_orte_tmpdir_base": folder}  # Open MPI 5, and 4.
 
 
 @contextlib.contextmanager
