@@ -119,17 +119,15 @@ def _show(todo: Sequence[Cell], store: Path) -> int:
 
 
 def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
-    """Print what a lab that has a function `summary(records) -> str` says of the sweep's runs.
+    """Print what a lab's function `summary(records) -> str` says of the sweep's runs; else their speedups.
 
     What its function `drawn(records)` draws of them, titles with figures, is written beside the runs.
     """
-    if not hasattr(lab, "summary"):
-        return
-    from labs.report import plots, records
+    from labs.report import plots, records, speeds
 
     names = {cell.name for cell in todo}
     found = [record for record in records.read_all(command.called(lab), store) if record["run"] in names]
-    if told := lab.summary(found):
+    if found and (told := getattr(lab, "summary", speeds.told)(found)):
         print(told + "\n")
     for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
         path = store / command.called(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"

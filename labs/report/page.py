@@ -13,17 +13,19 @@ from __future__ import annotations
 import base64
 import dataclasses
 import io
+import multiprocessing
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from labs import command, durable
 from labs.errors import LabError
 from labs.places import shown
-from labs.report import course, lint, plots, records, rules, scaling
-from labs.report.findings import brief
+from labs.report import course, lint, plots, records, rules, scaling, speeds
+from labs.report.findings import Finding, brief
 from labs.report.tables import Grid, grid
 
 if TYPE_CHECKING:
@@ -116,15 +118,32 @@ def _page(root: Path) -> dict[str, Any]:
     for record in records.read_all(root=root):
         found[record["lab"]].append(record)
     everything = [record for runs in found.values() for record in runs]
-    wrong = defaultdict(list)
-    for finding in rules.judge(lint.recorded(everything), rules.RECORDED) if everything else ():
-        wrong[finding.where.partition("/")[0]].append(finding)
-    names = sorted({*command.names(), *found})
+    judged = _beside(_judged, everything)
+    parts = {name: list(_parts(name, found[name])) for name in sorted({*command.names(), *found})}
+    wrong = judged()
     return {
         "made": time.strftime("%Y-%m-%d %H:%M"), "store": shown(root.absolute()), "runs": len(everything),
         "machines": _machines(everything), "versions": _versions(everything),
-        "sections": [_section(name, found[name], brief(wrong[name])) for name in names],
+        "sections": [Section(name, _title(name), len(found[name]), parts[name], brief(wrong[name]), course.tables(name))
+                     for name in parts],
     }
+
+
+def _beside(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """Call a function in a copy of this process, and return what waits for its result: only that must be sent."""
+    fork = multiprocessing.get_context("fork")
+    here, there = fork.Pipe(duplex=False)
+    fork.Process(target=lambda: there.send(function(*arguments)), daemon=True).start()
+    there.close()
+    return here.recv
+
+
+def _judged(found: list[records.Record]) -> dict[str, list[Finding]]:
+    """Return what cannot be right in the records, by lab."""
+    wrong = defaultdict(list)
+    for finding in rules.judge(lint.recorded(found), rules.RECORDED) if found else ():
+        wrong[finding.where.partition("/")[0]].append(finding)
+    return wrong
 
 
 def _machines(found: list[records.Record]) -> list[str]:
@@ -146,15 +165,18 @@ def _versions(found: list[records.Record]) -> list[str]:
     return [f"{versions}: {runs:,} run{'s' * (runs > 1)}" for versions, runs in count.most_common() if versions]
 
 
-def _section(name: str, runs: list[records.Record], wrong: list[str]) -> Section:
-    module = command.find(name) if name in command.names() else None
-    title = command.title(module) if module else f"{name} (not a lab of this clone)"
-    return Section(name, title, len(runs), list(_parts(name, module, runs)), wrong, course.tables(name))
+def _module(name: str) -> ModuleType | None:
+    return command.find(name) if name in command.names() else None
 
 
-def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]:
+def _title(name: str) -> str:
+    module = _module(name)
+    return command.title(module) if module else f"{name} (not a lab of this clone)"
+
+
+def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
     """Yield the answers: of each sweep that has runs, then of all other runs; then the questions without any."""
-    answered, used = set(), set()
+    module, answered, used = _module(name), set(), set()
     sweeps = list(_sweeps(module, named=bool(runs))) if module else []
     for preset, sweep, cells in sweeps:
         names, possible = {cell.name for cell in cells}, {cell.name for cell in cells if not cell.skipped}
@@ -172,7 +194,7 @@ def _parts(name: str, module: Any, runs: list[records.Record]) -> Iterator[Part]
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
         yield Part(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
     if not runs and not sweeps:
-        lines = [line.strip() for line in module.__doc__.splitlines()] if module else []
+        lines = [line.strip() for line in (module.__doc__ or "").splitlines()] if module else []
         how = next((line for line in lines if line.startswith("labs ")), f"labs run {name}")
         yield Part("", [f"no run of {name}; `{how}` makes one"])
 
@@ -199,54 +221,26 @@ def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture]:
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
     """Return whatever can be shown of some runs of one lab."""
-    frame = records.table(runs)
-    frame = scaling.comparable(frame, frame.columns)
-    varying = [name for name in scaling.configuration(frame) if frame[name].map(str).nunique() > 1]
+    frame, varying = speeds.frame(runs)
     shows = (_speed, _ledger, _quality, _utilization)
     items = [item for show in shows for item in show(frame, varying)]
     return [*items, *_curves(runs), *(item for name in _tables(runs) for item in _rows(name, runs))]
 
 
 def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
-    if not frame["images_per_sec"].notna().any():
-        return
-    base = 1 if (frame["size"] == 1).any() else int(frame["size"].min())
-    tables = {kind: scaling.speedups(frame, base, scaling=kind) for kind in ("weak", "strong")}
-    scales = {kind: table["speedup"].notna() & (table["size"] > base) for kind, table in tables.items()}
-    if scales["weak"].any() or not scales["strong"].any():
-        by = [name for name in varying if name in tables["weak"]]
-        yield from _speeds(frame, tables["weak"], by, base, "weak" if scales["weak"].any() else "")
-    if scales["strong"].any():  # What has no partner at the same global batch is in the other table.
-        partners = tables["strong"]["global_batch_size"][scales["strong"]]
-        table = tables["strong"][tables["strong"]["global_batch_size"].isin(partners)]
-        by = [*(name for name in varying if name in table), "global_batch_size"]
-        yield from _speeds(frame, table, by, base, "strong")
+    """Yield tables of speeds, those of speedups with their plot."""
+    for found in speeds.compared(frame, varying):
+        yield found.grid()
+        if found.held:
+            yield from _scaling_plot(frame["lab"].iloc[0], found)
 
 
-HELD = {"weak": "Speed and weak scaling: the batch of each worker is held",
-        "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
-
-
-def _speeds(frame: pd.DataFrame, table: pd.DataFrame, by: list[str], base: int, kind: str) -> Iterator[Grid | Picture]:
-    """Yield a table of speeds, with speedups and their plot if there is anything to compare."""
-    nodes = ["nodes"] if table["nodes"].nunique() > 1 else []
-    ratios = ["speedup", "scaling_efficiency", *(["why"] if table["why"].any() else [])] if kind else []
-    note = "images/s: median over the repeats, without the first epoch [95 % interval; none: one run]"
-    if kind:
-        note += (f"; speedup: rate(n) / rate({base}) of the same configuration; "
-                 f"efficiency: speedup / {'n' if base == 1 else f'(n / {base})'}")
-    times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
-    yield grid(HELD[kind], table, [*by, "size", *nodes, *times, *ratios], note)
-    if kind:
-        yield from _scaling_plot(frame["lab"].iloc[0], table, by, kind, HELD[kind])
-
-
-def _scaling_plot(lab: str, table: pd.DataFrame, by: list[str], kind: str, title: str) -> Iterator[Picture]:
-    table = table[table["speedup"].notna()]
+def _scaling_plot(lab: str, found: speeds.Speeds) -> Iterator[Picture]:
+    table, by = found.table[found.table["speedup"].notna()], found.by
     if len(table[by].drop_duplicates() if by else ()) > LINES:
         return
-    reference = course.speedups(lab, by) if kind == "weak" else None
-    yield _picture(title, plots.scaling(table, by, reference),
+    reference = course.speedups(lab, by) if found.held == "weak" else None
+    yield _picture(found.title, plots.scaling(table, by, reference),
                    "dashed and hollow: the course report" if reference is not None else "")
 
 

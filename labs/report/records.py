@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import glob
 import json
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from labs import durable
 from labs.measure import throughput
@@ -97,16 +101,18 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value, default=str))
 
 
-def read(folder: Path) -> Record:
+def read(folder: str | os.PathLike) -> Record:
     """Read the record of one run.
 
     Raises:
         ValueError: The file is torn, or not a record of this format.
         OSError: There is none.
     """
-    path = Path(folder) / "record.json"
+    path = f"{folder}/record.json"
+    with open(path, "rb") as file:
+        content = file.read()
     try:
-        record = json.loads(path.read_text())
+        record = _parsed(content)
     except ValueError as problem:
         raise ValueError(f"{path} is torn: {problem}") from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
@@ -128,16 +134,23 @@ def read(folder: Path) -> Record:
     return record
 
 
+def _parsed(content: bytes) -> Any:
+    try:
+        return orjson.loads(content)
+    except ValueError:  # NaN, too, which Python writes and JSON does not know: the loss of a run that diverged.
+        return json.loads(content)
+
+
 def _counts(layout: dict[str, Any], name: str) -> bool:
     return isinstance(layout.get(name), int)
 
 
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
     """Read every sound record, oldest first; the others are named on the error stream and left out."""
-    sound = []
-    for path in sorted((root or results_dir()).glob(f"{lab}/*/record.json"), key=str):
+    root, sound = root or results_dir(), []
+    for path in sorted(glob.iglob(f"{lab}/*/record.json", root_dir=root)):
         try:
-            sound.append(read(path.parent))
+            sound.append(read(f"{root}/{os.path.dirname(path)}"))
         except (ValueError, OSError) as problem:
             print(f"labs: left out: {problem}", file=sys.stderr)
     return sorted(sound, key=lambda record: record["started"])

@@ -18,7 +18,7 @@ from labs import cli
 from labs import lab04_speedup as lab
 from labs.launch import local, sweep_command
 from labs.launch.sweep import Sweep, cells, finished, run
-from labs.report import plots
+from labs.report import plots, speeds
 from tests.report.test_lint import sound, store
 from tests.report.test_page import cells as records_of
 
@@ -152,6 +152,15 @@ def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, 
     store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert cli._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
+
+
+def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
+    store(tmp_path, *records_of("weak"))
+    assert cli._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"{speeds.HELD['weak']}\n")
+    assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
+    assert "speedup: rate(n) / rate(1) of the same configuration" in told
 
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):

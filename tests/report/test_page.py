@@ -16,7 +16,7 @@ import pytest
 from labs import command, lab04_speedup
 from labs.launch import sweep
 from labs.places import ROOT
-from labs.report import page, plots, scaling
+from labs.report import page, plots, scaling, speeds
 from tests.report.test_lint import sound, store
 from tests.report.test_records import HISTORY, record
 
@@ -112,7 +112,7 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     monkeypatch.setattr(lab04_speedup, "summary", lambda runs: told if len(runs) == 12 else "wrong", raising=False)
     page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
-    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{page.HELD['weak']}**")
+    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speeds.HELD['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 
@@ -224,7 +224,7 @@ def test_the_commands(tmp_path):
 
 # Plots.
 
-def speeds() -> pd.DataFrame:
+def rates() -> pd.DataFrame:
     frame = pd.DataFrame([
         {"lab": "x", "batch_size": batch, "seed": seed, "size": size, "nodes": 1,
          "images_per_sec": batch * size**0.8 * (1 + 0.05 * seed)}
@@ -236,12 +236,12 @@ def speeds() -> pd.DataFrame:
 
 def test_speedups_are_drawn_with_intervals_and_the_ideal():
     reference = pd.DataFrame({"batch_size": [32, 32], "size": [1, 8], "speedup": [1, 2.0]})
-    axes = plots.speedup(speeds(), reference=reference).axes[0]
+    axes = plots.speedup(rates(), reference=reference).axes[0]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert sorted(labels) == ["batch 128", "batch 32", "ideal", "report, batch 32"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "speedup: rate(n) / rate(1)")
     bars = axes.containers[0].lines[2][0].get_segments()
-    row = speeds().iloc[1]
+    row = rates().iloc[1]
     assert bars[1][:, 1].tolist() == pytest.approx([row["speedup_low"], row["speedup_high"]])
     assert axes.get_xticks().tolist() == [1, 2, 4, 8]
     assert axes.get_ylim()[0] == 0
