@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import labs
 from benchmarks.cases import STEPS
 from labs.launch import local
 from labs.places import ROOT
@@ -23,17 +24,20 @@ LONGEST = 1200
 ALL = ",".join(STEPS)
 
 
-def kit(workers: int) -> Figures:
-    """Return the kit's images per second on so many workers of one thread, by case."""
+def kit(workers: int, clock: str = "steps") -> Figures:
+    """Return the kit's images per second on so many workers of one thread, by case: in steps, or in whole epochs."""
     with scratch() as folder:
-        return figures([*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder])
+        return figures(_kit(workers, folder, clock), **labs.SETTINGS)
+
+
+def _kit(workers: int, folder: str, clock: str) -> list[str]:
+    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder, clock]
 
 
 def two_at_once() -> Figures:
     """Return the sum of two single workers that run at the same time: what two cores can give at most."""
     with scratch() as one, scratch() as other:
-        started = [_start([*local.mpirun(1), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder])
-                   for folder in (one, other)]
+        started = [_start(_kit(1, folder, "steps"), **labs.SETTINGS) for folder in (one, other)]
         found = [_finish(process) for process in started]
     return {case: sum(each[case] for each in found) for case in found[0]}
 
@@ -51,8 +55,10 @@ def figures(command: list[str], **variables: str) -> Figures:
 def _start(command: list[str], **variables: str) -> subprocess.Popen:
     # As in an activated environment, where a program finds mpirun.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    # Without what importing the kit has set in this process: a program of others is as it comes.
+    env = {name: value for name, value in local.environment().items() if name not in labs.SETTINGS}
     return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
-                            env=local.environment() | {"PATH": path} | variables,
+                            env=env | {"PATH": path} | variables,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import labs
 from benchmarks import programs
 from benchmarks.cases import PHOTO_SIDES
 from benchmarks.rounds import interleaved
@@ -94,8 +95,9 @@ def _pictures(name: str, photos: str) -> programs.Figures:
 
 
 def fit(rounds: int) -> list[Row]:
-    """The kit's `fit` against Keras' own, on one worker and the same data."""
-    arms = {"kit": lambda: programs.kit(1), "model.fit": lambda: programs.arm("bare", programs.ALL)}
+    """The kit's `fit`, with all that ends an epoch, against Keras' own: one worker, equal data and settings."""
+    arms = {"kit": lambda: programs.kit(1, "epochs"),
+            "model.fit": lambda: programs.arm("bare", programs.ALL, **labs.SETTINGS)}
     return rows("fit, one worker", "images/s", interleaved(arms, rounds), {"model.fit": (0.98, 1.0)})
 
 

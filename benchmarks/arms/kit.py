@@ -1,4 +1,7 @@
-"""The same training through the kit's `fit`, with its shards, its agreement, its digest and its checkpoints."""
+"""The same training through the kit's `fit`, with its shards, its agreement, its digest and its checkpoints.
+
+    python -m benchmarks.arms.kit NETWORK,... RESULTS steps|epochs      what is timed: steps alone, or all of an epoch
+"""
 
 import dataclasses
 import sys
@@ -22,19 +25,20 @@ class Config:
     seed: int = 1
 
 
-def train(name: str, batch_size: int, results: Path) -> None:
+def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         x, y = cases.pictures(cases.STEPS[name] * batch_size * job.size)
-        ends = []
-        fit(job, cases.network(name), tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM),
-            Part(x, y, np.arange(len(x))), batch_size=batch_size, epochs=cases.EPOCHS,
-            enough=lambda row: ends.append(time.perf_counter()))
+        ends: list[float] = []
+        optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
+        history = fit(job, cases.network(name), optimizer, Part(x, y, np.arange(len(x))), batch_size=batch_size,
+                      epochs=cases.EPOCHS, enough=lambda row: ends.append(time.perf_counter()))
         if job.rank == 0:
-            seconds = (ends[-1] - ends[0]) / (cases.EPOCHS - 1)
+            steps = sum(row["train_seconds"] for row in history[1:])
+            seconds = (steps if clock == "steps" else ends[-1] - ends[0]) / (cases.EPOCHS - 1)
             cases.show(f"{name}, batch {batch_size}", len(x) / seconds)
 
 
 if __name__ == "__main__":
     for name in sys.argv[1].split(","):
         for batch_size in cases.BATCH_SIZES:
-            train(name, batch_size, Path(sys.argv[2]))
+            train(name, batch_size, Path(sys.argv[2]), clock=sys.argv[3])
