@@ -193,6 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
+        os.environ.update(getattr(lab, "VARIABLES", {}))  # Read when TensorFlow loads.
         _load_tensorflow()
         lab.run(config, options)
     except BaseException as problem:

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from labs import WITHOUT_ONEDNN
 from labs.command import Options, main
 from labs.launch.sweep import Sweep, divide
 
@@ -65,6 +66,8 @@ PRESETS = {
     "paper": Config(data="real", depth=17, width=64, image_size=128, images=0, batch_size=64, epochs=10,
                     base_lr=0.001, memory_limit_mb=0, threads=0),
 }
+
+VARIABLES = WITHOUT_ONEDNN
 
 GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and on two, the global batch held"
 HELP = "T1: what helps against a full memory, and what it costs"

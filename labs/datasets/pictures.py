@@ -81,7 +81,7 @@ def _photo(content: bytes, size: int) -> np.ndarray | None:
 
 
 def _square(pixels: np.ndarray, size: int) -> np.ndarray:
-    """Resize; a side that is much too long by the mean of its pixels, since interpolation would skip some."""
+    """Resize; a side that is much too long by the mean of its pixels, since interpolation would skip too many."""
     height, width = (size if side >= 2.5 * size else side for side in pixels.shape[:2])
     if (height, width) != pixels.shape[:2]:
         pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)

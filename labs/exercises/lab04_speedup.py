@@ -16,9 +16,9 @@ from labs.exercises.judge import (
     speedup,
     timed,
 )
+from labs.report.plots import PARTS
 
 COMMAND = "`labs sweep lab04_speedup`"
-PARTS = ("compute", "communication", "input", "other")
 
 
 def _ledger(run: Record) -> float | None:

@@ -10,13 +10,16 @@ import ctypes
 import dataclasses
 import functools
 import multiprocessing
+import os
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from labs import WITHOUT_ONEDNN
 from labs.errors import LabError
 
 LOOK = 0.005
@@ -66,6 +69,12 @@ def _context():
     """Return how to start processes: copies of one that has loaded TensorFlow once and has not used it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow"])
+    before = dict(os.environ)
+    os.environ.update(WITHOUT_ONEDNN)
+    try:
+        forkserver.ensure_running()  # It takes these variables; this process keeps its own.
+    finally:
+        os.environ.update(before)
     return context
 
 

@@ -246,6 +246,7 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
+        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0",
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }
