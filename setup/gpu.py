@@ -38,6 +38,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         SetupError: There is no CUDA compiler or no NCCL.
     """
     cuda, nccl = _cuda_home(environ), _nccl_home(environ)
+    header, library = _cuda_file(cuda, "include", "cuda_runtime.h"), _cuda_file(cuda, "lib*", "libcudart.so")
+    assert header is not None  # `_cuda_home` has seen both.
     in_wheel = nccl == _wheel_home()
     options = {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
@@ -45,8 +47,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         "HOROVOD_NCCL_HOME": str(nccl),
         "HOROVOD_NCCL_LINK": "SHARED",  # Else a static NCCL is compiled in where one is found.
         # What Horovod's CMake files would not find by themselves: setup/horovod.cmake.
-        "LABS_CUDA_INCLUDE": str(Path(str(_cuda_file(cuda, "include", "cuda_runtime.h"))).parent),
-        "LABS_CUDA_LIBRARY": str(_cuda_file(cuda, "lib*", "libcudart.so")),
+        "LABS_CUDA_INCLUDE": str(header.parent),
+        "LABS_CUDA_LIBRARY": str(library),
         "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),
     }
     return Gpu(
