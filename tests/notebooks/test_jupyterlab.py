@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,7 +17,10 @@ from tests.notebooks.serving import Server
 CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.notebooks, pytest.mark.workers,
               pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")]
-IDLE = ".jp-Notebook-ExecutionIndicator[data-status=idle]"
+IDLE = "Python 3 (ipykernel) | Idle"
+"""In the status bar. The indicator above the cells is no sign: it says idle before there is a kernel, too."""
+LONGEST = 600
+"""Seconds for all cells of a notebook, on a machine with other work."""
 PLOT = ".jp-OutputArea-output img"
 WRONG = '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]'
 
@@ -37,7 +41,7 @@ def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tm
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(60_000)
     page.goto(server.address.replace("/lab/tree/notebooks", f"/lab/workspaces/{lab}/tree/notebooks/{file.name}"))
-    page.locator(IDLE).wait_for()
+    page.get_by_text(IDLE).wait_for()  # What is run before there is a kernel, JupyterLab forgets without a word.
     choose(page, "Edit", "Clear Outputs of All Cells")
     assert set(prompts(page)) == {"[ ]:"}
     assert not page.locator(PLOT).count()
@@ -74,11 +78,12 @@ def prompts(page: Page) -> list[str]:
 def watched(page: Page) -> tuple[list[float], list[int]]:
     """Look on until all cells have run: return the percents of the progress bar and the numbers of epochs told."""
     page.locator(".jp-InputPrompt", has_text="[*]:").first.wait_for()
-    shares, epochs = [], []
+    shares, epochs, end = [], [], time.monotonic() + LONGEST
     while "[*]:" in prompts(page):
+        assert time.monotonic() < end, f"after {LONGEST} s: {prompts(page)}"
         shares += page.get_by_role("progressbar").evaluate_all("bars => bars.map(bar => Number(bar.ariaValueNow))")
         texts = page.locator(".jp-OutputArea-output").all_text_contents()
         epochs.append(len(re.findall(r"^epoch \d+/", "".join(texts), re.MULTILINE)))
         page.wait_for_timeout(300)
-    page.locator(IDLE).wait_for()
+    page.get_by_text(IDLE).wait_for()
     return shares, epochs
