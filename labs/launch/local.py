@@ -165,7 +165,7 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
     """
     told, readers = _Told(), []
     try:
-        with _session() as own, started(arguments, environment(bar=log is None) | own) as process:
+        with started(arguments, environment(bar=log is None)) as process:
             readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
                        threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
             for reader in readers:
@@ -183,21 +183,6 @@ def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> t
 
 
 @contextlib.contextmanager
-def _session() -> Iterator[dict[str, str]]:
-    """Give Open MPI's launcher a folder of its own, as variables.
-
-    In the common one it names its files by its process number. Those of a launcher that was killed stay, and when its
-    number comes again, the next one does not start: "The PMIx server's listener thread failed to start".
-    """
-    allocation = slurm.allocation()
-    if allocation and allocation.nodes > 1:  # The folder would have to be there on all nodes.
-        yield {}
-        return
-    with tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True) as folder:
-        yield {"PRTE_MCA_prte_tmpdir_base": folder, "OMPI_MCA_orte_tmpdir_base": folder}  # Open MPI 5, and 4.
-
-
-@contextlib.contextmanager
 def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
     """Run a program while the block lasts; whatever ends the block or this process, nothing of the program is left.
 
@@ -205,13 +190,34 @@ def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> I
         arguments: Its command line.
         env: Its environment; this process's, if left out.
     """
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                               env=env, start_new_session=True, preexec_fn=_end_with_parent)
+    with _own_folder() as own:
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                   env={**(os.environ if env is None else env), **own}, start_new_session=True,
+                                   preexec_fn=_end_with_parent)
+        try:
+            yield process
+        finally:
+            _end(process)
+            _end_left(process.pid)
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[dict[str, str]]:
+    """Give Open MPI's launcher a folder of its own, as variables.
+
+    In the common one it names its files by its process number. Those of a launcher that was killed stay, and when its
+    number comes again, the next one does not start: "The PMIx server's listener thread failed to start".
+    """
+    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1":  # The folder would have to be there on all nodes.
+        yield {}
+        return
     try:
-        yield process
-    finally:
-        _end(process)
-        _end_left(process.pid)
+        folder = tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True)
+    except OSError:  # No room, no rights: the launcher says it in the terms of its own folder.
+        yield {}
+        return
+    with folder as path:
+        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path}  # Open MPI 5, and 4.
 
 
 def environment(bar: bool = True) -> dict[str, str]:

@@ -28,6 +28,7 @@ def test_what_a_killed_launcher_has_left_is_in_nobodys_way(tmp_path, monkeypatch
     killed.wait()
     for number in range(killed.pid + 1, killed.pid + 500):
         shutil.copytree(left, left.with_suffix(f".{number}"))
-    code, told = local._supervise([*local.mpirun(1), "true"], None, asks_first=True)
-    assert code == 0, told.launcher
+    with local.started([*local.mpirun(1), "true"], local.environment()) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 0, errors.decode()
     assert not [*tmp_path.glob("labs-mpi-*")]
