@@ -94,13 +94,13 @@ def check_store(root: Path) -> list[Finding]:
 
 def recorded(found: list[records.Record]) -> Table:
     """Return records as the rules want them: as `records.flat`, and what the history knows."""
-    rows = []
-    for record in found:
+    rows, apart = [], records.computed_on(found)
+    for place, record in enumerate(found):
         last = record["history"][-1] if record["history"] else {}
         about = {"row": 0, "where": f"{record['lab']}/{record['run']}"}
         about |= {"images": last.get("images"), "steps_per_epoch": last.get("steps")}
-        rows.append(records.flat(record) | about)
-    config = {name: None for record in found for name in records.settings(record) if name != "seed"}
+        rows.append(records.flat(record) | about | {name: values[place] for name, values in apart.items()})
+    config = {name: None for record in found for name in records.settings(record) if name != "seed"} | apart
     return Table(rows, frozenset().union(*rows), ("lab", *config))
 
 

@@ -155,7 +155,7 @@ def _machines(found: list[records.Record]) -> list[str]:
         parts += [f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
         return ", ".join(parts)
 
-    count = Counter(describe(record.get("machine") or {}) for record in found)
+    count = Counter(describe(record["machine"]) for record in found)
     return [f"{machine}: {runs:,} run{'s' * (runs > 1)}" for machine, runs in count.most_common()]
 
 

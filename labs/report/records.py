@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ Record = dict[str, Any]
 """What is known of a finished run; JSON can hold it. Its keys are those of `finish`."""
 FORMAT = 1
 PARTS = {"lab": str, "run": str, "started": str, "config": dict, "layout": dict, "history": list, "timings": dict,
-         "metrics": dict}
+         "metrics": dict, "machine": dict}
 """What a record must hold to be read."""
 
 
@@ -180,9 +180,21 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     import pandas as pd
 
     records = list(records)
-    frame = pd.DataFrame(map(flat, records))
-    frame.attrs["config"] = list({name: None for record in records for name in settings(record)})
+    frame, apart = pd.DataFrame(map(flat, records)), computed_on(records)
+    frame[list(apart)] = pd.DataFrame(apart, frame.index)
+    frame.attrs["config"] = list({name: None for record in records for name in settings(record)} | apart)
     return frame
+
+
+def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
+    """Return what records were computed on, if not all on the same: `gpu`, `onednn`, each a value per record.
+
+    No Config says it, but it belongs to the configuration: speeds with and without are not compared.
+    """
+    machines = [record["machine"] for record in records]
+    found = {"gpu": [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines],
+             "onednn": [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]}
+    return {name: values for name, values in found.items() if len(set(values)) > 1}
 
 
 def flat(record: Record) -> dict[str, Any]:

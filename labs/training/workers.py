@@ -19,6 +19,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import psutil
 import tensorflow as tf
+from tensorflow.python.util import _pywrap_util_port
 
 from labs import command
 from labs.claims import claim
@@ -246,7 +247,7 @@ def machine() -> dict[str, Any]:
         "system": platform.platform(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
-        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS") != "0",
+        "onednn": _pywrap_util_port.IsMklEnabled(),  # TensorFlow's own word: what it made of the variable.
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }

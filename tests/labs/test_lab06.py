@@ -88,7 +88,7 @@ def run(depth: int, width: int, size: int, fits: bool, **changes) -> dict:
     layout = {"size": size, "nodes": 1, "global_batch_size": 16, "threads": 1}
     timings = {"images_per_sec": 50.0 if fits else None, "seconds_per_epoch": 0.5 * depth if fits else None}
     return {"lab": "lab06_memory", "run": f"{depth}-{width}-{size}", "started": "", "config": config | changes,
-            "layout": layout, "timings": timings,
+            "layout": layout, "machine": {}, "timings": timings,
             "metrics": {"fits": fits, "peak_mb": 100.0 * depth * width / size} | ({"test_psnr": 21.0} if fits else {})}
 
 

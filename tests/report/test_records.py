@@ -10,7 +10,7 @@ import pytest
 from labs import cli
 from labs.errors import LabError
 from labs.measure import throughput
-from labs.report import plots, records, tables
+from labs.report import lint, plots, records, scaling, speeds, tables
 
 HISTORY = [
     {"epoch": 1, "loss": 2.0, "accuracy": 0.2, "val_loss": 1.9, "val_accuracy": 0.25, "images": 1000,
@@ -109,6 +109,7 @@ def test_curves_are_written_whole(tmp_path):
     ("metrics", "high", "no sound metrics"),
     ("started", 1.5, "no sound started"),
     ("lab", None, "no sound lab"),
+    ("machine", "fast", "no sound machine"),
     ("tables", [], "tables that are none"),
     ("tables", {"x": [1]}, "tables that are none"),
 ])
@@ -129,6 +130,24 @@ def test_what_a_config_asked_for_stands_beside_what_it_got():
     frame = records.table([asked])
     assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
     assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
+
+
+@pytest.mark.parametrize(("name", "machines", "values"), [
+    ("onednn", ({"onednn": True}, {"onednn": False}, {}), ["on", "off", "not recorded"]),
+    ("gpu", ({"gpus": ["B", "A", "A"]}, {"gpus": []}, {}), ["A, B", "none", "none"]),
+])
+def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
+    alike = [record("one", 1), record("two", 2)]
+    assert speeds.frame(alike)[1] == [], "no column where all are alike"
+    assert scaling.speedups(records.table(alike))["speedup"].notna().all()
+    runs = [record() | {"machine": machine} for machine in machines]
+    assert records.computed_on(runs) == {name: values}
+    frame, varying = speeds.frame([record("base", 1) | {"machine": machines[0]}, *runs])
+    assert varying == [name]
+    table = scaling.speedups(frame).query("size == 2").set_index(name)
+    assert table["speedup"].notna().to_dict() == {value: value == values[0] for value in values}
+    assert lint.recorded(runs).config[-1] == name
+    assert [row[name] for row in lint.recorded(runs).rows] == values
 
 
 @pytest.mark.parametrize("text", ["", "{}", "null"])

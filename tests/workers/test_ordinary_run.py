@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -85,6 +86,11 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
     assert holder in {f"process {pid} on {socket.gethostname()}" for pid in workers}
     assert "Traceback" not in ends[1][1]
     assert sorted(os.listdir(folder)) == [".lock", "checkpoints", "curves.png", "holder", "record.json"]
+
+
+def test_convolutions_are_computed_with_onednn(story):
+    """On every processor; TensorFlow by itself does so on some."""
+    assert json.loads((story[0] / "record.json").read_text())["machine"]["onednn"] is True
 
 
 def test_no_worker_listens_beyond_this_machine(story):
