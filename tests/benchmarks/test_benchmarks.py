@@ -9,7 +9,8 @@ import sys
 import psutil
 import pytest
 
-from benchmarks import rounds, table
+import labs
+from benchmarks import programs, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, Asked, verdict
 from labs.places import ROOT
 
@@ -76,6 +77,18 @@ def test_what_was_measured_is_shown_with_its_machine():
         assert kept["machine"].keys() == {"processor", "cores", "memory_gib", "system", "python"}
         assert kept["rows"][0]["question"] in done.stdout
         assert all(row["rounds"] >= 5 for row in kept["rows"])
+
+
+def test_only_the_kit_has_the_kits_settings(monkeypatch):
+    """What this process got from importing the kit, a program of others must not inherit."""
+    show = "import json, os; print(json.dumps({'case': 'set', 'value': [*os.environ]}))"
+    for name, value in labs.SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    others = programs.figures([sys.executable, "-c", show])["set"]
+    assert "PATH" in others
+    assert not set(labs.SETTINGS) & set(others)
+    kits = programs.figures([sys.executable, "-c", show], **labs.SETTINGS)["set"]
+    assert set(labs.SETTINGS) <= set(kits)
 
 
 def test_every_question_can_be_asked():
