@@ -1,0 +1,60 @@
+"""Updates in one pass against Keras' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from labs.training import horovod_keras as stack
+from labs.training.optimizers import IN_ONE_PASS, in_one_pass
+from labs.training.schedule import Warmup
+
+KINDS: dict[str, Callable[[], tf.keras.optimizers.Optimizer]] = {
+    "sgd": lambda: tf.keras.optimizers.SGD(0.1),
+    "momentum": lambda: tf.keras.optimizers.SGD(0.1, 0.9),
+    "nesterov": lambda: tf.keras.optimizers.SGD(0.1, 0.9, nesterov=True),
+    "decay": lambda: tf.keras.optimizers.SGD(0.1, 0.9, weight_decay=0.01, global_clipnorm=0.5),
+    "schedule": lambda: tf.keras.optimizers.SGD(Warmup(0.01, 0.1, warmup_steps=4), 0.9),
+    "adam": lambda: tf.keras.optimizers.Adam(0.01),
+    "adam, schedule": lambda: tf.keras.optimizers.Adam(Warmup(0.001, 0.01, warmup_steps=4), beta_2=0.99, epsilon=0.1),
+    "amsgrad": lambda: tf.keras.optimizers.Adam(0.01, amsgrad=True),
+}
+
+
+def trained(optimizer: tf.keras.optimizers.Optimizer) -> list[np.ndarray]:
+    """Return the weights, the moments and the number of steps after six steps with dense and sparse gradients."""
+    tf.keras.utils.set_random_seed(1)
+    words = tf.keras.Input([5], dtype=tf.int32)
+    hidden = tf.keras.layers.Dense(7, "relu")(tf.keras.layers.Flatten()(tf.keras.layers.Embedding(9, 4)(words)))
+    model = tf.keras.Model(words, tf.keras.layers.Dense(3)(hidden))
+    model.compile(optimizer, "mse")
+    x, y = np.random.default_rng(1).integers(0, 9, [24, 5]), np.random.default_rng(2).normal(size=[24, 3])
+    model.fit(x, y, batch_size=4, epochs=1, verbose=0)
+    return [variable.numpy() for variable in [*model.variables, *optimizer.variables]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_pass_ends_where_keras_does(kind):
+    optimizer = in_one_pass(KINDS[kind]())
+    assert type(optimizer) in IN_ONE_PASS.values()
+    one_pass, keras = trained(optimizer), trained(KINDS[kind]())
+    assert len(one_pass) == len(keras)
+    for mine, other in zip(one_pass, keras, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [tf.keras.optimizers.SGD, tf.keras.optimizers.Adam])
+def test_workers_take_one_pass(make):
+    wrapped = stack.distributed_optimizer(make(0.5))
+    assert isinstance(wrapped, IN_ONE_PASS[make])
+    assert wrapped.get_config() == stack.alone(wrapped).get_config() == make(0.5).get_config() | {
+        "name": wrapped.name, "is_legacy_optimizer": False}
+    assert type(stack.alone(wrapped)) is IN_ONE_PASS[make]
+
+
+def test_what_keras_alone_knows_stays_as_it_is():
+    mine = tf.keras.optimizers.RMSprop(0.1)
+    assert in_one_pass(mine) is mine
