@@ -27,14 +27,15 @@ class Config:
 
 def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
-        x, y = cases.pictures(cases.STEPS[name] * batch_size * job.size)
+        steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
+        x, y = cases.pictures(steps * batch_size * job.size)
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
         history = fit(job, cases.network(name), optimizer, Part(x, y, np.arange(len(x))), batch_size=batch_size,
                       epochs=cases.EPOCHS, enough=lambda row: ends.append(time.perf_counter()))
         if job.rank == 0:
-            steps = sum(row["train_seconds"] for row in history[1:])
-            seconds = (steps if clock == "steps" else ends[-1] - ends[0]) / (cases.EPOCHS - 1)
+            training = sum(row["train_seconds"] for row in history[1:])
+            seconds = (training if clock == "steps" else ends[-1] - ends[0]) / (cases.EPOCHS - 1)
             cases.show(f"{name}, batch {batch_size}", len(x) / seconds)
 
 

@@ -256,7 +256,7 @@ def machine() -> dict[str, Any]:
 def checksums(model: tf.keras.Model) -> dict[str, int]:
     """Return a CRC-32 of every weight and every variable of the optimizer, by name."""
     variables = [*model.variables, *model.optimizer.variables]
-    return {f"{place} {variable.name}": zlib.crc32(np.ascontiguousarray(variable.numpy()).tobytes())
+    return {f"{place} {variable.name}": zlib.crc32(variable.numpy().reshape(-1).view(np.uint8))
             for place, variable in enumerate(variables)}
 
 
