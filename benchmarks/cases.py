@@ -9,7 +9,7 @@ import numpy as np
 STEPS = {"mlp": 300, "mnist_cnn": 20, "wide_cnn": 12}
 """Steps of an epoch by network: so many that an epoch lasts half a second to two."""
 LONGER = 3
-"""Times that many where whole epochs are timed, with what ends them: one to five seconds, of the 40 that MNIST's last."""
+"""Times that many where whole epochs are timed, with what ends them: one to five seconds; those of MNIST last 40."""
 BATCH_SIZES = (32, 128)
 """Images per worker and step."""
 EPOCHS = 3
