@@ -9,11 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import labs
 from benchmarks import programs
 from benchmarks.cases import PHOTO_SIDES
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
+from labs import CYCLE_MS, SETTINGS
 from labs.places import ROOT
 
 PYTHON = sys.executable
@@ -57,7 +57,7 @@ def allreduce(rounds: int) -> list[Row]:
     def both() -> dict[str, programs.Figures]:
         with programs.scratch() as store:
             programs.seconds(*LABS, "run", "lab05_allreduce", "--workers", "2", "--results", store, "--name", "bench",
-                             "--largest-mb", "64", "--seconds", "20")
+                             "--largest-mb", "64", "--seconds", "20", "--cycle-time-ms", str(CYCLE_MS))
             record = json.loads((Path(store) / "lab05_allreduce/bench/record.json").read_text())
         found: dict[str, programs.Figures] = {}
         for row in record["tables"]["collectives"]:
@@ -97,7 +97,7 @@ def _pictures(name: str, photos: str) -> programs.Figures:
 def fit(rounds: int) -> list[Row]:
     """The kit's `fit`, with all that ends an epoch, against Keras' own: one worker, equal data and settings."""
     arms = {"kit": lambda: programs.kit(1, "epochs"),
-            "model.fit": lambda: programs.arm("bare", programs.ALL, **labs.SETTINGS)}
+            "model.fit": lambda: programs.arm("bare", programs.ALL, **SETTINGS)}
     return rows("fit, one worker", "images/s", interleaved(arms, rounds), {"model.fit": (0.98, 1.0)})
 
 

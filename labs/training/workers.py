@@ -21,6 +21,7 @@ import psutil
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
+import labs
 from labs import command
 from labs.claims import claim
 from labs.command import Options
@@ -152,6 +153,8 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers what comes before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
+    if int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1 and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo":
+        os.environ.setdefault("HOROVOD_CYCLE_TIME", str(labs.CYCLE_MS))  # Horovod: read by `hvd.init`.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo.meeting(_node()):
         hvd.init()
@@ -248,6 +251,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": _pywrap_util_port.IsMklEnabled(),  # TensorFlow's own word: what it made of the variable.
+        "cycle_time_ms": float(os.environ.get("HOROVOD_CYCLE_TIME", 1)),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }

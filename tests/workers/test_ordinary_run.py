@@ -88,9 +88,11 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
     assert sorted(os.listdir(folder)) == [".lock", "checkpoints", "curves.png", "holder", "record.json"]
 
 
-def test_convolutions_are_computed_with_onednn(story):
-    """On every processor; TensorFlow by itself does so on some."""
-    assert json.loads((story[0] / "record.json").read_text())["machine"]["onednn"] is True
+def test_the_fast_settings_are_the_defaults(story):
+    """And in the record. TensorFlow by itself has oneDNN on some processors; Horovod's own cycle is 1 ms."""
+    machine = json.loads((story[0] / "record.json").read_text())["machine"]
+    assert machine["onednn"] is True
+    assert machine["cycle_time_ms"] == 0.1
 
 
 def test_no_worker_listens_beyond_this_machine(story):
