@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import itertools
 import json
 import os
 import sys
@@ -84,7 +85,14 @@ def store(options: Options) -> Path:
 
 def run_name(options: Options, runs: Path, workers: int) -> str:
     """Return the name of the run's folder under `runs`: asked for, or the one to resume, or a new one."""
-    return options.name or (options.resume and _unfinished(runs)) or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
+    return options.name or (options.resume and _unfinished(runs)) or _new(runs, workers)
+
+
+def _new(runs: Path, workers: int) -> str:
+    """Name a run by its second; a small run may have begun and ended in the same one."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
+    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if not (runs / name).exists())
 
 
 def _unfinished(runs: Path) -> str | None:

@@ -97,6 +97,15 @@ def test_the_run_to_resume_is_the_newest_without_a_record(tmp_path):
     assert command.run_name(command.Options(), tmp_path, 2).endswith("-w2")
 
 
+def test_runs_of_one_second_have_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(command.time, "strftime", lambda form: "now")
+    names = ["now-w1", "now-w1-2", "now-w1-3"]
+    for name in names:
+        assert command.run_name(command.Options(), tmp_path, 1) == name
+        (tmp_path / name).mkdir()
+    assert command.run_name(command.Options(), tmp_path, 2) == "now-w2"
+
+
 def test_a_config_survives_being_spelled_as_a_command_line():
     import dataclasses
 
