@@ -1,8 +1,8 @@
 """Keras' SGD and Adam with an update that is one operation of TensorFlow, one pass over a variable and its moments.
 
-Keras puts the update together from five to fifteen operations, each a pass over memory with a temporary tensor. The
-formulas are the same (those of `tf.keras.optimizers.SGD` and `Adam`; Kingma and Ba 2015, end of section 2), the last
-digits may differ. What the operation does not know (sparse gradients, AMSGrad) stays with Keras.
+Keras puts the update together of six operations (SGD) or twelve (Adam), each a pass over memory. The formulas are the
+same (those of `tf.keras.optimizers.SGD` and `Adam`; Kingma and Ba 2015, end of section 2), the last digits may differ.
+What the operation does not know (sparse gradients, AMSGrad) stays with Keras.
 """
 
 from __future__ import annotations

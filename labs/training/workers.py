@@ -155,6 +155,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     if int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1 and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo":
         os.environ.setdefault("HOROVOD_CYCLE_TIME", str(labs.CYCLE_MS))  # Horovod: read by `hvd.init`.
+    cycle_time_ms()
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo.meeting(_node()):
         hvd.init()
@@ -167,6 +168,19 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Dropout's random numbers come from a variable that can be set again when a run is resumed.
     tf.keras.backend.experimental.enable_tf_random_generator()
     return layout(gpu, threads)
+
+
+def cycle_time_ms() -> float:
+    """Return Horovod's cycle in milliseconds.
+
+    Raises:
+        LabError: The variable that sets it holds no number, which Horovod would take for 0.
+    """
+    told = os.environ.get("HOROVOD_CYCLE_TIME", "1")
+    try:
+        return float(told)
+    except ValueError:
+        raise LabError(f"HOROVOD_CYCLE_TIME is {told!r}, and no number of milliseconds; unset it") from None
 
 
 def layout(gpu: str | None, threads: int) -> Layout:
@@ -251,7 +265,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": _pywrap_util_port.IsMklEnabled(),  # TensorFlow's own word: what it made of the variable.
-        "cycle_time_ms": float(os.environ.get("HOROVOD_CYCLE_TIME", 1)),
+        "cycle_time_ms": cycle_time_ms(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }

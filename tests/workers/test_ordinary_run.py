@@ -95,6 +95,15 @@ def test_the_fast_settings_are_the_defaults(story):
     assert machine["cycle_time_ms"] == 0.1
 
 
+def test_a_cycle_that_is_no_number_is_refused_before_anything_is_trained(tmp_path):
+    process = subprocess.run([sys.executable, "-m", "labs", "run", *WORDS, "--results", tmp_path], timeout=120,
+                             capture_output=True, text=True, env=os.environ | {"HOROVOD_CYCLE_TIME": "soon"})
+    assert process.returncode == 1
+    assert process.stderr.endswith("HOROVOD_CYCLE_TIME is 'soon', and no number of milliseconds; unset it\n")
+    assert "Traceback" not in process.stderr
+    assert not [*tmp_path.iterdir()]
+
+
 def test_no_worker_listens_beyond_this_machine(story):
     """Open MPI's launcher does, on one port, and has no parameter against it: see docs/reliability.md."""
     _, _, workers, addresses = story
