@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -38,6 +39,17 @@ class Slurm:
         )
         assert not check or done.returncode == 0, done.stdout
         return done.stdout
+
+    @contextlib.contextmanager
+    def drained(self, nodes: str) -> Iterator[None]:
+        """Let nodes take no jobs, and have them back afterwards."""
+        self.run("scontrol", "update", f"nodename={nodes}", "state=drain", "reason=test")
+        try:
+            yield
+        finally:
+            self.run("scontrol", "update", f"nodename={nodes}", "state=resume")
+            # For a second or two such a node is "idle*": the controller has yet to hear of it.
+            until(lambda: not re.search(r"drain|\*", self.run("sinfo", "--noheader", "--Node", "--format=%T")))
 
     def submit(self, *words: object, cwd: Path = ROOT, output: Path, **variables: str) -> Job:
         """Hand a job to sbatch, its output going to `output`."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.slurm.client import ROOT, Slurm, until
+from tests.slurm.client import ROOT, Slurm
 from tests.slurm.cluster import environment
 
 pytestmark = pytest.mark.slurm
@@ -59,12 +59,8 @@ def test_no_partition_is_the_default(slurm):
 
 
 def test_all_nodes_are_drained(slurm):
-    slurm.run("scontrol", "update", "nodename=node[1-2]", "state=drain", "reason=test")
-    try:
+    with slurm.drained("node[1-2]"):
         partitions = lines(slurm)["partitions"]
-    finally:
-        slurm.run("scontrol", "update", "nodename=node[1-2]", "state=resume")
-        until(lambda: "drain" not in slurm.run("sinfo", "--noheader", "--format=%T"))
     assert partitions["state"] == "fail"
     assert partitions["found"].startswith("lab, where jobs would go, is down or has no node that is up")
 
