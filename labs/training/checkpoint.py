@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
@@ -49,6 +50,14 @@ def own_state(model: tf.keras.Model) -> list[tf.Variable]:
                                                    for layer in random_layers(model))]
 
 
+def content(variable: tf.Variable) -> np.ndarray:
+    """Return a variable's value, to be read only; where it lies in this machine's memory, without a copy.
+
+    Copies cost more than they seem to: memory that is new to a process is filled page by page.
+    """
+    return np.asarray(memoryview(variable.value()))
+
+
 def random_layers(model: tf.keras.Model) -> Iterator[Any]:
     """Yield the layers that draw random numbers, such as dropout."""
     for layer in model._flatten_layers():
@@ -68,13 +77,13 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
     """
     place = {name: getattr(position, name) for name in PLACE}
     meta = {"position": place, "config": dataclasses.asdict(config), "shapes": _shapes(model)}
-    shared = {f"v{number:04d}": variable.numpy() for number, variable in enumerate(_state(model))}
+    shared = {f"v{number:04d}": content(variable) for number, variable in enumerate(_state(model))}
     own = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.own)
            for number, value in enumerate(values)}
     meta["arrays"] = sorted([*shared, *own])
     path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
     with durable.writing(path) as file:
-        np.savez(file, meta=np.array(json.dumps(meta, default=str)), **shared, **own)
+        _write(file, {"meta": np.array(json.dumps(meta, default=str)), **shared, **own})
     for old in by_age(folder)[:-KEEP]:
         old.unlink()
     return path
@@ -103,6 +112,16 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
 def by_age(folder: Path) -> list[Path]:
     """Return the checkpoints, the newest last; by their stems, since "-step-" comes before ".npz"."""
     return sorted(folder.glob("epoch-*.npz"), key=lambda path: path.stem)
+
+
+def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
+    """Do what `np.savez` does, which would copy every array on its way into the file."""
+    with zipfile.ZipFile(file, "w") as parts:
+        for name, array in arrays.items():
+            with parts.open(f"{name}.npy", "w", force_zip64=True) as part:
+                values = np.asarray(array, order="C")
+                np.lib.format.write_array_header_1_0(part, np.lib.format.header_data_from_array_1_0(values))
+                part.write(values.reshape(-1).view(np.uint8).data)
 
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:

@@ -28,7 +28,7 @@ from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import shown
-from labs.training import gloo, stop, timeline, watch
+from labs.training import checkpoint, gloo, stop, timeline, watch
 from labs.training import horovod_keras as stack
 
 
@@ -274,7 +274,7 @@ def machine() -> dict[str, Any]:
 def checksums(model: tf.keras.Model) -> dict[str, int]:
     """Return a CRC-32 of every weight and every variable of the optimizer, by name."""
     variables = [*model.variables, *model.optimizer.variables]
-    return {f"{place} {variable.name}": zlib.crc32(variable.numpy().reshape(-1).view(np.uint8))
+    return {f"{place} {variable.name}": zlib.crc32(checkpoint.content(variable).data)
             for place, variable in enumerate(variables)}
 
 

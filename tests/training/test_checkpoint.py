@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
 
 import numpy as np
@@ -40,6 +41,26 @@ def test_weights_optimizer_and_position_come_back(tmp_path):
     assert checkpoint.restore(tmp_path, other, Config()) == position
     for mine, theirs in zip(state(saved), state(other), strict=True):
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_the_file_is_what_numpy_would_write():
+    arrays = {"text": np.array("a"), "one": np.array(1.5), "none": np.zeros((0, 3)), "switches": np.array([True]),
+              "rows": np.arange(6, dtype=np.float32).reshape(2, 3), "columns": np.arange(6).reshape(2, 3).T}
+    ours, numpys = io.BytesIO(), io.BytesIO()
+    checkpoint._write(ours, arrays)
+    np.savez(numpys, **arrays | {"columns": np.ascontiguousarray(arrays["columns"])})
+    assert ours.getvalue() == numpys.getvalue()
+
+
+def test_content_is_the_value_whatever_its_shape_and_kind():
+    for value in (np.float32(2), np.arange(6).reshape(2, 3), np.array([True, False]), np.zeros((0, 3), np.float32)):
+        variable = tf.Variable(value)
+        found = checkpoint.content(variable)
+        assert (found.dtype, found.shape) == (value.dtype, value.shape)
+        np.testing.assert_array_equal(found, value)
+        if found.dtype == np.float32:
+            variable.assign_add(tf.ones_like(variable))
+            np.testing.assert_array_equal(found, value)  # What was read stays what it was.
 
 
 def test_nothing_to_restore_is_the_beginning(tmp_path):
