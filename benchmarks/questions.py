@@ -13,7 +13,7 @@ from benchmarks import programs
 from benchmarks.cases import PHOTO_SIDES
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
-from labs import CYCLE_MS, SETTINGS
+from labs import CYCLE_MS, FUSION_MB, SETTINGS
 from labs.places import ROOT
 
 PYTHON = sys.executable
@@ -57,7 +57,8 @@ def allreduce(rounds: int) -> list[Row]:
     def both() -> dict[str, programs.Figures]:
         with programs.scratch() as store:
             programs.seconds(*LABS, "run", "lab05_allreduce", "--workers", "2", "--results", store, "--name", "bench",
-                             "--largest-mb", "64", "--seconds", "20", "--cycle-time-ms", str(CYCLE_MS))
+                             "--largest-mb", "64", "--seconds", "20", "--cycle-time-ms", str(CYCLE_MS),
+                             "--fusion-threshold-mb", str(FUSION_MB))
             record = json.loads((Path(store) / "lab05_allreduce/bench/record.json").read_text())
         found: dict[str, programs.Figures] = {}
         for row in record["tables"]["collectives"]:

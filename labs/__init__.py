@@ -19,6 +19,9 @@ for _name, _value in SETTINGS.items():
 CYCLE_MS = 0.1
 """Horovod: how long it collects tensors before it exchanges them, in milliseconds. Its own 1 is longer than a step of a
 small model. Over MPI, where waiting workers spin anyway, the short one costs nothing; a Gloo worker, 40 % of a core."""
+FUSION_MB = 1
+"""Horovod: MiB of tensors that it collects into one message; what is larger is sent alone, from where it lies. With its
+own 128 all tensors are copied into a buffer and back, by cores that have a model to train."""
 
 WITHOUT_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 """For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has."""

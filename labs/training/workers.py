@@ -153,9 +153,10 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers what comes before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    if int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1 and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo":
-        os.environ.setdefault("HOROVOD_CYCLE_TIME", str(labs.CYCLE_MS))  # Horovod: read by `hvd.init`.
-    cycle_time_ms()
+    if _over_mpi():  # Horovod: read by `hvd.init`.
+        os.environ.setdefault("HOROVOD_CYCLE_TIME", str(labs.CYCLE_MS))
+        os.environ.setdefault("HOROVOD_FUSION_THRESHOLD", str(labs.FUSION_MB * 2**20))
+    horovod_settings()
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo.meeting(_node()):
         hvd.init()
@@ -170,17 +171,28 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     return layout(gpu, threads)
 
 
-def cycle_time_ms() -> float:
-    """Return Horovod's cycle in milliseconds.
+def _over_mpi() -> bool:
+    """Whether this is one of several workers that will exchange their gradients over MPI, and not over NCCL or Gloo."""
+    several = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1")) > 1
+    return several and os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" and not hvd.nccl_built()
+
+
+def horovod_settings() -> dict[str, float]:
+    """Return Horovod's cycle in milliseconds, and the MiB of tensors that it sends as one message.
 
     Raises:
-        LabError: The variable that sets it holds no number, which Horovod would take for 0.
+        LabError: A variable that sets one holds no number, which Horovod would take for 0.
     """
-    told = os.environ.get("HOROVOD_CYCLE_TIME", "1")
+    return {"cycle_time_ms": _number("HOROVOD_CYCLE_TIME", 1),
+            "fusion_threshold_mb": _number("HOROVOD_FUSION_THRESHOLD", 128 * 2**20) / 2**20}
+
+
+def _number(variable: str, default: float) -> float:
+    told = os.environ.get(variable, str(default))
     try:
         return float(told)
     except ValueError:
-        raise LabError(f"HOROVOD_CYCLE_TIME is {told!r}, and no number of milliseconds; unset it") from None
+        raise LabError(f"{variable} is {told!r}, and no number; unset it") from None
 
 
 def layout(gpu: str | None, threads: int) -> Layout:
@@ -265,7 +277,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": _pywrap_util_port.IsMklEnabled(),  # TensorFlow's own word: what it made of the variable.
-        "cycle_time_ms": cycle_time_ms(),
+        **horovod_settings(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }

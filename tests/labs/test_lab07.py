@@ -33,6 +33,7 @@ def test_two_workers_over_gloo_send_the_parameters_whatever_the_batch():
     rows, gradients = record["tables"]["wire"], record["metrics"]["gradient_bytes"]
     assert record["layout"]["backend"] == "Gloo"
     assert record["machine"]["cycle_time_ms"] == 1, "a shorter one costs a Gloo worker 40 % of a core"
+    assert record["machine"]["fusion_threshold_mb"] == 128
     assert gradients == 4 * record["metrics"]["parameters"] == 4 * 64_266
     assert [row["batch_size"] for row in rows] == [16, 32, 64]
     assert [row["steps_per_epoch"] for row in rows] == [8, 4, 2]

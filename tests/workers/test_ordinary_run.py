@@ -89,17 +89,18 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
 
 
 def test_the_fast_settings_are_the_defaults(story):
-    """And in the record. TensorFlow by itself has oneDNN on some processors; Horovod's own cycle is 1 ms."""
+    """And in the record. TensorFlow by itself has oneDNN on some processors; Horovod's own are 1 ms and 128 MiB."""
     machine = json.loads((story[0] / "record.json").read_text())["machine"]
     assert machine["onednn"] is True
-    assert machine["cycle_time_ms"] == 0.1
+    assert (machine["cycle_time_ms"], machine["fusion_threshold_mb"]) == (0.1, 1)
 
 
-def test_a_cycle_that_is_no_number_is_refused_before_anything_is_trained(tmp_path):
+@pytest.mark.parametrize("variable", ["HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"])
+def test_a_setting_that_is_no_number_is_refused_before_anything_is_trained(tmp_path, variable):
     process = subprocess.run([sys.executable, "-m", "labs", "run", *WORDS, "--results", tmp_path], timeout=120,
-                             capture_output=True, text=True, env=os.environ | {"HOROVOD_CYCLE_TIME": "soon"})
+                             capture_output=True, text=True, env=os.environ | {variable: "soon"})
     assert process.returncode == 1
-    assert process.stderr.endswith("HOROVOD_CYCLE_TIME is 'soon', and no number of milliseconds; unset it\n")
+    assert process.stderr.endswith(f"{variable} is 'soon', and no number; unset it\n")
     assert "Traceback" not in process.stderr
     assert not [*tmp_path.iterdir()]
 
