@@ -11,8 +11,11 @@ SETTINGS = {
     "TF_ENABLE_ONEDNN_OPTS": "1",
     # Horovod: a rank that waits for the others gives its core to their training threads instead of spinning on it.
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    # The C library asks for pages of 2 MiB: weights and gradients are passed over many times in each step.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""Variables that are read when TensorFlow and MPI load, so set before either; a student's own choice stays."""
+"""Variables that are read when TensorFlow and MPI load, so set before either, and the last when a process starts, so by
+the workers that a command starts; a student's own choice stays."""
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
 

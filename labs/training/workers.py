@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import platform
+import re
 import socket
 import time
 import zlib
@@ -278,9 +279,19 @@ def machine() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": _pywrap_util_port.IsMklEnabled(),  # TensorFlow's own word: what it made of the variable.
         **horovod_settings(),
+        "huge_pages_mb": _huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }
+
+
+def _huge_pages_mb() -> float:
+    """Return how many MiB of this process lie in huge pages: the C library may ask, and the kernel need not give."""
+    try:
+        told = re.search(r"^AnonHugePages: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:  # A kernel that does not tell.
+        return 0.0
+    return int(told[1]) / 1024 if told else 0.0
 
 
 def checksums(model: tf.keras.Model) -> dict[str, int]:

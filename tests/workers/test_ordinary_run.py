@@ -35,6 +35,15 @@ def is_worker(process: psutil.Process) -> bool:
         return False
 
 
+PAGES = ("import re; kept = bytearray(b'1' * 2**26); "
+         "print(re.search(r'AnonHugePages: +(.*) kB', open('/proc/self/smaps_rollup').read())[1])")
+
+
+def some_pages(tunables: str) -> float:
+    """Return the MiB of huge pages of a program with these tunables: not every C library and kernel listens to them."""
+    return int(subprocess.check_output([sys.executable, "-c", PAGES], env={"GLIBC_TUNABLES": tunables})) / 1024
+
+
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
     """Start one run twice at the same moment; return its folder, how both ended, and where their workers listened."""
@@ -92,6 +101,8 @@ def test_the_fast_settings_are_the_defaults(story):
     """And in the record. TensorFlow by itself has oneDNN on some processors; Horovod's own are 1 ms and 128 MiB."""
     machine = json.loads((story[0] / "record.json").read_text())["machine"]
     assert machine["onednn"] is True
+    if some_pages("glibc.malloc.hugetlb=1") > some_pages("glibc.malloc.hugetlb=0"):
+        assert machine["huge_pages_mb"] > 30
     assert (machine["cycle_time_ms"], machine["fusion_threshold_mb"]) == (0.1, 1)
 
 
