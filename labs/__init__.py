@@ -14,8 +14,8 @@ SETTINGS = {
     # The C library asks for pages of 2 MiB: weights and gradients are passed over many times in each step.
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
 }
-"""Variables that are read when TensorFlow and MPI load, so set before either, and the last when a process starts, so by
-the workers that a command starts; a student's own choice stays."""
+"""Read when TensorFlow and MPI load; GLIBC_TUNABLES when a process starts, so it holds for the workers that a command
+starts. A student's own value stays."""
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
 
@@ -24,7 +24,8 @@ CYCLE_MS = 0.1
 small model. Over MPI, where waiting workers spin anyway, the short one costs nothing; a Gloo worker, 40 % of a core."""
 FUSION_MB = 1
 """Horovod: MiB of tensors that it collects into one message; what is larger is sent alone, from where it lies. With its
-own 128 all tensors are copied into a buffer and back, by cores that have a model to train."""
+own 128 it is copied into a buffer with the others and back, by cores that have a model to train."""
 
-WITHOUT_ONEDNN = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has."""
+FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and what lies in huge
+pages is counted by whole pages."""

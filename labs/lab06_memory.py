@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs import WITHOUT_ONEDNN
+from labs import FOR_MEMORY
 from labs.command import Options, main
 from labs.launch.sweep import Sweep, divide
 
@@ -67,7 +67,7 @@ PRESETS = {
                     base_lr=0.001, memory_limit_mb=0, threads=0),
 }
 
-VARIABLES = WITHOUT_ONEDNN
+VARIABLES = FOR_MEMORY
 
 GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and on two, the global batch held"
 HELP = "T1: what helps against a full memory, and what it costs"

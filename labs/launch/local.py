@@ -75,7 +75,8 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
     start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
     try:
-        code, told = _supervise([*(start or mpirun(workers)), *program], log, asks_first=start is None)
+        code, told = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log,
+                                asks_first=start is None)
     except KeyboardInterrupt:
         if (runs / run_name / "record.json").exists():
             raise Finished from None
@@ -157,17 +158,19 @@ class _Told:
         self.launcher = ""
 
 
-def _supervise(arguments: list[str], log: IO[str] | None, asks_first: bool) -> tuple[int, _Told]:
+def _supervise(arguments: list[str], variables: Mapping[str, str], log: IO[str] | None,
+               asks_first: bool) -> tuple[int, _Told]:
     """Run the launcher to its end; whatever ends this process, the workers end too.
 
     Args:
         arguments: The launcher's command line.
+        variables: Of the environment, beside the usual ones.
         log: Where to pass on what it prints.
         asks_first: Whether the launcher passes a signal on, so that the workers can save before they end.
     """
     told, readers = _Told(), []
     try:
-        with started(arguments, environment(bar=log is None)) as process:
+        with started(arguments, {**environment(bar=log is None), **variables}) as process:
             readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
                        threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
             for reader in readers:

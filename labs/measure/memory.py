@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from labs import WITHOUT_ONEDNN
+from labs import FOR_MEMORY
 from labs.errors import LabError
 
 LOOK = 0.005
@@ -70,7 +70,7 @@ def _context():
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow"])
     before = dict(os.environ)
-    os.environ.update(WITHOUT_ONEDNN)
+    os.environ.update(FOR_MEMORY)
     try:
         forkserver.ensure_running()  # It takes these variables; this process keeps its own.
     finally:

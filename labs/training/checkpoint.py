@@ -53,7 +53,8 @@ def own_state(model: tf.keras.Model) -> list[tf.Variable]:
 def content(variable: tf.Variable) -> np.ndarray:
     """Return a variable's value, to be read only; where it lies in this machine's memory, without a copy.
 
-    Copies cost more than they seem to: memory that is new to a process is filled page by page.
+    Copies cost more than they seem to: memory that is new to a process is filled page by page. Not for bfloat16, which
+    numpy cannot hand on.
     """
     return np.asarray(memoryview(variable.value()))
 

@@ -144,12 +144,14 @@ def test_the_cure_cures(student, jobs, reason):
 def test_a_node_that_is_not_available_is_named(student, jobs):
     with student.slurm.drained("node2"):
         job = student.submit("-wnode2")
-        until(lambda: student.reason(job).startswith("ReqNodeNotAvail"))
-        said = student.told(job)
-        assert "not available: node2" in said
-        assert f"scontrol update jobid={job} reqnodelist=" in said
-        assert "1 are up" in student.refused("-N2", JOB)[0]
-        student.slurm.run("scancel", job)
+        try:
+            until(lambda: student.reason(job).startswith("ReqNodeNotAvail"))
+            said = student.told(job)
+            assert "not available: node2" in said
+            assert f"scontrol update jobid={job} reqnodelist=" in said
+            assert "1 are up" in student.refused("-N2", JOB)[0]
+        finally:
+            student.slurm.run("scancel", job)
 
 
 def test_an_array_is_one_entry(student, jobs):
