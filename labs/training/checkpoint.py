@@ -53,10 +53,13 @@ def own_state(model: tf.keras.Model) -> list[tf.Variable]:
 def content(variable: tf.Variable) -> np.ndarray:
     """Return a variable's value, to be read only; where it lies in this machine's memory, without a copy.
 
-    Copies cost more than they seem to: memory that is new to a process is filled page by page. Not for bfloat16, which
-    numpy cannot hand on.
+    Copies cost more than they seem to: memory that is new to a process is filled page by page.
     """
-    return np.asarray(memoryview(variable.value()))
+    value = variable.value()
+    try:
+        return np.asarray(memoryview(value))
+    except ValueError:  # Of bfloat16, numpy hands on no memory.
+        return value.numpy()
 
 
 def random_layers(model: tf.keras.Model) -> Iterator[Any]:

@@ -299,7 +299,7 @@ def _huge_pages_mb() -> float:
 def checksums(model: tf.keras.Model) -> dict[str, int]:
     """Return a CRC-32 of every weight and every variable of the optimizer, by name."""
     variables = [*model.variables, *model.optimizer.variables]
-    return {f"{place} {variable.name}": zlib.crc32(checkpoint.content(variable).data)
+    return {f"{place} {variable.name}": zlib.crc32(checkpoint.content(variable).reshape(-1).view(np.uint8).data)
             for place, variable in enumerate(variables)}
 
 
