@@ -25,6 +25,8 @@ small model. Over MPI, where waiting workers spin anyway, the short one costs no
 FUSION_MB = 1
 """Horovod: MiB of tensors that it collects into one message; what is larger is sent alone, from where it lies. With its
 own 128 it is copied into a buffer with the others and back, by cores that have a model to train."""
+PLAIN = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
+"""How the numbers of these variables must be written: of others Horovod would read the beginning, or 0."""
 
 FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 """For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and what lies in huge

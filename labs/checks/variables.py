@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs import PLAIN
 from labs.checks.findings import Finding, ok
 from labs.places import ROOT
 
@@ -50,6 +52,10 @@ def _sites() -> list[str]:
     return sorted(path.stem for path in (ROOT / "jobs" / "sites").glob("*.sh"))
 
 
+def _differs(pattern: str, value: str) -> bool:
+    return bool(value) and not re.fullmatch(pattern, value)
+
+
 RULES = [
     Rule("TF_USE_LEGACY_KERAS", "fail", "has TensorFlow ask for the package tf_keras, which is not the labs' Keras",
          lambda value: value in ("1", "true", "True")),
@@ -64,10 +70,8 @@ RULES = [
          lambda value: value.lower() == "gloo"),
     Rule("HOROVOD_CYCLE_TIME", "warn", "has every message wait for so many milliseconds (Horovod's own: 1)",
          lambda value: _number(value) > 10),
-    Rule("HOROVOD_CYCLE_TIME", "fail", "is no plain number: every run stops",
-         lambda value: bool(value) and not re.fullmatch(r"\d+(\.\d*)?", value)),
-    Rule("HOROVOD_FUSION_THRESHOLD", "fail", "is no plain number of bytes: every run stops",
-         lambda value: bool(value) and not value.isdecimal()),
+    *(Rule(name, "fail", "is no plain number: every run stops",
+           functools.partial(_differs, plain)) for name, plain in PLAIN.items()),
     Rule("HOROVOD_TIMELINE", "warn", "has every run write all its messages into one file (one run: --timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),

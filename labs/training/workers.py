@@ -156,7 +156,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     for name, value in _fast_settings().items():  # Horovod: read by `hvd.init`.
         os.environ.setdefault(name, value)
-    horovod_settings()
+    horovod_settings()  # Refused now if at all: a run must not lose its record to them.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo.meeting(_node()):
         hvd.init()
@@ -185,15 +185,15 @@ def horovod_settings() -> dict[str, float]:
     """Return Horovod's cycle in milliseconds, and the MiB of tensors that it sends as one message.
 
     Raises:
-        LabError: A variable that sets one holds no plain number, of which Horovod would read the beginning, or 0.
+        LabError: A variable that sets one holds no plain number (`labs.PLAIN`).
     """
-    return {"cycle_time_ms": _number("HOROVOD_CYCLE_TIME", "1", r"\d+(\.\d*)?"),
-            "fusion_threshold_mb": _number("HOROVOD_FUSION_THRESHOLD", str(128 * 2**20), r"\d+") / 2**20}
+    return {"cycle_time_ms": _number("HOROVOD_CYCLE_TIME", "1"),
+            "fusion_threshold_mb": _number("HOROVOD_FUSION_THRESHOLD", str(128 * 2**20)) / 2**20}
 
 
-def _number(variable: str, default: str, plain: str) -> float:
+def _number(variable: str, default: str) -> float:
     told = os.environ.get(variable, default)
-    if not re.fullmatch(plain, told):
+    if not re.fullmatch(labs.PLAIN[variable], told):
         raise LabError(f"{variable} is {told!r}, and no plain number; unset it")
     return float(told)
 

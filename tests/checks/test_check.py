@@ -280,7 +280,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("variables", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "crashes", "unset HOROVOD_CPU_OPERATIONS"),
     ("variables", "warn", variable("HOROVOD_CYCLE_TIME", "1000"), "=1000 has every mess", "unset HOROVOD_CYCLE_TIME"),
     ("variables", "fail", variable("HOROVOD_CYCLE_TIME", "soon"), "no plain number:", "unset HOROVOD_CYCLE_TIME"),
-    ("variables", "fail", variable("HOROVOD_FUSION_THRESHOLD", "1e6"), "no plain number of", "unset HOROVOD_FUSION_"),
+    ("variables", "fail", variable("HOROVOD_FUSION_THRESHOLD", "1e6"), "no plain number:", "unset HOROVOD_FUSION_"),
     ("variables", "warn", variable("HOROVOD_TIMELINE", "t"), "has every run write", "unset HOROVOD_TIMELINE"),
     ("variables", "warn", variable("HOROVOD_AUTOTUNE", "1"), "while a run is measured", "unset HOROVOD_AUTOTUNE"),
     ("variables", "warn", variable("HOROVOD_STALL_CHECK_DISABLE", "1"), "wait for ever", "unset HOROVOD_STALL_CHECK"),
