@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from benchmarks import cases
 from labs.command import Options
+from labs.datasets.arrays import aligned
 from labs.datasets.parts import Part
 from labs.training import workers
 from labs.training.fit import fit
@@ -29,10 +30,11 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.pictures(steps * batch_size * job.size)
+        part = Part(aligned(x), y, np.arange(len(x)))  # As `parts` makes them of arrays.
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
-        history = fit(job, cases.network(name), optimizer, Part(x, y, np.arange(len(x))), batch_size=batch_size,
-                      epochs=cases.EPOCHS, enough=lambda row: ends.append(time.perf_counter()))
+        history = fit(job, cases.network(name), optimizer, part, batch_size=batch_size, epochs=cases.EPOCHS,
+                      enough=lambda row: ends.append(time.perf_counter()))
         if job.rank == 0:
             training = sum(row["train_seconds"] for row in history[1:])
             seconds = (training if clock == "steps" else ends[-1] - ends[0]) / (cases.EPOCHS - 1)

@@ -34,6 +34,25 @@ class Faces:
     left_out: dict[str, int]  # How many rows, by reason; a row with two faults is counted under the first.
 
 
+ALIGNED = 64  # Bytes: TensorFlow reads memory in place that begins at a multiple of it.
+
+
+def in_place(array: np.ndarray) -> bool:
+    """Whether TensorFlow can read an array where it lies."""
+    return array.ctypes.data % ALIGNED == 0 and array.flags.c_contiguous and array.flags.writeable
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """Return an equal array that TensorFlow can read where it lies: the same one, if it can already."""
+    if in_place(array):
+        return array
+    memory = np.empty(array.nbytes + ALIGNED, np.uint8)
+    start = -memory.ctypes.data % ALIGNED
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 def read_mnist(path: str | Path) -> Arrays:
     """Read mnist.npz.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import mmap
 import os
 import platform
 import shutil
@@ -56,10 +57,12 @@ class Images:
         self.digest = _digest(pictures.READER, size, list(paths), sizes)
         """Of names, sizes and settings: equal on two machines that have the same pictures."""
         name = _digest(self.digest, self.root, times, _boot()).hex()
-        self._file = _open(name, len(paths) * (1 + self._bytes))
+        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # Marks first; pixels begin at a page.
+        self._file = _open(name, self._start + len(paths) * self._bytes)
         self._limit = _room(self._file.fileno(), memory) // self._bytes
-        content = np.memmap(self._file, np.uint8, "r")
-        self._present, self._pixels = content[: len(paths)], content[len(paths) :].reshape(self.shape)
+        # Nobody writes through it; but numpy shares with others only what could be written.
+        content = np.asarray(np.memmap(self._file, np.uint8, "r+"))
+        self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
         if memory == 0:
             self._present = np.zeros(len(paths), np.uint8)
         self._threads = threads or pictures.cores()
@@ -85,6 +88,13 @@ class Images:
         parts = np.array_split(missing, min(len(missing), 2 * self._threads))
         list(self._pool.map(lambda places: self._decode(rows, places, batch), parts))
         return batch
+
+    def kept(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the memory of all pictures, uint8 [n, size, size, 3], if those at these positions are decoded.
+
+        To be read only: other processes read there too.
+        """
+        return self._pixels if self._present[rows].all() else None
 
     def take(self, row: int) -> None:
         """Decode a picture for later; if it could not be kept, only to see that it can be decoded.
@@ -115,7 +125,7 @@ class Images:
             return
         try:
             # Not through the map: on a full disk that would kill the process, where this merely fails.
-            written = os.pwrite(self._file.fileno(), pixels.data, len(self) + row * self._bytes)
+            written = os.pwrite(self._file.fileno(), pixels.data, self._start + row * self._bytes)
             if written == self._bytes:
                 os.pwrite(self._file.fileno(), b"\1", row)
         except OSError:  # The disk is full: what does not fit is decoded each time.

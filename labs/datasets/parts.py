@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from labs.datasets import divided, folders, pictures
-from labs.datasets.arrays import Arrays, read_wiki
+from labs.datasets.arrays import Arrays, aligned, read_wiki
 from labs.datasets.images import Images
 from labs.datasets.noise import Noise
 from labs.errors import LabError
@@ -122,9 +122,10 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
     """
     ids = [f"{number}" for number in range(len(arrays.train_labels))]
     division = folders.split((ids, arrays.train_labels), 0.0, validation_split, seed)
-    train, validation = (Part(arrays.train_images, arrays.train_labels, positions)
+    images = aligned(arrays.train_images)
+    train, validation = (Part(images, arrays.train_labels, positions)
                          for positions in (division.train, division.validation))
-    test = Part(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)))
+    test = Part(aligned(arrays.test_images), arrays.test_labels, np.arange(len(arrays.test_labels)))
     text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
     text = f"{text} of {len(arrays.class_names)} classes"
     return Parts(train, validation, test, arrays.class_names, text)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from labs.datasets.arrays import in_place
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
 from labs.datasets.images import Images
 from labs.datasets.noise import Noise
@@ -40,25 +41,15 @@ def train_batches(
         seed: The same on all workers.
         first_step: Go on in the middle of an epoch.
     """
-    draws = draw(len(images), seed, epoch) if augment else np.empty(0)
+    take = _taker(images, labels, shard.rows)
+    vary = _variation(augment, draw(len(images), seed, epoch)) if augment else None
 
-    def batch(step: int) -> list[np.ndarray]:
-        rows = shard.rows[step]
-        x, y, weight = images[rows], labels[rows], shard.weights[step]
-        if augment and augment.turns:
-            return [x, y, weight, matrices(draws[rows], augment, *x.shape[1:3])]
-        if augment:
-            x = flip_and_shift(x, draws[rows], augment)
-        return [x, y, weight]
+    def batch(rows, weights):
+        x, y = take(rows)
+        return vary(x, rows) if vary else x, y, weights
 
-    size = shard.rows.shape[1]
-    specs = [*_specs(images, labels, size), tf.TensorSpec([size], tf.float32)]
-    if augment and augment.turns:
-        specs.append(tf.TensorSpec([size, 8], tf.float32))
-    batches = _dataset(batch, range(first_step, shard.steps), specs)
-    if augment and augment.turns:
-        batches = batches.map(_turn, num_parallel_calls=AHEAD, deterministic=True)
-    return batches.prefetch(AHEAD)
+    steps = tf.data.Dataset.from_tensor_slices((shard.rows[first_step:], shard.weights[first_step:]))
+    return _made(steps, batch, at_once=AHEAD if augment and augment.turns else None)
 
 
 def eval_batches(
@@ -72,13 +63,8 @@ def eval_batches(
         positions: Of the images to judge; a worker's are `positions[rank::size]`.
         batch_size: Images per batch.
     """
-
-    def batch(start: int) -> list[np.ndarray]:
-        rows = positions[start : start + batch_size]
-        return [images[rows], labels[rows]]
-
-    starts = range(0, len(positions), batch_size)
-    return _dataset(batch, starts, _specs(images, labels, None)).prefetch(AHEAD)
+    steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
+    return _made(steps, _taker(images, labels, positions))
 
 
 def lab_error(error: tf.errors.OpError) -> LabError | None:
@@ -87,32 +73,51 @@ def lab_error(error: tf.errors.OpError) -> LabError | None:
     return LabError(found[1]) if found else None
 
 
-def _specs(images: np.ndarray | Images | Noise, labels: np.ndarray, size: int | None) -> list[tf.TensorSpec]:
-    return [tf.TensorSpec([size, *images.shape[1:]], images.dtype), tf.TensorSpec([size], labels.dtype)]
-
-
-def _dataset(
-    batch: Callable[[int], list[np.ndarray]], steps: range, specs: list[tf.TensorSpec]
-) -> tf.data.Dataset:
-    """One element for each step, made by Python in the background, one after the other."""
-
-    @tf.autograph.experimental.do_not_convert
-    def make(step):
-        values = tf.numpy_function(batch, [step], [spec.dtype for spec in specs])
-        for value, spec in zip(values, specs, strict=True):
-            value.set_shape(spec.shape)
-        return tuple(values)
-
+def _made(steps: tf.data.Dataset, batch: Callable, at_once: int | None = None) -> tf.data.Dataset:
+    """Make a batch of each element in the background, some of them ahead of time."""
     options = tf.data.Options()  # Each of these saves time at the start or the end of an epoch.
     options.autotune.enabled = False
     options.experimental_optimization.apply_default_optimizations = False
     options.threading.private_threadpool_size = AHEAD
-    return tf.data.Dataset.range(steps.start, steps.stop, steps.step).map(make).with_options(options)
+    batches = steps.map(tf.autograph.experimental.do_not_convert(batch), at_once).prefetch(AHEAD)
+    return batches.with_options(options)
 
 
-def _turn(x, y, weight, matrix):
-    turned = tf.raw_ops.ImageProjectiveTransformV3(
+def _taker(images: np.ndarray | Images | Noise, labels: np.ndarray, positions: np.ndarray) -> Callable:
+    """Return what takes pictures and labels [k] at rows [k]: TensorFlow from where they lie, or Python that makes them.
+
+    Beside the small models of the labs, a call of Python for each batch would be a third of a step.
+    """
+    kept = images.kept(positions) if isinstance(images, Images) else images
+    y = tf.convert_to_tensor(labels)
+    if isinstance(kept, np.ndarray) and in_place(kept):
+        x = tf.experimental.dlpack.from_dlpack(kept.__dlpack__())  # The same memory.
+        return lambda rows: (tf.gather(x, rows), tf.gather(y, rows))
+
+    def make(rows):
+        made = tf.numpy_function(images.__getitem__, [rows], images.dtype)
+        made.set_shape([*rows.shape, *images.shape[1:]])
+        return made, tf.gather(y, rows)
+
+    return make
+
+
+def _variation(augment: Augment, draws: np.ndarray) -> Callable:
+    """Return what varies pictures [k, height, width, channels] at rows [k]."""
+
+    def vary(x, rows):
+        if augment.turns:
+            places = tf.numpy_function(lambda rows: matrices(draws[rows], augment, *x.shape[1:3]), [rows], tf.float32)
+            return _turn(x, places)
+        varied = tf.numpy_function(lambda x, rows: flip_and_shift(x, draws[rows], augment), [x, rows], x.dtype)
+        varied.set_shape(x.shape)
+        return varied
+
+    return vary
+
+
+def _turn(x, matrix):
+    return tf.raw_ops.ImageProjectiveTransformV3(
         images=x, transforms=matrix, output_shape=x.shape[1:3], fill_value=0.0,
         interpolation="BILINEAR", fill_mode="NEAREST",
     )  # fmt: skip
-    return turned, y, weight

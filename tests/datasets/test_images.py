@@ -1,5 +1,6 @@
 """Decoded pictures are shared by the workers of a machine, bounded, and never wrong."""
 
+import mmap
 import os
 import resource
 import signal
@@ -14,7 +15,10 @@ import pytest
 
 from labs import places
 from labs.datasets import folders, images, parts, pictures
+from labs.datasets.arrays import in_place
 from labs.datasets.images import Images
+from labs.datasets.pipeline import train_batches
+from labs.datasets.sharding import shard
 from labs.errors import LabError
 
 
@@ -60,6 +64,21 @@ def test_each_is_decoded_once_for_all_and_for_the_next_run(index):
         assert np.array_equal(read[all_], expected)
 
 
+def test_decoded_pictures_are_taken_from_their_memory(index):
+    read, rows = make(index), np.arange(20)
+    assert read.kept(rows) is None
+    read[rows]
+    kept = read.kept(rows)
+    assert np.array_equal(kept[rows], reference(index)[rows])
+    assert in_place(kept)
+    assert read.kept(np.arange(21)) is None
+    mine = shard(20, 4, 0, 1, 0, 1)
+    spoil(index)
+    for step, (x, _, _) in enumerate(train_batches(read, index.labels, mine, epoch=0, seed=1).as_numpy_iterator()):
+        assert np.array_equal(x, kept[mine.rows[step]])
+    assert make(index, memory=0).kept(rows) is None
+
+
 def test_a_second_size_is_decoded_by_the_check_as_the_first_was(index):
     for size in (16, 24):
         assert parts.from_folder(index.root, size, 0.1, 0.1, seed=1).train.images.decoded == 40
@@ -88,7 +107,7 @@ def test_memory_is_bounded(index):
 def test_a_full_disk_makes_it_slower_not_wrong(index):
     read = make(index)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40 + 3 * 768 + 100, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (mmap.PAGESIZE + 3 * 768 + 100, limits[1]))
     try:
         assert np.array_equal(read[np.arange(40)], reference(index))
     finally:

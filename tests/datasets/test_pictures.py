@@ -66,6 +66,21 @@ def test_pictures_stand_upright(tmp_path, orientation):
     assert difference(pictures.read(tmp_path / "turned.jpg", 16), np.asarray(upright)) < 1
 
 
+def test_exif_is_found_behind_a_large_block(tmp_path):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    gradient().save(tmp_path / "first.jpg", exif=exif, quality=95)
+    content = (tmp_path / "first.jpg").read_bytes()
+    # Two blocks of 64 KiB whose bytes look like the start of the pixels.
+    profile = b"\xff\xe2\xff\xff" + b"\xff\xda" * ((1 << 15) - 2) + b"\0"
+    (tmp_path / "behind.jpg").write_bytes(content[:2] + profile + profile + content[2:])
+    first, behind = (pictures.read(tmp_path / name, 16) for name in ("first.jpg", "behind.jpg"))
+    assert np.array_equal(first, behind)
+    (tmp_path / "cut.jpg").write_bytes(content[:2] + b"\xff\xe2\xff\xff\xff\xd9")  # A block longer than the file.
+    with pytest.raises(LabError, match=r"cut\.jpg"):
+        pictures.read(tmp_path / "cut.jpg", 16)
+
+
 def test_odd_exif_does_no_harm(tmp_path):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation], exif[ExifTags.Base.XResolution] = 3, 72.0

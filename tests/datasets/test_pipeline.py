@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.datasets import folders
+from labs.datasets.arrays import aligned
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
 from labs.datasets.images import Images
 from labs.datasets.pipeline import AHEAD, _turn, eval_batches, lab_error, train_batches
@@ -49,6 +50,41 @@ def test_batches_hold_what_the_shard_says():
         assert np.array_equal(weight, mine.weights[step])
 
 
+def equal(ones, others):
+    return all(np.array_equal(a, b) for one, other in zip(ones, others, strict=True)
+               for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("augment", [None, Augment(), Augment(rotation=20, zoom=0.2)])
+def test_what_tensorflow_takes_from_memory_is_what_python_takes(augment):
+    mine = shard(50, 8, 1, 2, 0, 1)
+    assert equal(*(batches(train_batches(images, LABELS, mine, augment, epoch=0, seed=1))
+                   for images in (aligned(DIGITS), Recorded(DIGITS))))
+    assert equal(*(batches(eval_batches(images, LABELS, mine.rows[0], 3))
+                   for images in (aligned(DIGITS), Recorded(DIGITS))))
+
+
+def test_pictures_in_memory_are_not_copied_to_be_read():
+    images = aligned(DIGITS.copy())
+    assert aligned(images) is images
+    dataset = train_batches(images, LABELS, shard(50, 8, 0, 1, 0, 1), epoch=0, seed=1)
+    images[...] = 7  # Seen only by who reads this memory.
+    assert all((x == 7).all() for x, _, _ in batches(dataset))
+
+
+@pytest.mark.parametrize("start", [0, 1, 16, 63])
+def test_pictures_that_lie_anywhere_are_read_right(start):
+    memory = np.empty(DIGITS.nbytes + 128, np.uint8)
+    images = memory[start : start + DIGITS.nbytes].reshape(DIGITS.shape)
+    images[...] = DIGITS
+    read_only = DIGITS.copy()
+    read_only.flags.writeable = False
+    mine = shard(50, 50, 0, 1, 0, 1)
+    for each in (images, read_only, aligned(images)):
+        assert np.array_equal(batches(train_batches(each, LABELS, mine, epoch=0, seed=1))[0][0], DIGITS[mine.rows[0]])
+    assert np.array_equal(aligned(read_only), DIGITS)
+
+
 def test_no_picture_is_read_too_early_or_in_vain():
     images = Recorded(DIGITS)
     iterator = iter(train_batches(images, LABELS, shard(50, 2, 0, 1, 0, 1), epoch=0, seed=1))
@@ -86,9 +122,7 @@ def test_going_on_in_the_middle_of_an_epoch():
     mine = shard(50, 4, 0, 2, 2, 1)
     whole = batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=2, seed=1))
     rest = batches(train_batches(DIGITS, LABELS, mine, Augment(), epoch=2, seed=1, first_step=3))
-    assert len(rest) == len(whole) - 3
-    for one, other in zip(whole[3:], rest, strict=True):
-        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert equal(whole[3:], rest)
 
 
 def test_judged_pictures_are_whole_in_order_and_not_varied():
@@ -164,17 +198,17 @@ def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
 @given(st.floats(0, 0.3), st.integers(0, 99))
 def test_turning_by_nothing_is_flip_and_shift(shift, seed):
     draws, augment = draw(50, seed, 0), Augment(shift=shift, rotation=1e-9)
-    turned = _turn(tf.constant(DIGITS), 0, 0, matrices(draws, augment, 9, 7))[0]
+    turned = _turn(tf.constant(DIGITS), matrices(draws, augment, 9, 7))
     assert np.array_equal(turned, flip_and_shift(DIGITS, draws, augment))
 
 
 def test_a_quarter_turn_and_a_zoom():
     square = RANDOM.integers(0, 256, (1, 8, 8, 1), np.uint8)
     draws = np.array([[1, 0, 0, 1, 1]], np.float32)
-    turned = _turn(tf.constant(square), 0, 0, matrices(draws, Augment(shift=0, rotation=90), 8, 8))[0]
+    turned = _turn(tf.constant(square), matrices(draws, Augment(shift=0, rotation=90), 8, 8))
     assert np.abs(turned.numpy().astype(int) - np.rot90(square, axes=(1, 2))).max() <= 1
     smooth = np.broadcast_to(np.linspace(100, 150, 8, dtype=np.float32)[:, None, None], (1, 8, 8, 1))
-    smaller = _turn(tf.constant(smooth), 0, 0, matrices(draws, Augment(shift=0, zoom=0.5), 8, 8))[0].numpy()
+    smaller = _turn(tf.constant(smooth), matrices(draws, Augment(shift=0, zoom=0.5), 8, 8)).numpy()
     assert smaller[0, 4, 4, 0] - smaller[0, 3, 4, 0] == pytest.approx(1.5 * 50 / 7, rel=1e-3)
 
 
