@@ -14,30 +14,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import labs
-from benchmarks.cases import STEPS
 from labs.launch import local
 from labs.places import ROOT
 
 Figures = dict[str, float]
 LONGEST = 1200
 """Seconds that a program may take."""
-ALL = ",".join(STEPS)
 
 
-def kit(workers: int, clock: str = "steps") -> Figures:
+def kit(network: str, workers: int, clock: str = "steps") -> Figures:
     """Return the kit's images per second on so many workers of one thread, by case: in steps, or in whole epochs."""
     with scratch() as folder:
-        return figures(_kit(workers, folder, clock), **labs.SETTINGS)
+        return figures(_kit(network, workers, folder, clock), **labs.SETTINGS)
 
 
-def _kit(workers: int, folder: str, clock: str) -> list[str]:
-    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", ALL, folder, clock]
+def _kit(network: str, workers: int, folder: str, clock: str) -> list[str]:
+    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", network, folder, clock]
 
 
-def two_at_once() -> Figures:
+def two_at_once(network: str) -> Figures:
     """Return the sum of two single workers that run at the same time: what two cores can give at most."""
     with scratch() as one, scratch() as other:
-        started = [_start(_kit(1, folder, "steps"), **labs.SETTINGS) for folder in (one, other)]
+        started = [_start(_kit(network, 1, folder, "steps"), **labs.SETTINGS) for folder in (one, other)]
         found = [_finish(process) for process in started]
     return {case: sum(each[case] for each in found) for case in found[0]}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from benchmarks import programs
-from benchmarks.cases import PHOTO_SIDES
+from benchmarks.cases import PHOTO_SIDES, STEPS
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
 from labs import CYCLE_MS, FUSION_MB, SETTINGS
@@ -18,38 +18,47 @@ from labs.places import ROOT
 
 PYTHON = sys.executable
 LABS = (PYTHON, "-m", "labs")
+ByNetwork = Callable[[str], programs.Figures]
+"""Measures a network, by name."""
 
 
 def steps(rounds: int) -> list[Row]:
     """Two workers' training step against what a student would use instead."""
     # Horovod's page on mpirun; horovodrun's own call of it is not understood by Open MPI 5.
     mpirun = ["mpirun", "-np", "2", "--bind-to", "none", "--map-by", "slot:oversubscribe"]
-    arms = {
-        "kit": lambda: programs.kit(2),
-        "plain Horovod script": lambda: programs.figures([*mpirun, PYTHON, "-m", "benchmarks.arms.plain",
-                                                          programs.ALL]),
-        "MultiWorkerMirroredStrategy": lambda: programs.arm("mwms", programs.ALL, 2),
+    arms: dict[str, ByNetwork] = {
+        "kit": partial(programs.kit, workers=2),
+        "plain Horovod script": lambda network: programs.figures([*mpirun, PYTHON, "-m", "benchmarks.arms.plain",
+                                                                  network]),
+        "MultiWorkerMirroredStrategy": lambda network: programs.arm("mwms", network, 2),
     }
     if torch := programs.torch_python():
-        ddp = [torch, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "benchmarks.arms.ddp", programs.ALL]
-        arms["PyTorch DDP, Gloo"] = lambda: programs.figures(ddp, OMP_NUM_THREADS="1")
+        ddp = [torch, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "benchmarks.arms.ddp"]
+        arms["PyTorch DDP, Gloo"] = lambda network: programs.figures([*ddp, network], OMP_NUM_THREADS="1")
     else:
         print("benchmarks: no PyTorch: name a Python that has it in BENCH_TORCH_PYTHON", file=sys.stderr)
     bounds = {"plain Horovod script": (1.3, 2.0), "MultiWorkerMirroredStrategy": (2.0, 3.0),
               "PyTorch DDP, Gloo": (1.5, 2.5)}
-    return rows("two-worker step", "images/s", interleaved(arms, rounds), bounds)
+    return rows("two-worker step", "images/s", _by_network(arms, rounds), bounds)
 
 
 def scaling(rounds: int) -> list[Row]:
     """Two workers on two cores against one on one core; and against two that do not know of each other."""
-    arms = {
-        "two workers": lambda: programs.kit(2),
-        "one worker, twice": lambda: {case: 2 * value for case, value in programs.kit(1).items()},
+    arms: dict[str, ByNetwork] = {
+        "two workers": partial(programs.kit, workers=2),
+        "one worker, twice": lambda network: {case: 2 * value for case, value in programs.kit(network, 1).items()},
         "two single workers at once": programs.two_at_once,
     }
     efficiency = {"mnist_cnn": (0.90, 0.97), "wide_cnn": (0.65, 0.80), "mlp": (0.30, 0.50)}
     bounds = {("one worker, twice", f"{name}, batch 128"): bound for name, bound in efficiency.items()}
-    return rows("scaling efficiency", "images/s", interleaved(arms, rounds), bounds, kit="two workers")
+    return rows("scaling efficiency", "images/s", _by_network(arms, rounds), bounds, kit="two workers")
+
+
+def _by_network(arms: Mapping[str, ByNetwork], rounds: int) -> list[dict[str, programs.Figures]]:
+    """Return the rounds with the figures of all networks, each from processes of its own, as a student has them."""
+    taken = [interleaved({name: partial(arm, network) for name, arm in arms.items()}, rounds) for network in STEPS]
+    return [{name: {case: value for part in parts for case, value in part[name].items()} for name in arms}
+            for parts in zip(*taken, strict=True)]
 
 
 def allreduce(rounds: int) -> list[Row]:
@@ -97,9 +106,11 @@ def _pictures(name: str, photos: str) -> programs.Figures:
 
 def fit(rounds: int) -> list[Row]:
     """The kit's `fit`, with all that ends an epoch, against Keras' own: one worker, equal data and settings."""
-    arms = {"kit": lambda: programs.kit(1, "epochs"),
-            "model.fit": lambda: programs.arm("bare", programs.ALL, **SETTINGS)}
-    return rows("fit, one worker", "images/s", interleaved(arms, rounds), {"model.fit": (0.98, 1.0)})
+    arms: dict[str, ByNetwork] = {
+        "kit": partial(programs.kit, workers=1, clock="epochs"),
+        "model.fit": lambda network: programs.arm("bare", network, **SETTINGS),
+    }
+    return rows("fit, one worker", "images/s", _by_network(arms, rounds), {"model.fit": (0.98, 1.0)})
 
 
 def start(rounds: int) -> list[Row]:

@@ -9,13 +9,13 @@ from benchmarks.arms.clock import Clock
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
-for name in sys.argv[1].split(","):
-    for batch_size in cases.BATCH_SIZES:
-        x, y = cases.pictures(cases.STEPS[name] * cases.LONGER * batch_size)
-        dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(10_000).batch(batch_size)
-        model = cases.network(name)
-        model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE, cases.MOMENTUM), "sparse_categorical_crossentropy",
-                      metrics=["accuracy"])
-        clock = Clock()
-        model.fit(dataset, epochs=cases.EPOCHS, verbose=0, callbacks=[clock])
-        cases.show(f"{name}, batch {batch_size}", len(x) / clock.seconds_per_epoch)
+name = sys.argv[1]
+for batch_size in cases.BATCH_SIZES:
+    x, y = cases.pictures(cases.STEPS[name] * cases.LONGER * batch_size)
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(10_000).batch(batch_size)
+    model = cases.network(name)
+    model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE, cases.MOMENTUM), "sparse_categorical_crossentropy",
+                  metrics=["accuracy"])
+    clock = Clock()
+    model.fit(dataset, epochs=cases.EPOCHS, verbose=0, callbacks=[clock])
+    cases.show(f"{name}, batch {batch_size}", len(x) / clock.seconds_per_epoch)

@@ -1,6 +1,6 @@
 """The same training with PyTorch's DistributedDataParallel over Gloo, as its tutorial writes it.
 
-    torchrun --nproc-per-node 2 -m benchmarks.arms.ddp NETWORKS
+    torchrun --nproc-per-node 2 -m benchmarks.arms.ddp NETWORK
 """
 
 import sys
@@ -49,7 +49,6 @@ def train(name: str, batch_size: int) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    for name in sys.argv[1].split(","):
-        for batch_size in cases.BATCH_SIZES:
-            train(name, batch_size)
+    for batch_size in cases.BATCH_SIZES:
+        train(sys.argv[1], batch_size)
     dist.destroy_process_group()

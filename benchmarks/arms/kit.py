@@ -1,6 +1,6 @@
 """The same training through the kit's `fit`, with its shards, its agreement, its digest and its checkpoints.
 
-    python -m benchmarks.arms.kit NETWORK,... RESULTS steps|epochs      what is timed: steps alone, or all of an epoch
+    python -m benchmarks.arms.kit NETWORK RESULTS steps|epochs      what is timed: steps alone, or all of an epoch
 """
 
 import dataclasses
@@ -42,6 +42,5 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1].split(","):
-        for batch_size in cases.BATCH_SIZES:
-            train(name, batch_size, Path(sys.argv[2]), clock=sys.argv[3])
+    for batch_size in cases.BATCH_SIZES:
+        train(sys.argv[1], batch_size, Path(sys.argv[2]), clock=sys.argv[3])

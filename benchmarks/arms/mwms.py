@@ -1,6 +1,6 @@
 """The same training with tf.distribute.MultiWorkerMirroredStrategy, as TensorFlow's guide writes it.
 
-    python -m benchmarks.arms.mwms NETWORKS SIZE      starts SIZE workers of this program and waits for them
+    python -m benchmarks.arms.mwms NETWORK SIZE      starts SIZE workers of this program and waits for them
 """
 
 import json
@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 
-def start(networks: str, size: int) -> int:
+def start(name: str, size: int) -> int:
     ports = []
     for _ in range(size):
         with socket.socket() as free:
@@ -18,7 +18,7 @@ def start(networks: str, size: int) -> int:
             ports.append(free.getsockname()[1])
     workers = [f"127.0.0.1:{port}" for port in ports]
     configs = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}} for rank in range(size)]
-    processes = [subprocess.Popen([sys.executable, "-m", "benchmarks.arms.mwms", networks],
+    processes = [subprocess.Popen([sys.executable, "-m", "benchmarks.arms.mwms", name],
                                   env=os.environ | {"TF_CONFIG": json.dumps(config)}) for config in configs]
     try:
         return processes[0].wait()  # It is the first to leave, and the others complain of that.
@@ -28,7 +28,7 @@ def start(networks: str, size: int) -> int:
             process.wait()
 
 
-def train(networks: str) -> None:
+def train(name: str) -> None:
     import tensorflow as tf
 
     from benchmarks import cases
@@ -41,19 +41,18 @@ def train(networks: str) -> None:
     size, rank = len(config["cluster"]["worker"]), config["task"]["index"]
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    for name in networks.split(","):
-        for batch_size in cases.BATCH_SIZES:
-            x, y = cases.pictures(cases.STEPS[name] * batch_size * size)
-            dataset = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(10_000).batch(batch_size * size)
-            with strategy.scope():
-                model = cases.network(name)
-                model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE * size, cases.MOMENTUM),
-                              "sparse_categorical_crossentropy", metrics=["accuracy"])
-            clock = Clock()
-            model.fit(dataset.with_options(options), steps_per_epoch=cases.STEPS[name], epochs=cases.EPOCHS, verbose=0,
-                      callbacks=[clock])
-            if rank == 0:
-                cases.show(f"{name}, batch {batch_size}", len(x) / clock.seconds_per_epoch)
+    for batch_size in cases.BATCH_SIZES:
+        x, y = cases.pictures(cases.STEPS[name] * batch_size * size)
+        dataset = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(10_000).batch(batch_size * size)
+        with strategy.scope():
+            model = cases.network(name)
+            model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE * size, cases.MOMENTUM),
+                          "sparse_categorical_crossentropy", metrics=["accuracy"])
+        clock = Clock()
+        model.fit(dataset.with_options(options), steps_per_epoch=cases.STEPS[name], epochs=cases.EPOCHS, verbose=0,
+                  callbacks=[clock])
+        if rank == 0:
+            cases.show(f"{name}, batch {batch_size}", len(x) / clock.seconds_per_epoch)
 
 
 if __name__ == "__main__":
