@@ -76,9 +76,9 @@ def read_mnist(path: str | Path) -> Arrays:
         _check_labels(path, labels, 10)
     train_images, train_labels, test_images, test_labels = parts
     return Arrays(
-        train_images=train_images[..., None],
+        train_images=aligned(train_images[..., None]),
         train_labels=train_labels.astype(np.int64),
-        test_images=test_images[..., None],
+        test_images=aligned(test_images[..., None]),
         test_labels=test_labels.astype(np.int64),
         class_names=tuple("0123456789"),
     )
@@ -96,7 +96,7 @@ def read_cifar10(path: str | Path) -> Arrays:
         raise LabError(f"{path} holds no data_batch_1.bin: not the binary version of CIFAR-10")
     images, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
     test_images, test_labels = _read_records(path / "test_batch.bin")
-    return Arrays(images, labels, test_images, test_labels, _class_names(path / "batches.meta.txt"))
+    return Arrays(aligned(images), labels, aligned(test_images), test_labels, _class_names(path / "batches.meta.txt"))
 
 
 def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:

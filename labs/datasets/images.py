@@ -58,10 +58,8 @@ class Images:
         """Of names, sizes and settings: equal on two machines that have the same pictures."""
         name = _digest(self.digest, self.root, times, _boot()).hex()
         self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # Marks first; pixels begin at a page.
-        self._file = _open(name, self._start + len(paths) * self._bytes)
+        self._file, content = _open(name, self._start + len(paths) * self._bytes)
         self._limit = _room(self._file.fileno(), memory) // self._bytes
-        # Nobody writes through it; but numpy shares with others only what could be written.
-        content = np.asarray(np.memmap(self._file, np.uint8, "r+"))
         self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
         if memory == 0:
             self._present = np.zeros(len(paths), np.uint8)
@@ -142,8 +140,8 @@ def _boot() -> str:
     return boot.read_text() if boot.exists() else platform.node()
 
 
-def _open(name: str, length: int) -> BinaryIO:
-    """Open the file of decoded pictures: of full length, but what is not written takes no room."""
+def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
+    """Open the file of decoded pictures and map it: of full length, but what is not written takes no room."""
     folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -153,10 +151,11 @@ def _open(name: str, length: int) -> BinaryIO:
         file = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
         os.ftruncate(file.fileno(), length)
         os.utime(file.fileno())  # Last used now.
+        # Nobody writes through the map; but numpy shares with others only what could be written.
+        return file, np.asarray(np.memmap(file, np.uint8, "r+"))
     except OSError as error:
         raise LabError(f"cannot keep decoded pictures in {folder} ({error.strerror}); "
                        "set TMPDIR to a folder on a disk of this machine") from error
-    return file
 
 
 def _make_room(folder: Path, name: str) -> None:

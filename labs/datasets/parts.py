@@ -27,6 +27,10 @@ class Part:
     positions: np.ndarray
     """Which of them are in this part, int64 [k]."""
 
+    def __post_init__(self):
+        if isinstance(self.images, np.ndarray):  # Those that `arrays` has read are.
+            object.__setattr__(self, "images", aligned(self.images))
+
     def __len__(self) -> int:
         return len(self.positions)
 
@@ -122,10 +126,9 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Parts:
     """
     ids = [f"{number}" for number in range(len(arrays.train_labels))]
     division = folders.split((ids, arrays.train_labels), 0.0, validation_split, seed)
-    images = aligned(arrays.train_images)
-    train, validation = (Part(images, arrays.train_labels, positions)
+    train, validation = (Part(arrays.train_images, arrays.train_labels, positions)
                          for positions in (division.train, division.validation))
-    test = Part(aligned(arrays.test_images), arrays.test_labels, np.arange(len(arrays.test_labels)))
+    test = Part(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)))
     text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
     text = f"{text} of {len(arrays.class_names)} classes"
     return Parts(train, validation, test, arrays.class_names, text)

@@ -26,8 +26,8 @@ from labs.errors import LabError
 
 # By content, whatever the name says. Pillow knows more, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
-# Raise the number when `decode` changes: what was kept is made anew.
-READER = f"4, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
+# Raise the number when `decode` or the file of `images` changes: what was kept is made anew.
+READER = f"5, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
 _TURNS: dict[int | None, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -181,8 +181,10 @@ def _stamp(file: str) -> tuple[int, int]:
 def _faults(numbers: list[int], look: Callable[[int], object], threads: int | None) -> Iterator[tuple[int, str]]:
     if not numbers:
         return
-    with ThreadPool(threads or cores()) as pool:
-        reasons = pool.imap(functools.partial(_fault, look), numbers, chunksize=64)
+    threads = threads or cores()
+    with ThreadPool(threads) as pool:
+        few = max(1, min(64, len(numbers) // (4 * threads)))  # At a time: enough for all threads until the end.
+        reasons = pool.imap(functools.partial(_fault, look), numbers, chunksize=few)
         # `disable=None`: no bar where nobody watches. `delay`: nor where it would be gone at once.
         bar = tqdm(reasons, "checking images", len(numbers), disable=None, delay=1, unit=" images")
         yield from zip(numbers, bar, strict=True)

@@ -41,14 +41,15 @@ def train_batches(
         seed: The same on all workers.
         first_step: Go on in the middle of an epoch.
     """
-    take = _taker(images, labels, shard.rows)
+    read = _reader(images, labels, shard.rows)
     vary = _variation(augment, draw(len(images), seed, epoch)) if augment else None
 
     def batch(rows, weights):
-        x, y = take(rows)
+        x, y = read(rows)
         return vary(x, rows) if vary else x, y, weights
 
     steps = tf.data.Dataset.from_tensor_slices((shard.rows[first_step:], shard.weights[first_step:]))
+    # Turning takes longer than many a step: two batches at a time, in their order all the same.
     return _made(steps, batch, at_once=AHEAD if augment and augment.turns else None)
 
 
@@ -64,7 +65,7 @@ def eval_batches(
         batch_size: Images per batch.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
-    return _made(steps, _taker(images, labels, positions))
+    return _made(steps, _reader(images, labels, positions))
 
 
 def lab_error(error: tf.errors.OpError) -> LabError | None:
@@ -83,15 +84,15 @@ def _made(steps: tf.data.Dataset, batch: Callable, at_once: int | None = None) -
     return batches.with_options(options)
 
 
-def _taker(images: np.ndarray | Images | Noise, labels: np.ndarray, positions: np.ndarray) -> Callable:
-    """Return what takes pictures and labels [k] at rows [k]: TensorFlow from where they lie, or Python that makes them.
+def _reader(images: np.ndarray | Images | Noise, labels: np.ndarray, positions: np.ndarray) -> Callable:
+    """Return what reads pictures and labels [k] at rows [k]: TensorFlow where they lie, or Python that makes them.
 
     Beside the small models of the labs, a call of Python for each batch would be a third of a step.
     """
-    kept = images.kept(positions) if isinstance(images, Images) else images
+    memory = images.kept(positions) if isinstance(images, Images) else images
     y = tf.convert_to_tensor(labels)
-    if isinstance(kept, np.ndarray) and in_place(kept):
-        x = tf.experimental.dlpack.from_dlpack(kept.__dlpack__())  # The same memory.
+    if isinstance(memory, np.ndarray) and in_place(memory):
+        x = tf.experimental.dlpack.from_dlpack(memory.__dlpack__())  # The same memory.
         return lambda rows: (tf.gather(x, rows), tf.gather(y, rows))
 
     def make(rows):
@@ -107,7 +108,8 @@ def _variation(augment: Augment, draws: np.ndarray) -> Callable:
 
     def vary(x, rows):
         if augment.turns:
-            places = tf.numpy_function(lambda rows: matrices(draws[rows], augment, *x.shape[1:3]), [rows], tf.float32)
+            height, width = x.shape[1:3]
+            places = tf.numpy_function(lambda rows: matrices(draws[rows], augment, height, width), [rows], tf.float32)
             return _turn(x, places)
         varied = tf.numpy_function(lambda x, rows: flip_and_shift(x, draws[rows], augment), [x, rows], x.dtype)
         varied.set_shape(x.shape)

@@ -17,7 +17,7 @@ from labs import places
 from labs.datasets import folders, images, parts, pictures
 from labs.datasets.arrays import in_place
 from labs.datasets.images import Images
-from labs.datasets.pipeline import train_batches
+from labs.datasets.pipeline import eval_batches, train_batches
 from labs.datasets.sharding import shard
 from labs.errors import LabError
 
@@ -64,7 +64,7 @@ def test_each_is_decoded_once_for_all_and_for_the_next_run(index):
         assert np.array_equal(read[all_], expected)
 
 
-def test_decoded_pictures_are_taken_from_their_memory(index):
+def test_decoded_pictures_are_read_where_they_lie(index, monkeypatch):
     read, rows = make(index), np.arange(20)
     assert read.kept(rows) is None
     read[rows]
@@ -72,11 +72,13 @@ def test_decoded_pictures_are_taken_from_their_memory(index):
     assert np.array_equal(kept[rows], reference(index)[rows])
     assert in_place(kept)
     assert read.kept(np.arange(21)) is None
+    assert make(index, memory=0).kept(rows) is None
     mine = shard(20, 4, 0, 1, 0, 1)
-    spoil(index)
+    monkeypatch.delattr(Images, "__getitem__")
     for step, (x, _, _) in enumerate(train_batches(read, index.labels, mine, epoch=0, seed=1).as_numpy_iterator()):
         assert np.array_equal(x, kept[mine.rows[step]])
-    assert make(index, memory=0).kept(rows) is None
+    (x, _), = eval_batches(read, index.labels, rows, 20).as_numpy_iterator()
+    assert np.array_equal(x, kept[rows])
 
 
 def test_a_second_size_is_decoded_by_the_check_as_the_first_was(index):

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.datasets import folders
-from labs.datasets.arrays import aligned
+from labs.datasets.arrays import aligned, in_place
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
 from labs.datasets.images import Images
+from labs.datasets.parts import Part
 from labs.datasets.pipeline import AHEAD, _turn, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import shard
 
@@ -80,9 +81,10 @@ def test_pictures_that_lie_anywhere_are_read_right(start):
     read_only = DIGITS.copy()
     read_only.flags.writeable = False
     mine = shard(50, 50, 0, 1, 0, 1)
-    for each in (images, read_only, aligned(images)):
+    for each in (images, read_only, Part(images, LABELS, np.arange(50)).images):
         assert np.array_equal(batches(train_batches(each, LABELS, mine, epoch=0, seed=1))[0][0], DIGITS[mine.rows[0]])
-    assert np.array_equal(aligned(read_only), DIGITS)
+    assert in_place(Part(images, LABELS, np.arange(50)).images)
+    assert in_place(Part(read_only, LABELS, np.arange(50)).images)
 
 
 def test_no_picture_is_read_too_early_or_in_vain():
