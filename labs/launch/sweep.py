@@ -16,9 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from filelock import FileLock, Timeout
-from tqdm import tqdm
-
 from labs import command, durable
 from labs.errors import LabError
 from labs.launch import local
@@ -130,6 +127,8 @@ def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool 
         store: The results store.
         oversubscribe: Allow more workers than cores.
     """
+    from tqdm import tqdm  # Here, and filelock below: `labs list` loads every lab, and they are a quarter of that.
+
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, store)]
     failed = []
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=command.called(lab), unit="run",
@@ -150,6 +149,8 @@ def finished(cell: Cell, store: Path) -> bool:
 
 def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
     """Run one cell, what it prints going to its log, and return the cause should it fail."""
+    from filelock import FileLock, Timeout
+
     folder = store / cell.lab / cell.name
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
