@@ -42,13 +42,15 @@ def train_batches(
         first_step: Go on in the middle of an epoch.
     """
     read = _reader(images, labels, shard.rows)
-    vary = _variation(augment, draw(len(images), seed, epoch)) if augment else None
+    columns = [shard.rows, shard.weights]
+    if augment:
+        columns.append(draw(len(images), seed, epoch)[shard.rows])
 
-    def batch(rows, weights):
+    def batch(rows, weights, draws=None):
         x, y = read(rows)
-        return vary(x, rows) if vary else x, y, weights
+        return _varied(x, draws, augment) if augment else x, y, weights
 
-    steps = tf.data.Dataset.from_tensor_slices((shard.rows[first_step:], shard.weights[first_step:]))
+    steps = tf.data.Dataset.from_tensor_slices(tuple(column[first_step:] for column in columns))
     # Turning takes longer than many a step: two batches at a time, in their order all the same.
     return _made(steps, batch, at_once=AHEAD if augment and augment.turns else None)
 
@@ -103,19 +105,16 @@ def _reader(images: np.ndarray | Images | Noise, labels: np.ndarray, positions: 
     return make
 
 
-def _variation(augment: Augment, draws: np.ndarray) -> Callable:
-    """Return what varies pictures [k, height, width, channels] at rows [k]."""
-
-    def vary(x, rows):
-        if augment.turns:
-            height, width = x.shape[1:3]
-            places = tf.numpy_function(lambda rows: matrices(draws[rows], augment, height, width), [rows], tf.float32)
-            return _turn(x, places)
-        varied = tf.numpy_function(lambda x, rows: flip_and_shift(x, draws[rows], augment), [x, rows], x.dtype)
-        varied.set_shape(x.shape)
-        return varied
-
-    return vary
+def _varied(x, draws, augment: Augment):
+    """Vary pictures [k, height, width, channels] as their draws [k, 5] say."""
+    # TensorFlow keeps what Python functions hold on to for ever: no arrays, or memory would grow with each epoch.
+    if augment.turns:
+        height, width = x.shape[1:3]
+        places = tf.numpy_function(lambda draws: matrices(draws, augment, height, width), [draws], tf.float32)
+        return _turn(x, places)
+    varied = tf.numpy_function(lambda x, draws: flip_and_shift(x, draws, augment), [x, draws], x.dtype)
+    varied.set_shape(x.shape)
+    return varied
 
 
 def _turn(x, matrix):

@@ -1,12 +1,15 @@
 """Batches: the right pictures, labels and weights, varied alike for any number of workers."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.datasets import folders
+from labs.datasets import folders, pipeline
 from labs.datasets.arrays import aligned, in_place
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
 from labs.datasets.images import Images
@@ -118,6 +121,21 @@ def test_variation_changes_with_epoch_and_seed_and_comes_again(augment):
     assert np.array_equal(first, again)
     assert not np.array_equal(first, later)
     assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("augment", [Augment(), Augment(rotation=20)])
+def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
+    drawn = []
+
+    def noted(*arguments):
+        array = draw(*arguments)
+        drawn.append(weakref.ref(array))
+        return array
+
+    monkeypatch.setattr(pipeline, "draw", noted)
+    assert batches(train_batches(DIGITS, LABELS, shard(50, 8, 0, 1, 0, 1), augment, epoch=0, seed=1))
+    gc.collect()
+    assert [array() for array in drawn] == [None]
 
 
 def test_going_on_in_the_middle_of_an_epoch():
