@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 import labs
-from benchmarks import programs, rounds, table
+from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, Asked, verdict
+from benchmarks.cases import STEPS
 from labs.places import ROOT
 
 
@@ -29,6 +30,19 @@ def test_arms_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys):
     assert order == ["a", "b"] * 3
     assert found == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
     assert "void: others used 50% of the machine" in capsys.readouterr().err
+
+
+def test_each_network_is_measured_by_itself_and_its_arms_take_turns(monkeypatch):
+    order: list[str] = []
+
+    def arm(name: str) -> questions.ByNetwork:
+        return lambda network: order.append(f"{name} {network}") or {f"{network}, batch 32": float(len(order))}
+
+    monkeypatch.setattr(rounds, "_others", lambda *_: 0.0)
+    found = questions._by_network({"kit": arm("kit"), "other": arm("other")}, rounds=2)
+    assert order == [f"{name} {network}" for network in STEPS for _ in range(2) for name in ("kit", "other")]
+    assert [list(each["kit"]) for each in found] == [[f"{network}, batch 32" for network in STEPS]] * 2
+    assert [each["other"]["mnist_cnn, batch 32"] for each in found] == [6.0, 8.0], "a round's own figures"
 
 
 def test_a_machine_that_is_never_quiet_is_said(monkeypatch):
