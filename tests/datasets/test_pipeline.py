@@ -8,12 +8,14 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from labs.datasets import folders, pipeline
 from labs.datasets.arrays import aligned, in_place
 from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
+from labs.datasets.embedded import embedded
 from labs.datasets.images import Images
-from labs.datasets.parts import Part
+from labs.datasets.parts import Part, from_folder
 from labs.datasets.pipeline import AHEAD, _turn, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import shard
 
@@ -185,6 +187,37 @@ def test_photos_go_the_same_way(caltech):
         assert x.shape == (16, 32, 32, 3)
         assert y.shape == (16,)
     assert photos.decoded == len(split.train)
+
+
+def plain_batch(photos, rows, size):
+    """What Pillow by itself makes of photos: whole, squeezed to a square, on [0, 1]."""
+    batch = []
+    for row in rows:
+        with Image.open(photos.root / photos.paths[row]) as photo:
+            batch.append(photo.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
+    return np.stack(batch).astype(np.float32) / 255
+
+
+@pytest.mark.parametrize(("source", "size", "mean", "most"), [
+    ("drawn", 64, 2.5, 5), ("drawn", 128, 0.6, 1.5), ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
+])  # fmt: skip
+def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, request):
+    """Of 255 levels: all pixels' mean, and the mean of the picture that is furthest off."""
+    drawn = source == "drawn"
+    root = embedded("caltech256") / "256_ObjectCategories" if drawn else request.getfixturevalue("caltech")
+    train = from_folder(root, size, 0.2, 0.2, seed=1).train
+    mine = shard(train.positions, 32, 0, 1, 0, 1)
+    normalise = tf.keras.layers.Rescaling(1 / 255)
+    names = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    off: list[float] = []
+    for step, (x, y, _) in enumerate(train_batches(train.images, train.labels, mine, epoch=0, seed=1).take(5)):
+        expected = plain_batch(train.images, mine.rows[step], size)
+        off.extend(255 * np.abs(normalise(x).numpy() - expected).mean((1, 2, 3)))
+        folders_of = [train.images.paths[row].partition("/")[0] for row in mine.rows[step]]
+        assert [names[label] for label in y.numpy()] == folders_of
+    assert len(off) == 160
+    assert np.mean(off) < mean
+    assert max(off) < most
 
 
 def test_a_picture_that_breaks_during_training_is_named(tree):
