@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from labs.errors import LabError
 
 PATIENCE = 1.0
 """Seconds to wait for the name: within them, whoever was first has written who it is."""
+BOOKKEEPING = {".lock", "holder", "hosts", "places", "timeline.json"}
+"""What lies in a run's folder before the run has saved anything."""
 
 
 @contextlib.contextmanager
@@ -32,7 +35,30 @@ def claim(lab: str, options: Options, workers: int) -> Iterator[str]:
     """
     runs = command.store(options) / lab
     name = command.run_name(options, runs, workers)
-    folder = runs / name
+    with discarding_unused(runs / name), _held_by_this(lab, runs / name, options):
+        yield name
+
+
+@contextlib.contextmanager
+def discarding_unused(folder: Path) -> Iterator[None]:
+    """Remove a run's folder if the block makes it and ends with a LabError before anything in it can be resumed.
+
+    Wrong data, for example, is found only after the folder is made.
+    """
+    fresh = not folder.exists()
+    try:
+        yield
+    except LabError:
+        if fresh and folder.is_dir():
+            with contextlib.suppress(OSError, Timeout), FileLock(folder / ".lock", timeout=0):
+                if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
+                    shutil.rmtree(folder)
+        raise
+
+
+@contextlib.contextmanager
+def _held_by_this(lab: str, folder: Path, options: Options) -> Iterator[None]:
+    """Hold a run's folder for this process; see `claim`."""
     with contextlib.ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +71,7 @@ def claim(lab: str, options: Options, workers: int) -> Iterator[str]:
             raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
         for left_over in folder.rglob(".*.part"):  # Of writers that were killed.
             left_over.unlink()
-        yield name
+        yield
 
 
 def refuse_held(folder: Path) -> None:

@@ -69,10 +69,9 @@ def read_mnist(path: str | Path) -> Arrays:
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is no mnist.npz ({error}); fetch it again or use --data embedded") from error
     for images, labels in (parts[:2], parts[2:]):
-        if images.dtype != np.uint8 or images.ndim != 3 or len(images) != len(labels) or not len(images):
-            raise LabError(
-                f"{path} should hold as many images uint8 [n, 28, 28] as labels, not {images.shape}"
-            )
+        if images.dtype != np.uint8 or images.shape != (*labels.shape[:1], 28, 28) or not len(images):
+            raise LabError(f"{path} should hold as many images uint8 [n, 28, 28] as labels, "
+                           f"not {images.dtype} {list(images.shape)} for labels {list(labels.shape)}")
         _check_labels(path, labels, 10)
     train_images, train_labels, test_images, test_labels = parts
     return Arrays(

@@ -36,6 +36,9 @@ def index(root: Path) -> folders.Index:
     paths = [f"{part.root.name}/{path}" for part in (train, test) for path in part.paths]
     strays = {reason: [*train.strays.get(reason, []), *test.strays.get(reason, [])]
               for reason in {**train.strays, **test.strays}}
+    others = sorted({each.name for each in Path(root).iterdir()} - {train.root.name, test.root.name})
+    if others:  # A folder of validation images, say: the lab holds out its own.
+        strays["beside the training and test folders"] = others
     return folders.Index(train.root.parent, train.class_names, paths, np.concatenate([train.labels, labels]), strays)
 
 

@@ -11,6 +11,7 @@ from labs import durable, places
 from labs.datasets.archives import unpack
 from labs.datasets.download import download
 from labs.datasets.embedded import digest, embedded, stand_in, verify_embedded
+from labs.datasets.folders import printable
 from labs.datasets.locks import alone, sweep
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.errors import LabError
@@ -56,26 +57,44 @@ def verify(name: str, root: Path | None = None) -> str:
 
 
 def locate(name: str, data: str) -> Path:
-    """Return the folder of a data set, in the layout that the registry tells.
+    """Return the folder of a data set, in the layout that the registry gives.
 
     Args:
-        data: "embedded", "real" (what `labs data fetch` downloaded) or a folder of one's own.
+        data: "embedded", "real" (what `labs data fetch` downloaded) or a folder of the student's own. In place of a
+            set of pictures that folder may hold any tree of a folder per class, which the tree's reader checks.
 
     Raises:
         LabError: It is not there, or not in that layout.
     """
     dataset = get(name)
-    home = places.data_dir() / dataset.folder if data == "real" else Path(data).expanduser()
     if data == "embedded":
-        home = embedded(name)
-    elif data == "real" and not home.is_dir():
+        return _inner(dataset, embedded(name))
+    if data != "real":
+        return _own(dataset, data)
+    home = places.data_dir() / dataset.folder
+    if not home.is_dir():
         cure = f"`labs data fetch {name}` downloads it, --data embedded needs no network"
         raise LabError(f"{name} is not in {home}; {cure}")
-    elif home.is_file() and dataset.filename in dataset.parts:  # A set of one file.
-        return home
-    elif not home.is_dir():
-        raise LabError(f"--data {data}: there is no such folder; say embedded, real or a folder")
     return _inner(dataset, home)
+
+
+def _own(dataset: Dataset, data: str) -> Path:
+    """Return the folder (or the file, for a set of one file) that a student names."""
+    home = Path(data).expanduser()
+    shown = printable(data)
+    try:
+        if home.is_file() and dataset.filename in dataset.parts:
+            return home
+        if home.is_file():
+            raise LabError(f"--data {shown} is a file; unpack it if it is an archive, and name the folder")
+        if not data or not home.is_dir():
+            raise LabError(f"--data {shown}: there is no such folder; say embedded, real or a folder")
+        if dataset.pictures:
+            return home / dataset.inner if (home / dataset.inner).is_dir() else home
+        return _inner(dataset, home)
+    except (OSError, ValueError) as error:  # A name that is too long, a folder that may not be read, a NUL.
+        reason = getattr(error, "strerror", None) or error
+        raise LabError(f"--data {shown} cannot be read ({reason}); check the path and its permissions") from None
 
 
 def listing() -> str:

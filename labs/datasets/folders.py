@@ -148,7 +148,8 @@ def _why_not_two(root: Path, folders: list[str], classes: list[str], strays: dic
     cure = "put the images of each class into a folder of its own"
     if classes:
         return f"{root} has images of one class only ({printable(classes[0])}); {cure}"
-    for name in folders:  # One level too high?
+    # One level too high? Of a training and a test folder the training one is meant.
+    for name in sorted(folders, key=lambda name: not name.lower().startswith("train")):
         if any(kind == "folder" for _, kind in _listing(root / name)):
             inner = printable(str(root / name))
             return f"no images in the folders of {root}; is {inner} the folder of the class folders?"

@@ -27,6 +27,7 @@ class Dataset:
     folder: str  # Below the data folder.
     inner: str  # The folder that the archive itself brings.
     parts: tuple[str, ...]  # Patterns of what must lie in the inner folder.
+    pictures: bool = False  # Whether any tree of a folder per class can stand in its place: its reader judges that.
 
 
 _SETS = [
@@ -85,6 +86,7 @@ _SETS = [
         folder="fruits360",
         inner="fruits-360-100x100-main",
         parts=("Training", "Test"),
+        pictures=True,
     ),
     Dataset(
         name="caltech256",
@@ -104,6 +106,7 @@ _SETS = [
         folder="caltech256",
         inner="256_ObjectCategories",
         parts=("*/",),
+        pictures=True,
     ),
     Dataset(
         name="imdb_wiki",

@@ -73,18 +73,19 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     run_name = command.run_name(options, runs, workers)
     claims.refuse_held(runs / run_name)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
-    start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
-    try:
-        code, told = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log,
-                                asks_first=start is None)
-    except KeyboardInterrupt:
-        if (runs / run_name / "record.json").exists():
-            raise Finished from None
-        raise
-    if code:
-        hint = "; `labs check` looks for the cause" if code > 0 else ""
-        raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
-                       f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}{hint}")
+    with claims.discarding_unused(runs / run_name):
+        start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
+        try:
+            code, told = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log,
+                                    asks_first=start is None)
+        except KeyboardInterrupt:
+            if (runs / run_name / "record.json").exists():
+                raise Finished from None
+            raise
+        if code:
+            hint = "; `labs check` looks for the cause" if code > 0 else ""
+            raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
+                           f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}{hint}")
     return records.read(runs / run_name)
 
 

@@ -49,6 +49,12 @@ def test_a_class_that_only_the_test_has_is_refused(tree):
         divided.index(tree)
 
 
+def test_what_lies_beside_the_two_folders_is_named(tree):
+    picture(tree / "val" / "freshapples" / "1.jpg", 7)
+    fruits = parts.from_tree(tree, 16, 0.0, 0.25, seed=1)
+    assert "left out, beside the training and test folders: 1 (val)" in fruits.description
+
+
 def test_a_tree_without_a_test_is_divided(tree):
     fruits = parts.from_tree(divided.halves(tree)["train"], 16, 0.25, 0.25, seed=1)
     assert 8 <= len(fruits.test) <= 12

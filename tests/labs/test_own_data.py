@@ -1,0 +1,230 @@
+"""What the help of each lab's --data promises, tried through its command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from labs import command
+from labs.datasets.arrays import CIFAR10_RECORD
+from labs.datasets.embedded import _write_wiki_mat
+from labs.errors import LabError
+
+LABS = [sys.executable, "-m", "labs"]
+
+
+def picture(path, seed, mode="RGB", side=20):
+    pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).convert(mode).save(path)
+
+
+def classes(root, count=12):
+    for code, name in enumerate(("cat", "dog")):
+        for k in range(count):
+            picture(root / name / f"{k:03d}.png", 100 * code + k)
+
+
+def folder_per_class(root):
+    classes(root)
+    picture(root / "stray.jpg", 7)
+    (root / ".DS_Store").write_bytes(b"\0")
+    (root / "cat" / "notes.txt").write_text("not a picture")
+    (root / "empty").mkdir()
+
+
+def divided(train, test):
+    def make(root):
+        classes(root / train)
+        classes(root / test, 4)
+
+    return make
+
+
+def mnist(root, name="mnist.npz"):
+    root.mkdir(exist_ok=True)
+    random = np.random.default_rng(1)
+    images = random.integers(0, 256, (60, 28, 28), np.uint8)
+    labels = (np.arange(60) % 10).astype(np.uint8)
+    np.savez(root / name, x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
+
+
+def cifar10(root):
+    root.mkdir()
+    records = np.random.default_rng(1).integers(0, 256, (60, CIFAR10_RECORD), np.uint8)
+    records[:, 0] = np.arange(60) % 10
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        (root / name).write_bytes(records.tobytes())
+
+
+def wiki(root):
+    rows = []
+    for k in range(40):
+        rows.append({"dob": 719_529.0 + 366 * (k % 20), "photo_taken": 2010.0, "full_path": f"00/{k}.png",
+                     "gender": 1.0, "name": f"Person {k}", "face_location": np.array([[1.0, 1.0, 20.0, 20.0]]),
+                     "face_score": 3.0, "second_face_score": np.nan})
+        picture(root / rows[-1]["full_path"], k)
+    _write_wiki_mat(root / "wiki.mat", rows)
+
+
+SMALL = {"epochs": 1, "image_size": 16, "batch_size": 8, "warmup_epochs": 0, "images": 16, "depth": 3, "width": 8,
+         "patch_size": 8, "memory_limit_mb": 0}
+"""Options that make a run short, for the labs that have them."""
+PROMISES = {
+    "lab01_baseline": {"a folder with mnist.npz": mnist},
+    "lab02_horovod": {"a folder with mnist.npz": mnist},
+    "lab03_lr_scaling": {"a folder with CIFAR-10's .bin files": cifar10},
+    "lab04_speedup": {"a folder with CIFAR-10's .bin files": cifar10},
+    "lab05_allreduce": {"a folder with .bin files": cifar10},
+    "lab06_memory": {"a folder with a folder per class": folder_per_class},
+    "lab07_vit": {"a folder with CIFAR-10's .bin files": cifar10},
+    "lab08_throughput": {"a folder with wiki.mat": wiki},
+    "lab09_fruits": {"Training/CLASS and\n    Test/CLASS": divided("Training", "Test"),
+                     "(or train, test)": divided("train", "test"),
+                     "a folder per class": folder_per_class},
+    "lab10_caltech": {"a folder with a folder per class": folder_per_class},
+    "lab11_multinode": {"a folder with mnist.npz": mnist},
+    "lab12_elastic": {"a folder with mnist.npz": mnist},
+}
+"""What stands in the help of --data, word by word, and a maker of such a folder."""
+EXTRA = {"lab05_allreduce": ["--study", "traffic"], "lab12_elastic": ["--study", "resume", "--leave-epoch", "0"],
+         "lab06_memory": ["--memory-limit-mb", "0"]}
+
+
+def arguments(lab, folder):
+    """The words behind `labs run LAB` that make a short run on a folder."""
+    fields = {field.name for field in dataclasses.fields(lab.Config)}
+    small = [word for name, value in SMALL.items() if name in fields
+             for word in (f"--{name.replace('_', '-')}", str(value))]
+    return ["--data", str(folder), *small, *EXTRA.get(lab.__name__.rpartition(".")[2], [])]
+
+
+def test_every_lab_with_data_is_here():
+    labs = {name: command.find(name) for name in command.names()}
+    assert PROMISES.keys() == {name for name, lab in labs.items() if hasattr(lab.Config(), "data")}
+
+
+@pytest.mark.parametrize(("name", "promise"), [(name, promise) for name in PROMISES for promise in PROMISES[name]])
+def test_what_the_help_promises_holds(name, promise, tmp_path):
+    """The same parser and the same `run` as a worker's, in this process: a launch each would take two minutes."""
+    lab = command.find(name)
+    with open(lab.__file__) as file:
+        assert promise in file.read(), "the help of --data has changed: this table goes with it"
+    folder = tmp_path / "own data"
+    PROMISES[name][promise](folder)
+    config, options = command.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(tmp_path)])
+    record = lab.run(config, options)
+    assert record["config"]["data"] == str(folder)
+    assert (tmp_path / name / "it" / "record.json").is_file()
+
+
+def labs_run(tmp_path, *words):
+    return subprocess.run([*LABS, "run", *map(str, words)], capture_output=True, text=True, timeout=240, check=False,
+                          env=os.environ | {"LABS_RESULTS": str(tmp_path / "results")}, cwd=tmp_path)
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize(("name", "workers", "make"), [
+    ("lab09_fruits", 2, divided("train", "Test")), ("lab09_fruits", 1, folder_per_class),
+    ("lab02_horovod", 1, mnist), ("lab03_lr_scaling", 1, cifar10), ("lab08_throughput", 1, wiki),
+])
+def test_own_data_on_the_command_line(name, workers, make, tmp_path):
+    """One launch for each reader."""
+    make(tmp_path / "mine")
+    words = arguments(command.find(name), "mine")
+    done = labs_run(tmp_path, name, "--workers", workers, "--name", "it", *words)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert (tmp_path / "results" / name / "it" / "record.json").is_file()
+
+
+def archive(root):
+    with zipfile.ZipFile(root, "w") as file:
+        file.writestr("cat/1.png", b"")
+
+
+def images_in_the_folder_itself(root):
+    for k in range(3):
+        picture(root / f"{k}.png", k)
+
+
+def one_class(root):
+    picture(root / "cat" / "1.png", 1)
+
+
+def one_level_too_high(root):
+    classes(root / "inner" / "set")
+
+
+def no_pictures(root):
+    for name in ("cat", "dog"):
+        (root / name).mkdir(parents=True)
+        for k in range(8):
+            (root / name / f"{k}.jpg").write_text("no picture")
+
+
+def test_only(root):
+    classes(root / "train")
+    classes(root / "test")
+    picture(root / "test" / "emu" / "1.png", 1)
+
+
+def no_square_digits(root):
+    root.mkdir()
+    images, labels = np.zeros((20, 32, 32), np.uint8), np.arange(20, dtype=np.uint8) % 10
+    np.savez(root / "mnist.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+
+
+WRONG = [
+    ("lab09_fruits", None, "there is no such folder; say embedded, real or a folder"),
+    ("lab09_fruits", archive, "is a file; unpack it if it is an archive, and name the folder"),
+    ("lab10_caltech", archive, "is a file; unpack it"),
+    ("lab03_lr_scaling", archive, "is a file; unpack it"),
+    ("lab09_fruits", images_in_the_folder_itself, "put the images of each class into a folder of its own"),
+    ("lab09_fruits", one_class, "has images of one class only (cat)"),
+    ("lab10_caltech", one_level_too_high, "inner the folder of the class folders?"),
+    ("lab10_caltech", divided("train", "test"), "mine/train the folder of the class folders?"),
+    ("lab06_memory", os.mkdir, "no images in the folders of"),
+    ("lab09_fruits", no_pictures, "cannot be decoded"),
+    ("lab09_fruits", test_only, "has the class emu, of which"),
+    ("lab02_horovod", folder_per_class, "is not MNIST handwritten digits: no mnist.npz"),
+    ("lab02_horovod", archive, "is no mnist.npz"),
+    ("lab02_horovod", no_square_digits, "uint8 [n, 28, 28]"),
+    ("lab04_speedup", folder_per_class, "no data_batch_1.bin"),
+    ("lab08_throughput", folder_per_class, "no wiki.mat"),
+]
+test_only.__test__ = False  # A maker, not a test.
+
+
+@pytest.mark.parametrize(("name", "make", "cause"), WRONG)
+def test_wrong_data_are_refused_in_one_line_and_leave_nothing(name, make, cause, tmp_path):
+    lab, folder = command.find(name), tmp_path / "mine"
+    if make:
+        make(folder)
+    results = tmp_path / "results"
+    config, options = command.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(results)])
+    with pytest.raises(LabError) as caught:
+        lab.run(config, options)
+    message = str(caught.value)
+    assert cause in message
+    assert "\n" not in message
+    assert not list(results.glob("*/*")), "a run's folder is left behind"
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("workers", [1, 2])
+def test_refused_data_leave_no_run_folder(workers, tmp_path):
+    one_class(tmp_path / "mine")
+    done = labs_run(tmp_path, "lab09_fruits", "--workers", workers, "--data", "mine")
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if "labs: error:" in line]
+    assert len(errors) == 1
+    assert "has images of one class only (cat)" in errors[0]
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "results").glob("*/*"))
