@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import importlib
 import itertools
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -20,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from labs import durable
-from labs.errors import LabError
+from labs.errors import LabError, quoted
 from labs.places import ROOT, results_dir
 
 
@@ -65,17 +67,40 @@ def mark(config: Any) -> str:
     return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
-def find(name: str) -> ModuleType:
-    """Import a lab by its name, or by any beginning of it that only one lab has ("lab10").
+def resolve(name: str) -> str:
+    """Return a lab's full name, without importing it: from its number ("lab2", "02", "2") or a unique prefix.
+
+    A number is exact: "lab1" is lab 1, though lab10 begins with the same letters.
 
     Raises:
-        LabError: No lab, or more than one, is called so.
+        LabError: No lab, or more than one, has that name.
     """
-    matches = [lab for lab in names() if lab == name] or [lab for lab in names() if lab.startswith(name)]
-    if len(matches) != 1:
-        problem = "no lab is called" if not matches else "more than one lab is called"
-        raise LabError(f"{problem} {name!r}; there are: {', '.join(matches or names())}")
-    return importlib.import_module(f"labs.{matches[0]}")
+    labs = names()
+    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
+    stem = f"lab{number[1].lstrip('0'):0>2}_" if number else ""
+    matches = [lab for lab in labs if lab == name or (stem and lab.startswith(stem))]
+    matches = matches or [lab for lab in labs if name and lab.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise LabError(f"more than one lab begins with {quoted(name)}: {', '.join(matches)}")
+    raise LabError(f"no lab is called {quoted(name)}{_similar(name, labs)}; there are: {', '.join(labs)}")
+
+
+def _similar(name: str, labs: Sequence[str]) -> str:
+    """Return "; did you mean lab10_caltech?" if a lab's name, or its part behind the number, is similar."""
+    parts = {part: lab for lab in labs for part in (lab, lab.partition("_")[2])}
+    close = difflib.get_close_matches(name.lower(), parts, n=1, cutoff=0.75)
+    return f"; did you mean {parts[close[0]]}?" if close else ""
+
+
+def find(name: str) -> ModuleType:
+    """Import a lab by its name, its number or a unique prefix.
+
+    Raises:
+        LabError: No lab, or more than one, has that name.
+    """
+    return importlib.import_module(f"labs.{resolve(name)}")
 
 
 def store(options: Options) -> Path:
