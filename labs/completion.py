@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
-import re
 import shlex
 import typing
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
-from labs import cli, command
+from labs import cli, command, usage
 from labs.command import Options
 from labs.datasets import registry
 
@@ -52,7 +50,7 @@ def _words() -> Iterator[tuple[str, Iterable[str]]]:
             yield "|".join(f'{line}"--{option} "' for line in started), values
         for verb in ("run", "sweep"):
             pattern = "|".join(line for line in started if line.startswith(f'"{verb} '))
-            yield pattern, [*_options(verb), *_flags(lab.Config), *_flags(Options), "--preset"]
+            yield pattern, [*_options(verb), *command.flags(lab.Config), *command.flags(Options), "--preset"]
     labs = command.names()
     for verb in ("fetch", "verify"):
         yield f'"data {verb} "', registry.DATASETS
@@ -76,16 +74,7 @@ def _options(name: str) -> list[str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
         cli.COMMANDS[name](["--help"])
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", said.getvalue())))
-
-
-def _flags(settings: type) -> Iterator[str]:
-    """Yield the options that are made from a dataclass."""
-    for field in dataclasses.fields(settings):
-        option = field.name.replace("_", "-")
-        yield f"--{option}"
-        if field.type == "bool":
-            yield f"--no-{option}"
+    return usage.options(said.getvalue())
 
 
 def _choices(lab: ModuleType) -> Iterator[tuple[str, tuple[str, ...]]]:

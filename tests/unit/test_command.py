@@ -93,7 +93,7 @@ def test_commands_that_only_print_load_no_tensorflow():
     (["frob"], "no command is called 'frob'"),
     (["run", "lab99"], "no lab is called 'lab99'"),
     (["run", "--workers", "2"], "name the lab first"),
-    (["run", "lab10", "--workers", "0"], "--workers 0: a run needs at least one"),
+    (["run", "lab10", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
     (["run", "lab10", "--workers", "999"], "999 workers on"),
     (["run", "lab10", "--preset", "x"], "no preset is called 'x'"),
     (["data", "fetch", "imagenet"], "imagenet"),
