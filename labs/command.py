@@ -6,21 +6,23 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import hashlib
 import importlib
 import itertools
 import json
 import os
+import re
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from labs import durable
-from labs.errors import LabError
+from labs import durable, usage
+from labs.errors import LabError, printable, quoted
 from labs.places import ROOT, results_dir
 
 
@@ -42,6 +44,39 @@ class Options:
     """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""
     tensorboard: bool = False
     """Log each epoch of the training for TensorBoard, beside its record."""
+
+    def __post_init__(self):
+        """Refuse a name that is no folder of its own below results/<lab>/."""
+        if self.name is not None:
+            check_name(self.name)
+
+
+LAUNCH = {
+    "workers": "Number of workers; by default one per task of the Slurm job, or one per GPU, or one.",
+    "oversubscribe": "Allow more workers than cores.",
+}
+"""Help of the options that `labs run` takes beside a lab's own."""
+
+LONGEST_NAME = 100
+"""Bytes of a run's name: file systems take 255, and some files are named after a run."""
+
+
+def check_name(name: str) -> None:
+    """Refuse a run name that would leave the results folder, or that a terminal or a shell would misread.
+
+    Raises:
+        LabError: Names what is wrong with it.
+    """
+    problems = {
+        "is empty": not name.strip(),
+        f"is longer than {LONGEST_NAME} bytes": len(name.encode(errors="replace")) > LONGEST_NAME,
+        "has a slash: a run is one folder below results/<lab>/, and --results chooses another place": "/" in name,
+        "has a control character or one that cannot be printed": not name.isprintable(),
+        "begins with a dot or a dash": name.startswith((".", "-")),
+        "begins or ends with a space": name != name.strip(),
+    }
+    if wrong := next((problem for problem, found in problems.items() if found), ""):
+        raise LabError(f"--name {quoted(name)} {wrong}; choose letters, digits, '-', '_' and '.', as in --name night-1")
 
 
 def names() -> list[str]:
@@ -65,17 +100,40 @@ def mark(config: Any) -> str:
     return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
-def find(name: str) -> ModuleType:
-    """Import a lab by its name, or by any beginning of it that only one lab has ("lab10").
+def resolve(name: str) -> str:
+    """Return a lab's full name, without importing it: from its number ("lab2", "02", "2") or a unique prefix.
+
+    A number is exact: "lab1" is lab 1, though lab10 begins with the same letters.
 
     Raises:
-        LabError: No lab, or more than one, is called so.
+        LabError: No lab, or more than one, has that name.
     """
-    matches = [lab for lab in names() if lab == name] or [lab for lab in names() if lab.startswith(name)]
-    if len(matches) != 1:
-        problem = "no lab is called" if not matches else "more than one lab is called"
-        raise LabError(f"{problem} {name!r}; there are: {', '.join(matches or names())}")
-    return importlib.import_module(f"labs.{matches[0]}")
+    labs = names()
+    number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
+    stem = f"lab{number[1].lstrip('0'):0>2}_" if number else ""
+    matches = [lab for lab in labs if lab == name or (stem and lab.startswith(stem))]
+    matches = matches or [lab for lab in labs if name and lab.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise LabError(f"more than one lab begins with {quoted(name)}: {', '.join(matches)}")
+    raise LabError(f"no lab is called {quoted(name)}{_similar(name, labs)}; there are: {', '.join(labs)}")
+
+
+def _similar(name: str, labs: Sequence[str]) -> str:
+    """Return "; did you mean lab10_caltech?" if a lab's name, or its part behind the number, is similar."""
+    parts = {part: lab for lab in labs for part in (lab, lab.partition("_")[2])}
+    close = difflib.get_close_matches(name.lower(), parts, n=1, cutoff=0.75)
+    return f"; did you mean {parts[close[0]]}?" if close else ""
+
+
+def find(name: str) -> ModuleType:
+    """Import a lab by its name, its number or a unique prefix.
+
+    Raises:
+        LabError: No lab, or more than one, has that name.
+    """
+    return importlib.import_module(f"labs.{resolve(name)}")
 
 
 def store(options: Options) -> Path:
@@ -101,23 +159,63 @@ def _unfinished(runs: Path) -> str | None:
     return max(saved, key=lambda path: path.stat().st_mtime).parents[1].name if saved else None
 
 
-def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
-    """Return the lab's Config and the run's Options that a command line asks for."""
+def parse(lab: ModuleType, arguments: Sequence[str], launches: bool = False,
+          known: Sequence[str] = ()) -> tuple[Any, Options]:
+    """Return the lab's Config and the run's Options that a command line asks for.
+
+    Args:
+        lab: The lab's module.
+        arguments: Its own options; those of the launch have been taken out.
+        launches: Whether the help shows the options of the launch too.
+        known: Other options of the command, to be suggested for a misspelled one.
+
+    Raises:
+        LabError: The command line is wrong.
+    """
     import tyro
 
     preset, rest = split_preset(lab, arguments)
+    usage.refuse_empty(rest)
     flat = tyro.conf.OmitArgPrefixes
-    both = dataclasses.make_dataclass("Both", [("config", flat[lab.Config]), ("options", flat[Options])])
-    asked = tyro.cli(
-        both,
-        prog=f"labs run {called(lab)}",
-        description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: whence the defaults below come ({preset}).",
-        default=both(lab.PRESETS[preset], Options()),
-        args=rest,
-    )
-    check(asked.config)
-    check(asked.options)
-    return asked.config, asked.options
+    fields: list[tuple] = [("experiment", flat[lab.Config], lab.PRESETS[preset]), ("run", flat[Options], Options())]
+    if launches:
+        launch = _launch()
+        fields.append(("launch", flat[launch], launch()))
+        known = ["--workers", "--oversubscribe"]
+    prog = f"labs run {called(lab)}"
+    with usage.one_line(["--preset", *known, *flags(lab.Config), *flags(Options)], prog):
+        asked: Any = tyro.cli(
+            dataclasses.make_dataclass("CommandLine", fields),
+            prog=prog,
+            description=f"{lab.__doc__}\n--preset {' | '.join(lab.PRESETS)}: "
+                        f"where the defaults below come from ({preset}).",
+            args=rest,
+        )
+    check(asked.experiment)
+    check(asked.run)
+    return asked.experiment, asked.run
+
+
+def _launch() -> type:
+    """Return the options of the launch as a dataclass, for the help of `labs run LAB`."""
+    from typing import Annotated
+
+    import tyro
+
+    return dataclasses.make_dataclass("Launch", [
+        ("workers", Annotated[int | None, tyro.conf.arg(help=LAUNCH["workers"])], None),
+        ("oversubscribe", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=LAUNCH["oversubscribe"])],
+         False),
+    ], frozen=True, namespace={"__doc__": "How many workers are started."})
+
+
+def flags(settings: type) -> Iterator[str]:
+    """Yield the options that are made from a dataclass."""
+    for field in dataclasses.fields(settings):
+        option = field.name.replace("_", "-")
+        yield f"--{option}"
+        if field.type == "bool":
+            yield f"--no-{option}"
 
 
 def spell(lab: ModuleType, config: Any) -> list[str]:
@@ -186,13 +284,11 @@ def check(values: Any) -> None:
 
 def split_preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Take `--preset NAME` out of the arguments: it decides the defaults of all others."""
-    import argparse
-
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = usage.Parser(f"labs run {called(lab)}", add_help=False, allow_abbrev=False)
     parser.add_argument("--preset", default="demo")
     known, rest = parser.parse_known_args(arguments)
     if known.preset not in lab.PRESETS:
-        raise LabError(f"no preset is called {known.preset!r}; {lab.__name__} has: {', '.join(lab.PRESETS)}")
+        raise LabError(f"no preset is called {quoted(known.preset)}; {called(lab)} has: {', '.join(lab.PRESETS)}")
     return known.preset, rest
 
 
@@ -237,7 +333,7 @@ def _leave(problem: BaseException) -> None:
     if echo or watch.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {watch.whereabouts()}{cause}", file=sys.stderr, flush=True)
+    print(f"labs: error: {printable(watch.whereabouts() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 

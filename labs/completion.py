@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
-import re
 import shlex
 import typing
 from collections.abc import Iterable, Iterator
 from types import ModuleType
 
-from labs import cli, command
+from labs import cli, command, usage
 from labs.command import Options
 from labs.datasets import registry
 
@@ -46,20 +44,29 @@ def _words() -> Iterator[tuple[str, Iterable[str]]]:
     """Yield patterns of what stands before the cursor, and what may follow; of several patterns the first holds."""
     for name in command.names():
         lab = command.find(name)
-        stem = name.partition("_")[0]  # "lab10": enough to name it.
+        started = [f'"{verb} {spelling} "*' for verb in ("run", "sweep") for spelling in _spellings(name)]
         choices = dict(_choices(lab)) | {"preset": lab.PRESETS}
         for option, values in choices.items():
-            yield f'*" {stem}"*" --{option} "', values
-        for started in ("run", "sweep"):
-            yield f'"{started} {stem}"*" "*', [*_options(started), *_flags(lab.Config), *_flags(Options), "--preset"]
+            yield "|".join(f'{line}"--{option} "' for line in started), values
+        for verb in ("run", "sweep"):
+            pattern = "|".join(line for line in started if line.startswith(f'"{verb} '))
+            yield pattern, [*_options(verb), *command.flags(lab.Config), *command.flags(Options), "--preset"]
     labs = command.names()
     for verb in ("fetch", "verify"):
         yield f'"data {verb} "', registry.DATASETS
     yield '"data "', ["list", "fetch", "verify"]
     yield '"completion "', SHELLS
     for name in cli.COMMANDS:
-        yield f'"{name} "*', [*_options(name), *(labs if name in ("run", "sweep", "results") else [])]
+        yield f'"{name} "*', [*_options(name), *(labs if name in ("run", "sweep", "results", "exercises") else [])]
     yield '""', cli.COMMANDS
+
+
+def _spellings(name: str) -> Iterator[str]:
+    """Yield how a lab may be named on a command line, as parts of a shell pattern: "lab02"*, lab2, 02, 2."""
+    stem = name.partition("_")[0]
+    number = stem.removeprefix("lab")
+    yield f'{stem}"*"'
+    yield from sorted({"lab" + number.lstrip("0"), number, number.lstrip("0")})
 
 
 def _options(name: str) -> list[str]:
@@ -67,16 +74,7 @@ def _options(name: str) -> list[str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
         cli.COMMANDS[name](["--help"])
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", said.getvalue())))
-
-
-def _flags(settings: type) -> Iterator[str]:
-    """Yield the options that are made from a dataclass."""
-    for field in dataclasses.fields(settings):
-        option = field.name.replace("_", "-")
-        yield f"--{option}"
-        if field.type == "bool":
-            yield f"--no-{option}"
+    return usage.options(said.getvalue())
 
 
 def _choices(lab: ModuleType) -> Iterator[tuple[str, tuple[str, ...]]]:

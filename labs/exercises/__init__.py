@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from labs import command
-from labs.errors import LabError
+from labs.errors import LabError, quoted
 from labs.exercises.judge import Question, Record
 from labs.report import records
 
@@ -78,12 +78,12 @@ def questions(lab: str) -> dict[str, Question]:
     """Return the questions of a lab, by id.
 
     Args:
-        lab: Its name, or the beginning of it.
+        lab: Its name, its number or a unique prefix.
 
     Raises:
-        LabError: No lab is called so.
+        LabError: No lab has that name.
     """
-    name = command.called(command.find(lab))
+    name = command.resolve(lab)
     found = importlib.import_module(f"labs.exercises.{name}").QUESTIONS
     return {f"{name.partition('_')[0]}.{number}": question for number, question in found.items()}
 
@@ -111,11 +111,13 @@ def listing(lab: str, store: Path | None = None) -> Iterator[str]:
 
 
 def _lab(question: str) -> str:
-    return command.called(command.find(question.partition(".")[0]))
+    return command.resolve(question.partition(".")[0])
 
 
 def _question(question: str) -> Question:
-    there = questions(_lab(question))
-    if question not in there:
-        raise LabError(f"no question is called {question!r}; there are: {', '.join(there)}")
-    return there[question]
+    lab = _lab(question)
+    there = questions(lab)
+    name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"  # "lab2.q1" is lab02.q1.
+    if name not in there:
+        raise LabError(f"no question is called {quoted(question)}; there are: {', '.join(there)}")
+    return there[name]

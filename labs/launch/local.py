@@ -67,7 +67,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     module = command.find(lab) if isinstance(lab, str) else lab
     name = command.called(module)
     arguments = command.spell(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
-    config, options = command.parse(module, arguments)
+    config, options = command.parse(module, arguments, launches=True)
     workers = _workers(workers, oversubscribe)
     runs = command.store(options) / name
     run_name = command.run_name(options, runs, workers)

@@ -19,16 +19,17 @@ from labs.launch.sweep import FAILED, Cell, Sweep, cells, finished, run
 from labs.places import ROOT, shown
 
 
-def main(asked: argparse.Namespace, rest: Sequence[str]) -> int:
+def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = ()) -> int:
     """Do what `labs sweep` was asked for, and return its exit code: 1 if a cell failed.
 
     Args:
         asked: Of the launch: lab, only, workers, repeats, oversubscribe, list, cell, sbatch.
         rest: The lab's own options.
+        known: The options of the launch, to be suggested for a misspelled one.
     """
     lab = command.find(asked.lab)
     preset, words = command.split_preset(lab, rest)
-    base, options = command.parse(lab, rest)
+    base, options = command.parse(lab, rest, known=known)
     for refused in ("name", "resume"):
         if getattr(options, refused):
             raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
@@ -61,8 +62,6 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Nam
     """Return a sweep with what the command line sets: it goes before what the sweep varies."""
     named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
     for workers in asked.workers or ():
-        if workers < 1:
-            raise LabError(f"--workers {workers}: a run needs at least one")
         if not asked.oversubscribe and not asked.sbatch and asked.cell is None:  # The n-th may be a narrower one.
             local.check_slots(workers)
     seeds = tuple(range(1, asked.repeats + 1)) if asked.repeats else sweep.seeds

@@ -16,12 +16,36 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
                           check=False)
 
 
-def test_a_lab_is_found_by_the_beginning_of_its_name():
+@pytest.mark.parametrize(("name", "lab"), [
+    ("lab10_caltech", "lab10_caltech"), ("lab10", "lab10_caltech"), ("lab10_c", "lab10_caltech"),
+    ("lab1", "lab01_baseline"), ("lab01", "lab01_baseline"), ("1", "lab01_baseline"), ("lab0001", "lab01_baseline"),
+    ("lab2", "lab02_horovod"), ("lab02", "lab02_horovod"), ("2", "lab02_horovod"), ("02", "lab02_horovod"),
+    ("12", "lab12_elastic"), ("lab12", "lab12_elastic"), ("lab03_", "lab03_lr_scaling"),
+])
+def test_a_lab_is_found_by_its_number_or_a_unique_prefix(name, lab):
+    assert command.resolve(name) == lab
+
+
+@pytest.mark.parametrize(("name", "line"), [
+    ("lab", f"^more than one lab begins with 'lab': {', '.join(command.names())}$"),
+    ("lab0", "^more than one lab begins with 'lab0': lab01_baseline, .*, lab09_fruits$"),
+    ("lab99", r"^no lab is called 'lab99'; there are: lab01_baseline, .*lab12_elastic$"),
+    ("0", "^no lab is called '0'; "), ("-1", "^no lab is called '-1'; "), ("\u0662", "^no lab is called"),
+    ("", "^no lab is called ''; "), (" ", "^no lab is called ' '; "), ("1" * 5000, r"^no lab is called '1+\.\.\.'"),
+    ("lab02_horovdo", "did you mean lab02_horovod"), ("caltech", "did you mean lab10_caltech"),
+    ("\x1b[31mred\n", r"^no lab is called '\\x1b\[31mred\\n'; there"), ("\udcff", r"^no lab is called '\\udcff'; "),
+])
+def test_a_name_that_is_no_lab_is_refused(name, line):
+    with pytest.raises(LabError, match=line) as refused:
+        command.resolve(name)
+    assert str(refused.value).isprintable()
+
+
+def test_resolving_a_name_imports_no_lab():
+    program = "import sys; from labs import command; command.resolve('2'); " \
+              "sys.exit('labs.lab02_horovod' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
     assert command.find("lab10").__name__ == "labs.lab10_caltech"
-    with pytest.raises(LabError, match=r"no lab is called 'lab99'; there are: .*lab10_caltech"):
-        command.find("lab99")
-    with pytest.raises(LabError, match="more than one lab is called 'lab'"):
-        command.find("lab")
 
 
 def test_a_preset_is_where_the_defaults_come_from():
@@ -69,7 +93,7 @@ def test_commands_that_only_print_load_no_tensorflow():
     (["frob"], "no command is called 'frob'"),
     (["run", "lab99"], "no lab is called 'lab99'"),
     (["run", "--workers", "2"], "name the lab first"),
-    (["run", "lab10", "--workers", "0"], "--workers 0: a run needs at least one"),
+    (["run", "lab10", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
     (["run", "lab10", "--workers", "999"], "999 workers on"),
     (["run", "lab10", "--preset", "x"], "no preset is called 'x'"),
     (["data", "fetch", "imagenet"], "imagenet"),
