@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from labs.command import Options, main
 from labs.launch.sweep import Sweep
@@ -102,13 +103,25 @@ def _speed(job):
 
     config = job.config
     sizes = collectives.message_sizes(int(config.largest_mb * 2**20))
+    first = collectives.settle(job.layout.backend)
     found = collectives.measure(job.layout.backend, sizes, config.seconds)
     small = collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
-    reduced = [row for row in found if row["collective"] == "allreduce" and row["library"].endswith(job.layout.backend)]
+    reduced = allreduces(found, f"Horovod over {job.layout.backend}")
     return records.finish(
-        job, [], tables={"collectives": found, "fusion": small, "built": [built()]},
+        job, [], tables={"first_calls": first, "collectives": found, "fusion": small, "built": [built()]},
         latency_seconds=reduced[0]["seconds"], busbw_gb_per_sec=reduced[-1]["busbw"] / 1e9,
     )
+
+
+def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, Any]]:
+    """Return the all-reduces that one library made, the smallest message first.
+
+    Args:
+        rows: Of a table "collectives".
+        library: Its whole name: "Horovod over MPI" and "raw MPI" end alike and are two libraries.
+    """
+    mine = [row for row in rows if row["collective"] == "allreduce" and row["library"] == library]
+    return sorted(mine, key=lambda row: row["bytes"])
 
 
 def _training(job):
@@ -152,7 +165,7 @@ def _messages(job):
     model, pictures = _training(job)
     history = fit(job, model, tf.keras.optimizers.SGD(job.config.base_lr), pictures.train,
                   batch_size=job.config.batch_size, epochs=1)
-    sent = _sent(job, model)
+    sent = records.exchanged(job)  # Now: what follows is not part of the epoch.
 
     _some_steps(job, model, pictures.train)
     before = wire.spread(model.non_trainable_weights)
@@ -163,23 +176,6 @@ def _messages(job):
         spread_of_weights=wire.spread(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=wire.spread(model.non_trainable_weights), **unequal,
     )
-
-
-def _sent(job, model) -> list[dict]:
-    """End the timeline and return what crossed since the beginning of `fit`, by kind (rank 0)."""
-    import re
-
-    from labs.measure import timeline
-    from labs.training.timeline import FILE, stop
-
-    stop()
-    if job.rank:
-        return []
-    # Horovod: names a broadcast by its variable, and does not write its size.
-    sizes = {f"HorovodBroadcast_{re.sub('[^a-zA-Z0-9_]', '_', variable.name)}":
-             variable.shape.num_elements() * variable.dtype.size
-             for variable in [*model.variables, *model.optimizer.variables]}
-    return timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), sizes))
 
 
 def _some_steps(job, model, train, steps: int = 8) -> None:

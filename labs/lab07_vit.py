@@ -104,7 +104,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
         if job.rank == 0 and job.size > 1:
-            print(tables.against_one_worker(record, command.store(options)))
+            print(tables.against_one_worker(record, command.store(options), free=("backend", "traffic")))
         return record
 
 

@@ -71,10 +71,6 @@ def _kind(answer, runs: list[Record]) -> str:
     right = {kind for kind, count in sent.items() if count == max(sent.values())}
     others = dict.fromkeys(sent, "another kind has more bytes in the table `messages`")
     others["gradients"] = "they are most of all; which kind comes next?"
-    checks = next((kind for kind in sent if kind.startswith("checks")), None)
-    if checks:
-        others[checks] = ("the printed table has a ? for the size of a broadcast, which Horovod does not tell; the "
-                          "record's table `messages` has it")
     return choice(answer, right, others, "once, at the start; gradients cross in every step")
 
 

@@ -25,7 +25,12 @@ Call = Callable[[], Any]
 COLLECTIVES = ("allreduce", "broadcast", "allgather")
 EAGER_BYTES = 4096
 """Up to this size a call outside of a graph is measured too: larger ones hide what it costs."""
-WARMUP = 2
+WARMUP = 3
+"""Calls of each case before it is timed: the first one negotiates the tensor's new shape, which takes long."""
+FIRST = 40
+"""Calls of a new run that are kept apart: until its threads have settled, calls take several times as long."""
+REPEATS = 10, 50
+"""Fewest and most repeats of a case: a median of fewer is no better than its luckiest repeat."""
 
 
 def factor(collective: str, size: int) -> float:
@@ -55,6 +60,21 @@ def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
         for library, times in _in_turns(calls, seconds / len(cases)).items():
             rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
     return rows
+
+
+def settle(backend: str, nbytes: int = 8) -> list[Row]:
+    """Call small all-reduces until a new run has settled; return their seconds, a row per library and call.
+
+    Whatever is timed first would otherwise pay for it: over Gloo the first calls take 8 to 50 ms, and 2 ms afterwards.
+
+    Args:
+        backend: What Horovod runs on here, as the layout has it.
+        nbytes: Of the message; at least 4 bytes per worker.
+    """
+    elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
+    calls = _calls(backend, "allreduce", elements, _graph("allreduce"))
+    return [{"library": library, "call": call + 1, "bytes": 4 * elements, "seconds": float(seconds)}
+            for library, times in _repeated(calls, FIRST).items() for call, seconds in enumerate(times)]
 
 
 def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
@@ -140,11 +160,12 @@ def mpi():
 
 def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
     """Call each in turns, and return the seconds of each repeat: those of its slowest worker."""
-    for call in calls.values():
-        for _ in range(WARMUP):
-            call()
-    once = sum(_time(call) for call in calls.values())
-    repeats = int(np.clip(seconds / max(stack.gather_object(once)), 5, 50))
+    once = sum(min(_time(call) for _ in range(WARMUP)) for call in calls.values())
+    return _repeated(calls, int(np.clip(seconds / max(stack.gather_object(once)), *REPEATS)))
+
+
+def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
+    """Call each so many times, in turns, and return the seconds of each repeat: those of its slowest worker."""
     times = {name: np.empty(repeats) for name in calls}
     for repeat in range(repeats):
         for name in _rotated(list(calls), repeat):

@@ -82,16 +82,23 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     return record
 
 
-def _timeline(job: Job) -> list[dict]:
-    """End the run's timeline, show and return what was exchanged, by kind (rank 0, who wrote it)."""
+def exchanged(job: Job) -> list[dict]:
+    """End the run's timeline and return what was exchanged until now, by kind (on rank 0, which wrote it)."""
     from labs.measure import timeline
-    from labs.report import tables
-    from labs.training.timeline import FILE, stop
+    from labs.training.timeline import FILE, SIZES, stop
 
     stop()
+    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), SIZES))
+
+
+def _timeline(job: Job) -> list[dict]:
+    """End the run's timeline, show and return what was exchanged (rank 0)."""
+    from labs.report import tables
+    from labs.training.timeline import FILE
+
+    found = exchanged(job)
     if job.rank:
-        return []
-    found = timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE)))
+        return found
     job.say(f"\n{tables.messages(found)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
     return found
 

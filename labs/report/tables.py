@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -124,23 +124,41 @@ def named(column: str) -> str:
     return short.get(column, column.replace("_", " "))
 
 
-def against_one_worker(record: dict[str, Any], store: Path) -> str:
-    """Return a line on the speedup over the runs of one worker with the same configuration, or how to get them.
+def against_one_worker(record: dict[str, Any], store: Path, free: Collection[str] = ()) -> str:
+    """Return the speedup over one worker, a line each for weak and strong scaling, or how to get a run to compare with.
+
+    Weak scaling holds the batch of each worker, strong scaling the global batch. One worker may have been run for
+    either.
 
     Args:
-        record: Of a run of several workers, in the store.
-        store: The results store.
+        record: Of a run of several workers, in the results folder.
+        store: The results folder.
+        free: Fields of the lab's Config that make no difference to one worker, such as the backend.
     """
+    import pandas as pd
+
     from labs.report import records, scaling
 
-    size = record["layout"]["size"]
     if not record["timings"]["images_per_sec"]:
         return "no speedup: the first epoch is left out of all rates, and there is no other; take --epochs 2 or more"
     runs = records.load(record["lab"], store)
-    row = scaling.speedups(runs)
-    mine = runs[runs["run"] == record["run"]].iloc[0][[*scaling.configuration(runs), "size"]]
-    row = row[(row[mine.index].eq(mine) | (row[mine.index].isna() & mine.isna())).all(axis=1)].iloc[0]
+    settings = scaling.configuration(runs)
+    mine = runs[runs["run"] == record["run"]].iloc[0]
+    mine = mine[[*settings, "size", "nodes"]]
+    same = runs[mine.index]
+    runs = pd.concat([runs[runs["size"] == 1], runs[(same.eq(mine) | (same.isna() & mine.isna())).all(axis=1)]])
+    by = [name for name in settings if name.removeprefix("asked_") not in free]
+    lines = [_speedup(scaling.speedups(runs, by=by, scaling="weak"), "batch per worker"),
+             _speedup(scaling.speedups(runs, by=by, scaling="strong"), "global batch")]
+    return "\n".join(filter(None, lines)) or (
+        "no speedup: no run of 1 worker with these settings and the same batch per worker or the same global batch; "
+        f"`labs run {record['lab']} --workers 1` with the same options makes it")
+
+
+def _speedup(table: pd.DataFrame, held: str) -> str:
+    """Return the speedup of the one row of several workers, "" if there is nothing to compare it with."""
+    (row,) = table[table["size"] > 1].to_dict("records")
     if row["why"]:
-        return f"no speedup: {row['why']}; `labs run {record['lab']} --workers 1` with the same options makes it"
-    return (f"{size} workers against one: speedup {row['speedup']:.2f}, scaling efficiency "
+        return ""
+    return (f"{row['size']} workers against one, same {held}: speedup {row['speedup']:.2f}, scaling efficiency "
             f"{row['scaling_efficiency']:.2f}, from {row['repeats']} run{'s' * (row['repeats'] > 1)}")

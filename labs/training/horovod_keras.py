@@ -30,6 +30,7 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from horovod.tensorflow.keras import DistributedOptimizer  # noqa: E402
 
+from labs.training import timeline  # noqa: E402
 from labs.training.optimizers import in_one_pass  # noqa: E402
 
 # Horovod's own code uses TensorFlow's control flow, and yet is handed to AutoGraph, which takes many seconds of every
@@ -65,7 +66,9 @@ def barrier() -> None:
 def broadcast_state(model: tf.keras.Model) -> None:
     """Give every worker rank 0's weights and optimizer state, so that all begin at one point."""
     # Horovod: workers that begin at different weights and apply equal gradients stay different for ever.
-    hvd.broadcast_variables([*model.variables, *model.optimizer.variables], root_rank=0)
+    variables = [*model.variables, *model.optimizer.variables]
+    timeline.note_sizes(variables)
+    hvd.broadcast_variables(variables, root_rank=0)
 
 
 def average_statistics(model: tf.keras.Model) -> None:

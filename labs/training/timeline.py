@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labs.errors import LabError
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 FILE = "timeline.json"
+SIZES: dict[str, int] = {}
+"""Bytes of the variables that rank 0 has broadcast, by their name in the timeline, which does not hold these sizes."""
+
+
+def note_sizes(variables: Iterable[tf.Variable]) -> None:
+    """Keep the sizes of variables that are broadcast."""
+    # Horovod: names a broadcast by its variable, every other character than these replaced.
+    SIZES.update({f"HorovodBroadcast_{re.sub('[^a-zA-Z0-9_]', '_', variable.name)}":
+                  variable.shape.num_elements() * variable.dtype.size for variable in variables})
 
 
 def settings(wanted: bool) -> dict[str, str]:

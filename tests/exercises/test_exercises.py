@@ -101,7 +101,7 @@ WRONG = [  # Question, answer from the runs and from what is right, words of wha
     ("lab05.q3", lambda runs, right: 1, "the bytes of a step, which do not change"),
     ("lab05.q3", lambda runs, right: 4, "upside down: the larger batch has fewer steps"),
     ("lab05.q4", lambda runs, right: "gradients", "which kind comes next"),
-    ("lab05.q4", lambda runs, right: "checks: config, data, digests of weights", "Horovod does not tell"),
+    ("lab05.q4", lambda runs, right: "checks: config, data, digests of weights", "another kind has more bytes"),
     ("lab06.q1", lambda runs, right: right / 4, "the weights alone"),
     ("lab06.q1", lambda runs, right: right / 2, "leaves out the optimizer"),
     ("lab06.q1", lambda runs, right: right * 2**20 / 1e6, "in MB of a million bytes"),

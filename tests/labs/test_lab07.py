@@ -53,7 +53,9 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
         assert mine["learning_rate"] == pytest.approx(theirs["learning_rate"])
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
     assert one["tables"]["wire"] == two["tables"]["wire"] == []
-    assert "no speedup: no run of 1 worker of this configuration" in capfd.readouterr().out
+    told = capfd.readouterr().out
+    assert "no speedup" not in told, "the run of one worker has another batch per worker, and the same global batch"
+    assert "2 workers against one, same global batch: speedup " in told
     (_, row) = lab.compare([one, two | {"metrics": one["metrics"]}]).to_dict("records")
     assert row["speedup"] == pytest.approx(two["timings"]["images_per_sec"] / one["timings"]["images_per_sec"])
     solved("lab07.q2", "lab07.q3")

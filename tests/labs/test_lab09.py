@@ -81,11 +81,11 @@ def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, sam
     config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"))
     words = [*_words(config), "--results", str(tmp_path)]
     local.run(lab, words, workers=2, oversubscribe=True)
-    assert "no speedup: no run of 1 worker of this configuration" in capfd.readouterr().out
-    lab.run(config, Options(results=tmp_path))
+    assert "no speedup: no run of 1 worker with these settings" in capfd.readouterr().out
+    lab.run(dataclasses.replace(config, scaling="none"), Options(results=tmp_path))
     record = local.run(lab, words, workers=2, oversubscribe=True)
     told = capfd.readouterr().out
-    assert "2 workers against one: speedup " in told
+    assert "2 workers against one, same batch per worker: speedup " in told
     solved("lab09.q1", "lab09.q3", store=tmp_path)
     assert record["metrics"]["leak_alike"] > 100
     assert record["metrics"]["test_accuracy"] > 0.5
