@@ -39,9 +39,11 @@ class Config:
     steps_per_epoch: int = 0
     """Steps of an epoch, to measure for a short time; 0: as many as all training images make."""
     base_lr: float = 0.001
-    """Learning rate of one worker's Adam, before scaling."""
+    """Learning rate of Adam for base_batch_size images per step."""
+    base_batch_size: int = 16
+    """Images per step for which base_lr is right; the global batch is k times as large."""
     scaling: Literal["linear", "sqrt", "none"] = "sqrt"
-    """How the learning rate grows with the number of workers."""
+    """How the learning rate grows with k."""
     threads: int = 0
     """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     test_split: float = 0.2
@@ -53,7 +55,7 @@ class Config:
 PRESETS = {
     "demo": Config(),
     # Report A: on one node four processes with seven threads and a batch of 32 each.
-    "paper": Config(data="real", model="resnet50", image_size=224, batch_size=32, epochs=10),
+    "paper": Config(data="real", model="resnet50", image_size=224, batch_size=32, base_batch_size=32, epochs=10),
 }
 
 
@@ -66,7 +68,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.models.faces import age_model
     from labs.report import records
     from labs.training import horovod_keras as stack
-    from labs.training import schedule, workers
+    from labs.training import workers
     from labs.training.binding import bound
     from labs.training.fit import evaluate, fit
 
@@ -74,8 +76,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         faces = _faces(config, job.size)
         job.say(faces.description)
         model = age_model(config.model, config.image_size)
-        # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
-        rate = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
+        rate = learning_rate(config, job.size)
         with Utilization() as busy:
             history = fit(
                 job, model, tf.keras.optimizers.Adam(rate), faces.train, loss="mse", metrics=("mae",),
@@ -93,6 +94,15 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             input_images_per_sec=job.size * stack.mean_over_workers({"supply": supply}, 1.0)["supply"],
             gradient_bytes=wire.gradient_bytes(model),
         )
+
+
+def learning_rate(config: Config, workers: int) -> float:
+    """Return the learning rate of the global batch of so many workers."""
+    from labs.training.schedule import scaled_lr
+
+    # Horovod: a step trains on the images of all workers. The learning rate follows that global batch, not the number
+    # of workers: where they divide one batch among them, it stays as it is.
+    return scaled_lr(config.base_lr, config.batch_size * workers / config.base_batch_size, config.scaling)
 
 
 def _faces(config: Config, size: int):

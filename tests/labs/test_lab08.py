@@ -48,7 +48,7 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     assert [row["images"] for row in record["history"]] == [3 * 16] * 2
     assert record["layout"]["threads"] == 1
     assert {"cpu_percent", "memory_bytes", "input_images_per_sec", "gradient_bytes"} <= set(record["metrics"])
-    assert record["metrics"]["gradient_bytes"] == 982_084
+    assert record["metrics"]["gradient_bytes"] == 980_612
     assert "test_mae" not in record["metrics"], "noise has no test"
     assert records.load("lab08_throughput")["images_per_sec"].notna().all()
     assert not list((command.store(command.Options()) / "lab08_throughput").rglob("checkpoints"))
@@ -56,8 +56,15 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
 
 
 @pytest.mark.workers
-def test_two_workers_learn_ages_on_cores_of_their_own():
+def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_computes():
+    """A4: 1 x 2 and 2 x 1 divide the same global batch, so only the throughput may differ."""
     record = local.run(lab, dataclasses.replace(DEMO, threads=1, batch_size=8), workers=2)
+    alone = local.run(lab, dataclasses.replace(DEMO, threads=2, epochs=2), workers=1)
+    for one, two in zip(alone["history"], record["history"], strict=False):
+        assert two["learning_rate"] == one["learning_rate"] == pytest.approx(DEMO.base_lr)
+        assert two["steps"] == one["steps"]
+        # Equal losses in every step: equal weights, to float tolerance.
+        assert (two["loss"], two["mae"]) == pytest.approx((one["loss"], one["mae"]), rel=1e-3)
     faces = parts.from_faces(embedded("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
     ages = faces.test.labels[faces.test.positions]
     guess = np.abs(ages - np.median(faces.train.labels[faces.train.positions])).mean()
@@ -106,6 +113,23 @@ def test_weak_holds_the_batch_of_a_worker_and_strong_that_of_all(on):
     for preset, batch, total in (("demo", 4, 8), ("paper", 32, 128)):
         assert {cell.config.batch_size for cell in planned(preset, "weak")} == {batch}
         assert {cell.config.batch_size * cell.workers for cell in planned(preset, "strong")} == {total}
+
+
+@pytest.mark.parametrize(("preset", "name"), [key for key in SWEEPS if key[1].startswith(("strong", "layouts"))])
+def test_cells_of_one_global_batch_have_one_learning_rate(preset, name, on):
+    """Weak scaling raises it with the global batch; dividing a batch among workers leaves it alone."""
+    on(gpus=name.endswith("-gpu"))
+    assert len({lab.learning_rate(cell.config, cell.workers) for cell in planned(preset, name)}) == 1
+
+
+def test_the_learning_rate_follows_the_global_batch():
+    def rate(workers: int, batch: int, scaling: str) -> float:
+        config = dataclasses.replace(DEMO, batch_size=batch, scaling=scaling)
+        return lab.learning_rate(config, workers) / DEMO.base_lr
+
+    assert rate(1, 16, "linear") == rate(4, 4, "linear") == 1, "16 images, however they are divided"
+    assert (rate(4, 16, "linear"), rate(4, 16, "sqrt"), rate(4, 16, "none")) == pytest.approx((4, 2, 1))
+    assert rate(1, 64, "linear") == rate(4, 16, "linear"), "64 images on one worker or on four"
 
 
 def test_layouts_divide_cores_and_batch(on):
