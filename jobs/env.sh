@@ -2,6 +2,18 @@
 # The only site-specific file: every job sources it on its first node, before its one line. Partition and account are
 # not here: put `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
 
+# --- Not without Slurm: `bash jobs/lab10_caltech.sh` would train on the login node, which everybody shares.
+if [ -z "${SLURM_JOB_ID:-}" ]; then
+    job=${0##*/} submit="sbatch jobs/${0##*/}"
+    case $job in
+        lab*) here="labs run ${job%.sh}" ;;
+        sweep.sh) here="labs sweep LAB" submit="labs sweep LAB --sbatch" ;;
+        *) here="labs ${job%.sh}" ;;
+    esac
+    echo "labs: error: not in a Slurm job; \`$submit\`, or here \`$here\`" >&2
+    return 1
+fi
+
 clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 # --- Site: jobs/sites/NAME.sh holds what differs between sites, for sbatch and for its jobs; three examples are there.

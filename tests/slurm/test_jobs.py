@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -68,6 +69,20 @@ def test_an_unknown_launcher_is_one_clear_line(slurm, clone, tmp_path):
     job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_LAUNCHER="prun")
     assert job.wait() == "FAILED"
     assert job.text() == "labs: error: LAUNCHER is 'prun'; choose mpirun or srun\n"
+
+
+@pytest.mark.parametrize("job", sorted((ROOT / "jobs").glob("*[!v].sh")), ids=lambda job: job.stem)
+def test_a_job_file_does_not_run_without_slurm(clone, job):
+    before = sorted(clone.rglob("*"))
+    done = subprocess.run(["bash", f"jobs/{job.name}", "--epochs", "1"], cwd=clone, capture_output=True, text=True,
+                          env={"PATH": os.environ["PATH"]}, timeout=60, check=False)
+    submit, here = {"sweep": ("labs sweep LAB --sbatch", "labs sweep LAB"),
+                    "report": ("sbatch jobs/report.sh", "labs report")}.get(
+                        job.stem, (f"sbatch jobs/{job.name}", f"labs run {job.stem}"))
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert done.stderr == f"labs: error: not in a Slurm job; `{submit}`, or here `{here}`\n"
+    assert sorted(clone.rglob("*")) == before
 
 
 def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
