@@ -84,6 +84,17 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     solved("lab05.q4")
 
 
+def test_small_messages_are_told_in_cycles_and_without_the_first_calls():
+    calls = [{"library": "Horovod over Gloo", "seconds": ms / 1e3} for ms in (50, *9 * [8], *30 * [2])]
+    rows = [{"collective": "allreduce", "library": library, "bytes": nbytes, "seconds": ms / 1e3}
+            for library, nbytes, ms in (("Horovod over Gloo", 64, 3), ("Horovod over Gloo", 8, 2.2),
+                                        ("raw MPI", 8, 0.01), ("Horovod over Gloo, eager", 8, 1))]
+    made = {"layout": {"backend": "Gloo"}, "machine": {"cycle_time_ms": 1.0},
+            "tables": {"first_calls": calls, "collectives": rows}}
+    assert lab.small_messages(made) == ("Horovod over Gloo, 8 bytes: 50.0 ms in the first call, 8.0 ms in the next "
+                                        "nine, 2.2 ms once settled (2.2 cycles of 1 ms)")
+
+
 @pytest.mark.parametrize("preset", lab.SWEEPS)
 def test_sweeps_ask_for_fields_that_the_lab_has(preset):
     fields = lab.Config.__dataclass_fields__
