@@ -130,14 +130,13 @@ def small_messages(record: dict[str, Any]) -> str:
     Args:
         record: Of the study "speed".
     """
-    from statistics import median
-
     library, cycle = f"Horovod over {record['layout']['backend']}", record["machine"]["cycle_time_ms"]
-    first, *others = [1e3 * row["seconds"] for row in record["tables"]["first_calls"] if row["library"] == library]
+    (first,) = [row for row in record["tables"]["first_calls"] if row["library"] == library]
     small = allreduces(record["tables"]["collectives"], library)[0]
     later = 1e3 * small["seconds"]
-    return (f"{library}, {small['bytes']} bytes: {first:.1f} ms in the first call, {median(others[:9]):.1f} ms in the "
-            f"next nine, {later:.1f} ms once settled ({later / cycle:.1f} cycles of {cycle:g} ms)")
+    return (f"{library}, {small['bytes']} bytes: {1e3 * first['first_seconds']:.1f} ms in the run's first call, "
+            f"{1e3 * first['next_seconds']:.1f} ms in the next nine, {later:.1f} ms once settled "
+            f"({later / cycle:.1f} cycles of {cycle:g} ms)")
 
 
 def _training(job):
