@@ -124,6 +124,21 @@ def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, A
     return sorted(mine, key=lambda row: row["bytes"])
 
 
+def small_messages(record: dict[str, Any]) -> str:
+    """Return in words what a small all-reduce takes, in the first calls of a run and later.
+
+    Args:
+        record: Of the study "speed".
+    """
+    library, cycle = f"Horovod over {record['layout']['backend']}", record["machine"]["cycle_time_ms"]
+    (first,) = [row for row in record["tables"]["first_calls"] if row["library"] == library]
+    small = allreduces(record["tables"]["collectives"], library)[0]
+    later = 1e3 * small["seconds"]
+    return (f"{library}, {small['bytes']} bytes: {1e3 * first['first_seconds']:.1f} ms in the run's first call, "
+            f"{1e3 * first['next_seconds']:.1f} ms in the next nine, {later:.1f} ms once settled "
+            f"({later / cycle:.1f} cycles of {cycle:g} ms)")
+
+
 def _training(job):
     """Return a network with batch norm and the pictures it is trained on."""
     from labs.datasets import arrays, fetch, parts

@@ -117,11 +117,11 @@ def _train(job):
 
     from labs.datasets import fetch, parts
     from labs.measure import memory
-    from labs.models.denoiser import psnr
+    from labs.models.denoiser import judged, psnr, unchanged
     from labs.report import records
     from labs.training import horovod_keras as stack
     from labs.training import schedule
-    from labs.training.fit import evaluate, fit
+    from labs.training.fit import compile_for, evaluate, fit
 
     config = job.config
     photos = parts.from_folder(fetch.locate("caltech256", config.data), config.image_size, config.test_split, 0.0,
@@ -137,8 +137,13 @@ def _train(job):
                   batch_size=config.batch_size, epochs=config.epochs, backward_passes_per_step=_pieces(config))
     found = evaluate(job, model, test, config.batch_size // _pieces(config))
     peak = max(stack.gather_object(memory.peak_mb()))
+    # Without the PSNR of the noisy pictures nobody can tell whether the network has learnt anything.
+    nothing = judged(unchanged(config.image_size), config.noise_level, config.seed)
+    compile_for(nothing, tf.keras.optimizers.SGD(), "mae", (psnr,))
+    noisy = evaluate(job, nothing, test, config.batch_size)
     return records.finish(job, history, fits=not config.memory_limit_mb or peak <= config.memory_limit_mb,
-                          peak_mb=peak, test_psnr=found["psnr"], parameters=model.count_params())
+                          peak_mb=peak, noisy_psnr=noisy["psnr"], test_psnr=found["psnr"],
+                          parameters=model.count_params())
 
 
 def network(config: Config):
@@ -248,6 +253,8 @@ def heatmaps(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame, pd.D
     if frame["depth"].nunique() < 2 or frame["width"].nunique() < 2:
         return
     for value, title in VALUES.items():
+        if value == "test_psnr" and "noisy_psnr" in frame:
+            title += f"; the noisy pictures have {frame['noisy_psnr'].median():.2f}"
         for size, rows in frame.groupby("size"):
             table = rows.pivot_table(index="depth", columns="width", values=value, aggfunc="median", dropna=False)
             fits = rows.pivot_table(index="depth", columns="width", values="fits", aggfunc="min").reindex_like(table)

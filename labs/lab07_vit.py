@@ -161,6 +161,18 @@ def _verdict(row: dict[str, float]) -> str:
     return "faster" if low > 1 else "slower" if high < 1 else "not certain"
 
 
+def by_transport(rows: pd.DataFrame) -> str:
+    """Return the speedup over each transport in words: a faster one does not speak for the others.
+
+    Args:
+        rows: Of `compare`, of one model and one number of workers.
+    """
+    from labs.report.tables import cell
+
+    return "; ".join(f"over {row['backend']}: speedup {cell(row, 'speedup')}, {row['verdict']} "
+                     f"({row['repeats']} run{'s' * (row['repeats'] > 1)})" for row in rows.to_dict("records"))
+
+
 def crossover(rows: pd.DataFrame) -> int | None:
     """Return the smallest size from which on all models are trained faster by the several workers; None for none.
 

@@ -63,7 +63,9 @@ def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
 
 
 def settle(backend: str, nbytes: int = 8) -> list[Row]:
-    """Call small all-reduces until a new run has settled; return their seconds, a row per library and call.
+    """Call small all-reduces until a new run has settled; return what they took, a row per library.
+
+    `first_seconds` are the first call's, `next_seconds` the median of the next nine, `later_seconds` of all others.
 
     Whatever is timed first would otherwise pay for it: over Gloo the first calls take 8 to 50 ms, and 2 ms afterwards.
 
@@ -73,8 +75,9 @@ def settle(backend: str, nbytes: int = 8) -> list[Row]:
     """
     elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
     calls = _calls(backend, "allreduce", elements, _graph("allreduce"))
-    return [{"library": library, "call": call + 1, "bytes": 4 * elements, "seconds": float(seconds)}
-            for library, times in _repeated(calls, FIRST).items() for call, seconds in enumerate(times)]
+    return [{"library": library, "bytes": 4 * elements, "calls": FIRST, "first_seconds": float(times[0]),
+             "next_seconds": float(np.median(times[1:10])), "later_seconds": float(np.median(times[10:]))}
+            for library, times in _repeated(calls, FIRST).items()]
 
 
 def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:

@@ -37,6 +37,12 @@ def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompu
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
+def unchanged(image_size: int, channels: int = 3) -> tf.keras.Model:
+    """Return a network that does nothing: what a denoiser has to be better than. Input and output as of `denoiser`."""
+    noisy = layers.Input((image_size, image_size, channels))
+    return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="unchanged")
+
+
 def _convolution(width: int) -> tf.keras.layers.Layer:
     return layers.Conv2D(width, 3, padding="same", activation="relu", kernel_initializer="he_normal")
 

@@ -40,8 +40,8 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     assert record["metrics"]["latency_seconds"] == small["seconds"], "not raw MPI's, whose name also ends in MPI"
     assert record["metrics"]["busbw_gb_per_sec"] == large["busbw"] / 1e9
     first = record["tables"]["first_calls"]
-    assert {row["library"] for row in first} == {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}
-    assert [row["call"] for row in first] == 3 * list(range(1, 41)), "called before anything is timed"
+    assert [row["library"] for row in first] == ["Horovod over MPI", "Horovod over MPI, eager", "raw MPI"]
+    assert all(row["calls"] == 40 and row["first_seconds"] > 0 for row in first), "called before anything is timed"
     assert [row["how"] for row in record["tables"]["fusion"]] == ["one after the other", "in one step", "as one tensor"]
     assert record["tables"]["built"][0]["MPI"].startswith(("Open MPI", "MPICH", "MVAPICH", "Intel"))
     solved("lab05.q1")
@@ -82,6 +82,18 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     assert told["accuracy_weighted_mean"] == pytest.approx(told["accuracy_of_all"], abs=1e-9)
     assert abs(told["accuracy_plain_mean"] - told["accuracy_of_all"]) > 1e-4
     solved("lab05.q4")
+
+
+def test_small_messages_are_told_in_cycles_and_without_the_first_calls():
+    calls = [{"library": library, "first_seconds": 0.05, "next_seconds": 0.008, "later_seconds": 0.002}
+             for library in ("Horovod over Gloo", "Horovod over Gloo, eager", "raw MPI")]
+    rows = [{"collective": "allreduce", "library": library, "bytes": nbytes, "seconds": ms / 1e3}
+            for library, nbytes, ms in (("Horovod over Gloo", 64, 3), ("Horovod over Gloo", 8, 2.2),
+                                        ("raw MPI", 8, 0.01), ("Horovod over Gloo, eager", 8, 1))]
+    made = {"layout": {"backend": "Gloo"}, "machine": {"cycle_time_ms": 1.0},
+            "tables": {"first_calls": calls, "collectives": rows}}
+    assert lab.small_messages(made) == ("Horovod over Gloo, 8 bytes: 50.0 ms in the run's first call, 8.0 ms in "
+                                        "the next nine, 2.2 ms once settled (2.2 cycles of 1 ms)")
 
 
 @pytest.mark.parametrize("preset", lab.SWEEPS)

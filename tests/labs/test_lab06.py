@@ -53,7 +53,9 @@ def test_two_workers_train_in_pieces_and_tell_their_peak():
     assert 200 < record["metrics"]["peak_mb"] < TINY.memory_limit_mb
     assert [row["steps"] for row in record["history"]] == [1, 1], "pieces do not make more steps"
     assert record["history"][0]["psnr"] == pytest.approx(20.2, abs=0.5), "the noise alone: 20 log10(255 / 25)"
-    assert record["metrics"]["test_psnr"] > 15
+    metrics = record["metrics"]
+    assert metrics["noisy_psnr"] == pytest.approx(20.17, abs=0.1), "the noise alone: 20 log10(255 / 25)"
+    assert metrics["noisy_psnr"] < metrics["test_psnr"] < metrics["noisy_psnr"] + 2, "two steps have learnt a little"
     solved("lab06.q1", "lab06.q2")
 
 
@@ -110,6 +112,14 @@ def test_the_summary_shows_what_does_not_fit():
     assert set(figures) == set(lab.VALUES.values())
     assert all(len(figure.axes) == 3 for figure in figures.values()), "two heatmaps and a scale"
     assert [words(figure) for figure in figures.values()] == [["does not\nfit"]] * 3
+
+
+def test_the_heatmap_of_psnr_says_what_the_noisy_pictures_have():
+    runs = [run(depth, width, 1, fits=True) for depth in (4, 8) for width in (2, 8)]
+    for made in runs:
+        made["metrics"]["noisy_psnr"] = 20.172
+    assert [title for title, _ in lab.drawn(runs)][-1] == "PSNR (dB); the noisy pictures have 20.17"
+    assert "PSNR (dB); the noisy pictures have 20.17, 1 worker, depth x width:" in lab.summary(runs)
 
 
 def words(figure) -> list[str]:

@@ -133,6 +133,12 @@ def test_one_worker_is_the_base_of_every_transport():
     assert rows["speedup"].tolist() == [1, 0.8, 0.5]
 
 
+def test_each_transport_has_its_own_verdict():
+    rows = lab.compare([*runs({10: 1.22}), record(10, 2, 76.0, 1, "gloo")])
+    assert lab.by_transport(rows[rows["size"] > 1]) == (
+        "over Gloo: speedup 0.76, slower (1 run); over MPI: speedup 1.22, faster (1 run)")
+
+
 def test_each_transport_has_a_crossover_of_its_own_and_one_size_has_none():
     both = lab.summary([*runs({10: 0.5, 20: 1.5}), *runs({10: 0.5, 20: 0.6}, backend="gloo")]).splitlines()
     assert [line.partition(":")[0] for line in both[-2:]] == ["no crossover", "crossover"]

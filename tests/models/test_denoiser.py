@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from labs import lab06_memory as lab
-from labs.models.denoiser import Noise, denoiser, judged, psnr
+from labs.models.denoiser import Noise, denoiser, judged, psnr, unchanged
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,11 @@ def test_parameters_are_known_without_the_model(depth, width):
 def test_it_begins_as_the_identity():
     noisy = tf.random.uniform([2, 12, 12, 3])
     np.testing.assert_array_equal(denoiser(12, 5, 4)(noisy), noisy)
+
+
+def test_the_baseline_changes_nothing():
+    noisy = tf.random.uniform([2, 12, 12, 3])
+    np.testing.assert_array_equal(unchanged(12)(noisy), noisy)
 
 
 def test_noise_belongs_to_the_picture_and_has_its_level():

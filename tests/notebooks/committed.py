@@ -1,0 +1,43 @@
+"""The cells of a committed notebook: what is printed on the page, and its tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bs4 import BeautifulSoup
+
+from labs.places import ROOT
+
+Cell = dict[str, Any]
+
+
+def cells(lab: str) -> list[Cell]:
+    """Return all cells of a lab's notebook."""
+    return json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
+
+
+def cell(lab: str, fragment: str) -> Cell:
+    """Return the one code cell of a lab's notebook whose source holds a fragment."""
+    (found,) = [each for each in cells(lab) if each["cell_type"] == "code" and fragment in "".join(each["source"])]
+    return found
+
+
+def printed(cell: Cell) -> str:
+    """Return what a cell has printed."""
+    return "".join("".join(output["text"]) for output in cell.get("outputs", []) if "text" in output)
+
+
+def table(cell: Cell) -> dict[tuple[str, ...], dict[str, str]]:
+    """Return the table that a cell shows: a row of texts by column name, by the texts of the row's index."""
+    (page,) = ["".join(output["data"]["text/html"]) for output in cell["outputs"]
+               if "text/html" in output.get("data", {})]
+    head, body = (BeautifulSoup(page, "html.parser").find(part) for part in ("thead", "tbody"))
+    names = [name.text for name in head.find("tr").find_all("th")]
+    rows, index = {}, []
+    for line in body.find_all("tr"):
+        own = [name.text for name in line.find_all("th")]
+        index = index[:len(index) - len(own)] + own  # pandas writes an outer index once for all of its rows.
+        values = [value.text for value in line.find_all("td")]
+        rows[tuple(index)] = dict(zip(names[-len(values):], values, strict=True))
+    return rows
