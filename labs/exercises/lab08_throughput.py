@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from labs.exercises.judge import Question, Record, against_one, efficiency, newest, number, ratio, timed
+from labs.report import scaling
 
 NOTEBOOK = "section 'A4 to A6: more workers' of notebooks/lab08_throughput.ipynb"
 FREE = ("epochs",)
@@ -16,7 +17,7 @@ def _strong(records: list[Record]) -> list[Record]:
 def _serial(answer, runs: list[Record]) -> str:
     one, many = runs
     size, speedup = many["layout"]["size"], ratio(timed(many), timed(one))
-    right = min(1.0, max(0.0, (1 / speedup - 1 / size) / (1 - 1 / size)))
+    right = float(scaling.amdahl_share(size, speedup))
     return number(answer, right, "share", "(1/S - 1/n) / (1 - 1/n), from S = 1 / (s + (1 - s) / n)", {
         "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling": (size - speedup) / (size - 1),
         "that is 1 - S/n, what is missing to full efficiency; Amdahl's s is a share of one worker's time":
@@ -42,7 +43,7 @@ QUESTIONS = {
                    lambda records: against_one(records, NOTEBOOK, free=FREE),
                    lambda answer, runs: efficiency(answer, *runs)),
     "q2": Question("These have the same global batch. Which share `s` of one worker's time cannot be divided, by "
-                   "Amdahl's law?", "a share, from 0 to 1", _strong, _serial),
+                   "Amdahl's law? (Below 0 or above 1, no share explains this speedup.)", "a number", _strong, _serial),
     "q3": Question("Which share of the images that the input alone can deliver does this run's training use? (Near 1, "
                    "the input is the limit.)", "a share, from 0 to 1",
                    lambda records: [newest(records, "a run with a measured input", "`labs run lab08_throughput`",

@@ -43,7 +43,7 @@ def age_model(name: str, image_size: int) -> tf.keras.Model:
         raise LabError(f"{name} shrinks {image_size} pixels to nothing; --image-size {smallest} is the least it takes")
     pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
     # No batch norm: one global batch gives the same gradients, however many workers share it.
-    features = photo_features(pictures, batch_norm=False) if name == "small" else _published(name, pictures)
+    features = photo_features(pictures, norm="none") if name == "small" else _published(name, pictures)
     # In centuries, so that the first guess is 40 years and a weight of usual size means something.
     centuries = layers.Dense(1, bias_initializer=tf.keras.initializers.Constant(0.4), name="centuries")(features)
     return tf.keras.Model(pictures, layers.Rescaling(100.0, name="years")(centuries), name=name)

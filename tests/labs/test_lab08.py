@@ -13,9 +13,11 @@ from labs import lab08_throughput as lab
 from labs.datasets import parts
 from labs.datasets.embedded import embedded
 from labs.errors import LabError
+from labs.exercises import lab08_throughput as exercise
 from labs.launch import local
 from labs.launch.sweep import cells
 from labs.report import records
+from tests.exercises import planted
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -170,3 +172,11 @@ def test_cells_that_several_sweeps_need_run_once(on):
     assert len(todo) == 12
     with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
         command.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
+
+
+def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():
+    runs = [planted.made("lab08", rate=100), planted.made("lab08", 4, 450, batch_size=4)]
+    judge = exercise.QUESTIONS["q2"].judge
+    assert judge((100 / 450 - 1 / 4) / (1 - 1 / 4), runs)
+    with pytest.raises(AssertionError, match="0 is not right"):
+        judge(0.0, runs)

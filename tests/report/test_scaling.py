@@ -141,6 +141,34 @@ def test_the_laws_at_points_that_are_known():
         scaling.fit_amdahl([1, 1], [1, 1])
 
 
+@given(st.floats(0, 1), st.sampled_from([2, 8, 64]))
+def test_the_shares_invert_the_laws(serial, n):
+    for _, law, share, _ in scaling.LAWS.values():
+        assert share(n, law(n, serial)) == pytest.approx(serial, abs=1e-9)
+
+
+@pytest.mark.parametrize("fit", [scaling.fit_amdahl, scaling.fit_gustafson])
+def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(fit):
+    with pytest.raises(LabError, match="at least two numbers of workers above 1"):
+        fit([1, 8], [1, 7])
+    with pytest.raises(LabError, match="at least two numbers of workers above 1"):
+        fit([8, 8, 8], [7, 6.84, 7.51])
+    with pytest.raises(LabError, match=r"S\(8\) = 10.56 is above 8: no serial share explains it"):
+        fit([1, 4, 8], [1, 3.5, 10.56])
+    with pytest.raises(LabError, match=r"S\(2\) = 0.80 is below 1: no serial share"):
+        fit([2, 4], [0.8, 1.5])
+
+
+def test_what_a_law_says_is_said_of_the_points_that_there_are():
+    assert scaling.explain("weak", [1, 8], [1, 7.04]) == (
+        "Gustafson needs s = 0.14 at n = 8: a single point, nothing is tested")
+    assert scaling.explain("weak", [8], [10.51]).startswith("S(8) = 10.51 is above 8: no serial share explains it")
+    # Report M's training times on 1, 2, 4 and 6 GPUs: by hand (0.80 + 3 x 1.76 + 5 x 3.00) / (1 + 9 + 25) = 0.602.
+    assert scaling.explain("weak", [1, 2, 4, 6], [1, 1.20, 2.24, 3.00]) == (
+        "Gustafson needs s = 0.80 at n = 2, 0.59 at n = 4, 0.60 at n = 6; the fit, s = 0.60, is off by +16% at n = 2")
+    assert "off by +0% at n = 2" in scaling.explain("strong", [2, 4, 8], scaling.amdahl([2, 4, 8], 0.25))
+
+
 LINK = {"latency": st.floats(0, 1e-3), "bandwidth": st.floats(1e7, 1e11)}
 SIZES = [1, 2, 8, 64, 512, 4096]
 
