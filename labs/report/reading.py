@@ -231,7 +231,8 @@ def _reading(names: list[str], heading: list[Column], config: tuple[str, ...], l
             word = columns.WORDS.get(column.name.removeprefix("step_") if column.name != "step_seconds" else column.name,
                                      column.name.replace("_", " "))
             word += " of a step" * (column.name.startswith("step_") and column.name != "step_seconds")
-            used.append(f"{name} as {word}" + f" [{column.unit}]" * bool(column.unit and f"[{column.unit}]" not in name))
+            unit = f" [{column.unit}]" * bool(column.unit and column.unit not in word and f"[{column.unit}]" not in name)
+            used.append(name if name.lower().replace("_", " ") == word else f"{name} as {word}{unit}")
         elif _label(place, names) in config:
             apart.append(name)
         elif name:

@@ -109,8 +109,11 @@ def _most(row: Row, base: Row, table: Table) -> float:
     first, told = (spread(base), value(base, "speedup")) if base else (math.nan, math.nan)
     if first > 1 and near(told, 1.0):
         return spread(row) / first
-    devices = any(isinstance(row.get(name), str) for name in table.config)
-    return spread(row) * (told if first == 1 and told > 1 + NOISE and devices else 1.0)
+    return spread(row) * (told if first == 1 and told > 1 + NOISE and DEVICES & set(table.config) else 1.0)
+
+
+DEVICES = {"device", "gpu", "gpus", "hardware", "machine", "accelerator", "gpu_type", "gpu_model", "platform", "system"}
+"""Columns that tell a CPU from a GPU; a speedup may be against the other."""
 
 
 def wrong_speedup(table: Table) -> Iterator[Finding | None]:
@@ -120,7 +123,7 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
     everything = [row for row in table.rows if rate(row, measure(table)) > 0]
     fits = {by: _fitting(table, by) for by in measures(table)}
     for by, family in families(table):
-        one, scale = min(family)[0], _scale(family)
+        one, scale = min(family)[0], _scale(family, table, by)
         base = float(np.median([rate(row, by) for row in family[min(family)]]))
         for row in itertools.chain.from_iterable(family.values() if scale > 0 else ()):
             told, right = value(row, "speedup"), scale * rate(row, by) / base
@@ -129,26 +132,36 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
             if any(row["row"] in fitting for fitting in fits.values()):
                 yield None
                 continue
-            slower = "; it is slower than its base, and called faster" if right < 1 - NOISE and told > 1 else ""
+            slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
             yield finding("wrong speedup", f"{number(told)} is not rate({number(size(row))}) / rate({number(one)}) "
                           f"= {right:.2f} (efficiency {right * first_size(row) / size(row):.2f}): "
                           f"{_instead(told, row, base, family, everything, by)}{slower}", row)
 
 
-def _scale(family: Family) -> float:
-    """Return the speedup of a family's base: 1, or as it is told if the base has several workers; NaN if it is not."""
+def _scale(family: Family, table: Table, by: str) -> float:
+    """Return the speedup of a family's base: 1, or what it is told to be if it has a right to be compared itself.
+
+    That is so if it has several workers, and if it runs on another device than the row whose speedup is 1.
+    """
     rows = family[min(family)]
-    if min(family)[0] == first_size(rows[0]):
-        return 1.0
     told = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
-    return float(np.median(told)) if told else math.nan
+    if min(family)[0] != first_size(rows[0]):
+        return float(np.median(told)) if told else math.nan
+    same = [name for name in table.config if name not in DEVICES]
+    devices = [name for name in table.config if name in DEVICES]
+    for other in table.having("speedup") if devices and told else ():
+        apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
+        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", over(rate(rows[0], by), rate(other, by)),
+                                                           slack(rows[0], by) + slack(other, by)):
+            return told[0]
+    return 1.0
 
 
 def _fitting(table: Table, by: str) -> set[int]:
     """Return the rows whose speedup is what the column `by` gives, but for the digits that were typed."""
     found: set[int] = set()
     for _, family in families(table, by):
-        scale, first = _scale(family), min(family)
+        scale, first = _scale(family, table, by), min(family)
         bases = [rate(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
         for base in {float(np.median(bases)), float(np.mean(bases)), *bases}:
