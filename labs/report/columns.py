@@ -34,10 +34,10 @@ SAME = {word: one for one, words in {
     "cores": "core cpu cpus",
     "node": "nodes hosts servers machines knoten",
     "time": "duration runtime walltime zeit dauer laufzeit elapsed temps seconds second sec secs",
-    "train": "training trained fit",
-    "epoch": "epoche époque ep",
-    "epochs": "epochen époques",
-    "step": "iteration iter it update",
+    "train": "training trained fit trainings",
+    "epoch": "epoche epochen époque ep",
+    "epochs": "époques",
+    "step": "iteration iter it update schritt",
     "steps": "iterations iters updates",
     "image": "images img imgs sample samples example examples pictures bilder pics ims im",
     "throughput": "durchsatz thruput tput débit",
@@ -127,7 +127,7 @@ MEANINGS = {
     "steps_per_epoch": "steps epoch; step epoch; batch epoch; steps train epoch",
     "epochs": "epochs; train epochs; n epochs; epochs train; total epochs",
     "epoch": "epoch; epoch number; epoch id; epoch index; epoch nr",
-    "seed": "seed; random seed; repeat; trial; replicate; repetition; rep; wiederholung; run number; run id; run nr",
+    "seed": "seed; random seed; repeat; trial; replicate; repetition; rep; wiederholung",
     "repeats": "repeats; repetitions; runs; n runs; trials; n repeats; reps; seeds; n seeds; wiederholungen",
     "test_accuracy": "accuracy; test accuracy; top 1 accuracy; top 1; top1 accuracy; top1; accuracy top 1; "
                      "accuracy top1; test top 1 accuracy; test top1; classification accuracy; top 1 test accuracy",
@@ -192,7 +192,7 @@ def meaning(name: str) -> Column:
     text = re.sub(r"[ _]as[ _]reported$", "", text)
     if re.fullmatch(r"S", text):
         text = "speedup"
-    text = re.sub(r"^([STE])\s*[\(_]\s*([nNpP])\s*\)?$",
+    text = re.sub(r"^([STE])\s*(\(\s*[nNpP]\s*\)|_\s*[nNpP]\b)",
                   lambda found: {"S": "speedup", "T": "time", "E": "efficiency"}[found[1]], text)
     brackets = re.findall(r"[(\[{<]([^)\]}>]*)[)\]}>]?", text)
     words, unit, factor = _units(_split(re.sub(r"[(\[{<][^)\]}>]*[)\]}>]?", " ", text)))
@@ -242,6 +242,8 @@ def _split(text: str) -> list[str]:
     """Split a name into words; `per`, `number` and `percent` are written out."""
     text = re.sub(r"([a-zé])([A-Z][a-z])", r"\1 \2", text)
     text = text.replace("#", " number ").replace("%", " % ").replace("/", " per ").replace("±", " std ")
+    text = re.sub(r"\b(pro|par)\b", "per", text)
+    text = re.sub(r"\b(Epochen?|Trainings?|Gesamt|Rechen|Schritt)(?=zeit|dauer)", r"\1 ", text, flags=re.IGNORECASE)
     text = re.sub(r"\ball[-_ ]?reduce\b", "allreduce", text, flags=re.IGNORECASE)
     text = re.sub(r"\bwall[-_ ]?clock\b", "wall", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(images?|imgs?|samples?)(?=Per|per[A-Z_])", r"\1 ", text)

@@ -19,7 +19,7 @@ from typing import Any
 from labs.errors import LabError
 from labs.report import columns
 from labs.report.columns import Column
-from labs.report.findings import Row, Table
+from labs.report.findings import Row, Table, size
 
 LARGEST = 4 * 2**20
 """Bytes of a file that is still read as a table."""
@@ -474,6 +474,9 @@ def _completed(rows: list[Row], known: set[str]) -> tuple[list[Row], set[str]]:
                 rows = [row | {"size": float(count)} for row, count in zip(rows, counts, strict=True)]
                 known = known | {"size"}
                 break
+    if {"nodes", "processes_per_node"} <= known and "size" not in known and any(
+            size(row) == 1 for row in rows):  # 1 x 1, 1 x 4, 2 x 4: the base is one worker, not one node.
+        rows, known = [row | {"size": size(row) if size(row) > 0 else None} for row in rows], known | {"size"}
     if "worker_images_per_sec" in known and "images_per_sec" not in known and "size" in known:
         for row in rows:
             each, count = row.get("worker_images_per_sec"), row.get("size")

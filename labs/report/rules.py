@@ -81,7 +81,7 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
                           f"efficiency {ratio / n:.2f}; {CONTROL}", *members) if above and n > 1 else None
     bases_told = _told_bases(table)
     for row in table.having("speedup"):
-        most = _most(row, bases_told[key(row, table.config)], table)
+        most = _most(row, bases_told[key(row, _apart(table))], table)
         if most > 0:
             unit = "nodes" if math.isnan(value(row, "size")) else "workers"
             yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(spread(row))}: "
@@ -95,10 +95,14 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
 def _told_bases(table: Table) -> dict[tuple, Row]:
     """Return the row with the fewest workers of each configuration that has a speedup."""
     found: dict[tuple, Row] = defaultdict(dict)
-    for row in sorted(table.having("speedup"), key=spread):
-        if spread(row) > 0:
-            found.setdefault(key(row, table.config), row)
+    for row in sorted((row for row in table.having("speedup") if spread(row) > 0), key=spread):
+        found.setdefault(key(row, _apart(table)), row)
     return found
+
+
+def _apart(table: Table) -> list[str]:
+    """Return the columns that tell apart what has speedups of its own: not the batch, nor the layout."""
+    return [name for name in table.config if name not in ("batch_size", "global_batch_size", "processes_per_node")]
 
 
 def _most(row: Row, base: Row, table: Table) -> float:
@@ -325,7 +329,7 @@ def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
     bases = _told_bases(table)
     for row in table.having("speedup", "scaling_efficiency"):
         right = over(row["speedup"], spread(row))
-        smallest = bases[key(row, table.config)]
+        smallest = bases[key(row, _apart(table))]
         other = over(right * spread(smallest), value(smallest, "speedup")) if smallest else math.nan
         if right > 0:
             loose = slack(row, "speedup")
