@@ -231,15 +231,18 @@ def _lint(arguments: list[str]) -> int:
     from labs.places import results_dir
     from labs.report import lint
 
-    parser = _parser("lint", "Name every implausible row of results, and why; ends with 1 if there is one.")
+    parser = _parser("lint", "Name every implausible row of results, and why; ends with 1 if there is one, or if "
+                             "nothing could be checked.")
     parser.add_argument("paths", nargs="*", type=Path, metavar="RESULTS | FILE.csv",
                         help="folders of results and typed tables; default: the results store")
     found = False
-    for line in lint.check(parser.parse_args(arguments).paths or [results_dir()]):
-        found, error = True, isinstance(line, LabError)
-        print(f"labs: error: {printable(str(line))}" if error else line, file=sys.stderr if error else sys.stdout)
-    if not found:
-        print("nothing implausible")
+    for verdict in lint.verdicts(parser.parse_args(arguments).paths or [results_dir()]):
+        if isinstance(verdict, LabError):
+            found = True
+            print(f"labs: error: {printable(str(verdict))}", file=sys.stderr)
+        else:
+            found = found or bool(verdict.findings)
+            print(verdict, *(verdict.findings or ["nothing implausible"]), sep="\n")
     return int(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from labs.errors import LabError
 from labs.places import ROOT
-from labs.report import findings, lint
+from labs.report import findings, lint, reading
 from labs.report.tables import Grid
 
 if TYPE_CHECKING:
@@ -63,12 +63,14 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     rows, count = [], 0
     for path in paths(lab):
         try:
-            table, bad = lint.read_csv(path), _lines(path)
+            table, bad = reading.read_csv(path), _lines(path)
         except LabError:
             continue
         for measure, family in findings.families(table):
             count += 1
             base = findings.rate(family[min(family)][0], measure)
+            if min(family)[0] != findings.first_size(family[min(family)][0]):
+                continue
             for row in (row for members in family.values() for row in members if row["row"] not in bad):
                 rows.append(row | {"speedup": findings.rate(row, measure) / base, "size": findings.size(row)})
     common = [name for name in by if all(findings.known(row.get(name)) for row in rows)]

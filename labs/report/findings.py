@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 Row = dict[str, Any]
-WORDS = {"model", "experiment"}
+WORDS = {"model", "experiment", "collective"}
 """Columns that hold words; what is no figure in another one, is nothing."""
 ROUNDED = 0.02
 """How far a figure may be from what it is computed from: typed tables are rounded."""
@@ -54,6 +54,8 @@ class Table:
     columns: frozenset[str]
     config: tuple[str, ...]
     """The columns that name a row's configuration."""
+    reading: str = ""
+    """What was read as what, if it is a typed table."""
 
     def having(self, *columns: str) -> list[Row]:
         """Return the rows that hold a figure (a word, in a column of words) in all these columns."""
@@ -153,12 +155,18 @@ def key(row: Row, columns: Iterable[str]) -> tuple:
     return tuple(str(value) if known(value) else None for value in values)
 
 
-TIMES = ("epoch_seconds", "train_seconds", "total_seconds")
+TIMES = ("epoch_seconds", "train_seconds", "total_seconds", "step_seconds")
+
+
+def measures(table: Table) -> list[str]:
+    """Return the columns from which speedups may have been computed, the best first."""
+    return [name for name in ("images_per_sec", *TIMES)
+            if sum(rate(row, name) > 0 for row in table.having(name)) > 1]
 
 
 def measure(table: Table) -> str:
     """Return the column from which this table's speedups follow; "" if it has none."""
-    return next((name for name in ("images_per_sec", *TIMES) if len(table.having(name)) > 1), "")
+    return next(iter(measures(table)), "")
 
 
 def rate(row: Row, by: str) -> float:
@@ -166,33 +174,47 @@ def rate(row: Row, by: str) -> float:
     told = value(row, by) if by else math.nan
     if not told > 0:
         return math.nan
+    if by == "step_seconds":  # A step's time alone is no rate: with more workers it may hold more images.
+        return over(global_batch(row), told)
     return told if by == "images_per_sec" else over(1, told)
+
+
+def slack(row: Row, by: str) -> float:
+    """Return how far a figure may be from what was measured, as a share of it: it was typed with so few digits."""
+    share = over(row.get("rounding", {}).get(by, 0.0), value(row, by))
+    return min(share, 0.25) if share > 0 else 0.0
 
 
 Family = dict[tuple[float, float], list[Row]]
 """Rows of one configuration by (workers, nodes); the smallest are the base."""
 
 
-def families(table: Table) -> Iterator[tuple[str, Family]]:
+def families(table: Table, by: str = "") -> Iterator[tuple[str, Family]]:
     """Yield the families of rows that may be compared, and the column of their rate.
 
     Rows whose batch per worker is that of a one-worker row are a weak scaling; else those with its global batch a
-    strong one.
+    strong one. Where a configuration has no one-worker row, its smallest number of workers is the base.
+
+    Args:
+        by: The column of the rates; by default the best that the table has.
     """
-    by, batches = measure(table), ("batch_size", "global_batch_size", "processes_per_node")
-    found = [row for row in table.rows if size(row) > 0 and rate(row, by) > 0]
+    by, batches = by or measure(table), ("batch_size", "global_batch_size", "processes_per_node")
+    several = len({row.get("epoch") for row in table.rows}) > 1  # The first epoch traces the network and fills caches.
+    found = [row for row in table.rows if size(row) > 0 and rate(row, by) > 0
+             and not (several and value(row, "epoch") <= 1)]
     others = [name for name in table.config if name not in batches]
     names = [key(row, others) for row in found]
+    alone = {name for name, row in zip(names, found, strict=True) if size(row) == first_size(row)}
     served: set[int] = set()
-    for held in (batch, global_batch):
+    for based, held in ((True, batch), (True, global_batch), (False, batch), (False, global_batch)):
         groups: dict[tuple, Family] = defaultdict(lambda: defaultdict(list))
         for place, row in enumerate(found):
-            if place not in served or size(row) == first_size(row):
+            if (place not in served or (based and size(row) == first_size(row))) and (names[place] in alone) == based:
                 images = held(row)
                 group = (names[place], images if images > 0 else None)
                 groups[group][size(row), max(0.0, value(row, "nodes"))].append(row | {"place": place})
         for family in groups.values():
             base = min(family)
-            if base[0] == first_size(family[base][0]) and len(family) > 1:
+            if len(family) > 1 and (not based or base[0] == first_size(family[base][0])):
                 served |= {row["place"] for members in family.values() for row in members}
                 yield by, family

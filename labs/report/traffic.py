@@ -9,8 +9,21 @@ from collections.abc import Iterator
 
 from labs.report.findings import Finding, Row, Table, finding, global_batch, key, near, number, over, size, value
 
-FASTEST_LINK = 100e9
-"""Bytes per second that only the NVLinks inside one node exceed."""
+FASTEST = 500.0
+"""GB/s: what no all-reduce reached on any link that an unnamed machine is likely to have.
+
+Measured with nccl-tests: 370 between H100 (issue 212), 475 between eight H200 (issue 272). Newer GPUs have to be named.
+"""
+LINKS = (  # What a table may name; GB/s that its all-reduce cannot exceed: NVLink's one direction, and a tenth more.
+    (r"\bG?B[23]00\b|NVLink ?5", 1000.0), (r"\bG?H[128]00\b|\bH20\b|NVLink ?4|\bMI[23]\d\d", FASTEST),
+    (r"\bA[18]00\b|NVLink ?3", 330.0), (r"\bV100\b|NVLink ?2", 165.0), (r"\bA30\b", 110.0),
+    (r"\bP100\b|NVLink ?1", 90.0),
+    (r"\b([TL]4|L40S?|A40|A10G?|A16|K[468]0|M[46]0|P40|[RG]TX|TITAN)\b|PCIe", 64.0),
+)
+RAILS = 8
+"""Network cards that a node may have, if its network is InfiniBand: a name says what one of them carries."""
+NETWORKS = ((r"\bNDR\b", 50.0), (r"\bHDR\b", 25.0), (r"\bEDR\b", 12.5), (r"\bFDR\b", 7.0), (r"\bQDR\b", 4.0))
+SPEED = re.compile(r"(\d+) ?(?:Gbit/s|Gbps|Gb/s|GbE\b|G\b ?(?:Ethernet|network)|Gigabit)", re.IGNORECASE)
 
 
 def _gradient_bytes(row: Row) -> float:
@@ -27,10 +40,32 @@ def _steps(row: Row) -> float:
 
 
 def _link(row: Row) -> float:
-    """Return what a worker's link can carry at most, in bytes per second."""
-    told = max((value(row, name) * unit for name, unit in (("link", 1e9), ("link_gbit_per_sec", 1e9 / 8))
-                if value(row, name) > 0), default=math.nan)
-    return told if told > 0 else FASTEST_LINK
+    """Return what a row's link can carry at most, in GB/s: as its column says, by the hardware it names, or any."""
+    told = value(row, "link")
+    if told > 0:
+        return 1.05 * told
+    gpus = row.get("gpus")
+    words = " ".join(map(str, gpus)) if isinstance(gpus, list) else str(row.get("words", ""))
+    if gpus == [] and value(row, "nodes") == 1:
+        return 100.0  # Through memory: a CPU's cores copy no faster.
+    network = max((speed * RAILS for pattern, speed in NETWORKS if re.search(pattern, words)), default=math.nan)
+    speeds = [float(found) / 8 for found in SPEED.findall(words)]
+    network = max([*speeds, *([network] if network > 0 else [])], default=math.nan)
+    inside = max((most for pattern, most in LINKS if re.search(pattern, words, re.IGNORECASE)), default=math.nan)
+    if value(row, "nodes") > 1 and network > 0:
+        return 1.05 * network
+    named = [most for most in (inside, network) if most > 0]
+    return max(named) if inside > 0 or (network > 0 and value(row, "nodes") != 1) else FASTEST
+
+
+def _says(row: Row) -> str:
+    """Say where a row's limit is from."""
+    link = number(_link(row))
+    if value(row, "link") > 0:
+        return f"the link has {number(value(row, 'link'))}"
+    if _link(row) == FASTEST and not re.search(LINKS[1][0], str(row.get("words", "")) + str(row.get("gpus", ""))):
+        return f"no all-reduce reaches {link} over today's NVLink (name newer GPUs, or give a column link_gb_per_sec)"
+    return f"no all-reduce reaches {link} on the hardware that the row names"
 
 
 def _ring(row: Row) -> float:
@@ -38,19 +73,22 @@ def _ring(row: Row) -> float:
     return over(2 * (size(row) - 1), size(row))
 
 
-def too_little_communication(table: Table) -> Iterator[Finding]:
+def too_little_communication(table: Table) -> Iterator[Finding | None]:
     """Communication so short that no link could have carried the gradients: something else was timed."""
-    for row in table.having("communication_seconds"):
+    rows = [row for row in table.having("communication_seconds") if size(row) > 1 and row["communication_seconds"] > 0]
+    # Seconds that fit into the epoch once per step may be those of one step.
+    of_epoch = any(not row["communication_seconds"] * _steps(row) <= value(row, "epoch_seconds") for row in rows)
+    for row in rows:
         each, steps, seconds = _gradient_bytes(row), _steps(row), row["communication_seconds"]
-        needed = over(each * steps, seconds) / 1e9
-        if size(row) > 1 and max(1.0, _ring(row)) * needed > 1.05 * _link(row) / 1e9:
+        needed = over(each * (steps if of_epoch else 1), seconds) / 1e9
+        if needed > 0:
             yield finding("too little communication", f"{number(each / 1e6)} MB of gradients x {number(steps)} steps "
                           f"in {number(seconds)} s would be {number(needed)} GB/s ({number(_ring(row) * needed)} on "
-                          f"the bus), above {number(_link(row) / 1e9)}: was the data loader timed? Pair steps with and "
-                          "without the all-reduce", row)
+                          f"the bus); {_says(row)}: was the data loader timed? Pair steps with and without the "
+                          "all-reduce", row) if max(1.0, _ring(row)) * needed > _link(row) else None
 
 
-def wrong_bandwidth(table: Table) -> Iterator[Finding]:
+def wrong_bandwidth(table: Table) -> Iterator[Finding | None]:
     """A bandwidth that is not gradient bytes / seconds (x 2 (n - 1) / n)."""
     told = [row for row in table.having("bandwidth", "communication_seconds")
             if size(row) > 1 and row["communication_seconds"] > 0]
@@ -58,14 +96,19 @@ def wrong_bandwidth(table: Table) -> Iterator[Finding]:
     for row in told:
         moved, each, steps = row["bandwidth"] * row["communication_seconds"] * 1e9, _gradient_bytes(row), _steps(row)
         right = [each * count * factor for count in (steps, 1.0) for factor in (1.0, _ring(row))]
-        if (each > 0 or same) and not any(near(moved, amount, 0.1) for amount in right):
+        if not (each > 0 or same):
+            continue
+        yield None
+        if not any(near(moved, amount, 0.1) for amount in right):
             should = over(each * steps * _ring(row), row["communication_seconds"]) / 1e9
             cure = (f"; {number(each / 1e6)} MB of gradients x {number(steps)} steps would be {number(should)} GB/s on "
                     "the bus") if should > 0 else ""
             seconds = number(row["communication_seconds"])
-            yield finding("wrong bandwidth", f"{number(row['bandwidth'])} GB/s x {seconds} s are {number(moved / 1e6)} "
-                          f"MB, {same or 'not those of the gradients'}{cure}; it should be gradient bytes / seconds "
-                          "x 2 (n - 1) / n", row)
+            what = _pictures(row, moved) or same or "not those of the gradients"
+            not_gradients = f", not of the gradients ({number(each / 1e6)} MB)" * bool(each > 0 and "data set" in what)
+            yield finding("wrong bandwidth", f"{number(row['bandwidth'])} GB/s x {seconds} s are "
+                          f"{number(moved / 1e6)} MB, {what}{not_gradients}{cure}; it should be gradient bytes / "
+                          "seconds x 2 (n - 1) / n", row)
 
 
 def _alike(told: list[Row]) -> str:
@@ -77,20 +120,26 @@ def _alike(told: list[Row]) -> str:
     return ""
 
 
-def bandwidth_above_the_machines(table: Table) -> Iterator[Finding]:
-    """A bandwidth that the link, or any link between nodes, cannot have."""
-    for row in table.having("bandwidth"):
-        if row["bandwidth"] * 1e9 > 1.05 * _link(row):
-            link = number(_link(row) / 1e9)
-            limit = (f"no network has more than {link} (a column link_gb_per_sec says what yours has)"
-                     if _link(row) == FASTEST_LINK else f"the link has {link}")
-            yield finding("bandwidth above the machine's", f"{number(row['bandwidth'])} GB/s; {limit}", row)
+def _pictures(row: Row, moved: float) -> str:
+    """Say so, if bytes are those of all images."""
+    images = value(row, "images")
+    shape = next((shape for each, shape in SHAPES.items() if near(moved, each * images, 0.005)), "")
+    return f"{number(images)} x {shape}: the size of the data set" if shape else ""
 
 
-def bytes_by_batch(table: Table) -> Iterator[Finding]:
+def bandwidth_above_the_machines(table: Table) -> Iterator[Finding | None]:
+    """A bandwidth that the link, or any link, cannot have."""
+    for row in table.rows:
+        told = max((value(row, name) for name in ("bandwidth", "algbw") if value(row, name) > 0), default=math.nan)
+        if told > 0:
+            yield finding("bandwidth above the machine's", f"{number(told)} GB/s; {_says(row)}", row
+                          ) if told > _link(row) else None
+
+
+def bytes_by_batch(table: Table) -> Iterator[Finding | None]:
     """Bytes of gradients that change with the batch: they were added up over an epoch's steps."""
-    other = {"gradient_bytes", "memory_bytes", "input_bytes"}
-    for name in sorted(name for name in table.columns - other if re.fullmatch(r".*_bytes(_per_step)?", name)):
+    pattern = r"(?!.*(gradient|memory|ram|input|data|file|disk|model)).*_bytes(_per_step)?"
+    for name in sorted(name for name in table.columns if re.fullmatch(pattern, name)):
         groups = defaultdict(list)
         others = [column for column in table.config if column != "batch_size"]
         for row in table.having(name, "batch_size"):
@@ -99,12 +148,15 @@ def bytes_by_batch(table: Table) -> Iterator[Finding]:
             yield from _by_batch(name, group)
 
 
-def _by_batch(name: str, group: list[Row]) -> Iterator[Finding]:
+def _by_batch(name: str, group: list[Row]) -> Iterator[Finding | None]:
     values = [row[name] for row in group]
     products = [row[name] * row["batch_size"] for row in group]
     added = min(values) > 0 and near(max(products), min(products), 0.1)
     changes = name.endswith("_per_step") and not near(max(values), min(values))
-    if len({row["batch_size"] for row in group}) < 2 or not (added or changes):
+    if len({row["batch_size"] for row in group}) < 2:
+        return
+    yield None
+    if not (added or changes):
         return
     plain = name.partition("_bytes")[0]
     for row in group:
@@ -119,30 +171,43 @@ SHAPES = {28 * 28 * 4: "28 x 28 x 4", 28 * 28: "28 x 28",
 """Bytes of one picture of MNIST and of CIFAR-10, as numbers of four bytes and of one."""
 
 
-def input_is_no_traffic(table: Table) -> Iterator[Finding]:
+def input_is_no_traffic(table: Table) -> Iterator[Finding | None]:
     """Bytes of the input data taken for bytes on the network."""
     for name in sorted(name for name in table.columns if re.fullmatch(r"(?!.*(input|data)).*_bytes", name)):
         for row in table.having(name):
             counts = [value(row, "images")] if value(row, "images") > 0 else [60_000, 50_000]
-            for count in [count for count in counts if row[name] / count in SHAPES]:
+            yield None
+            for count, shape in ((count, shape) for count in counts for each, shape in SHAPES.items()
+                                 if near(row[name], each * count, 0.0005)):
                 yield finding("input is no traffic", f"{name.removesuffix('_bytes')} bytes {number(row[name])} = "
-                              f"{number(count)} x {SHAPES[row[name] / count]}, the input set: each worker reads it "
+                              f"{number(count)} x {shape}, the input set: each worker reads it "
                               "itself, and it never crosses the network", row)
 
 
-def wrong_busbw(table: Table) -> Iterator[Finding]:
+FACTORS = {"allreduce": (2.0,), "allgather": (1.0,), "reducescatter": (1.0,), "alltoall": (1.0,)}
+"""busbw / algbw, in units of (n - 1) / n. Source: nccl-tests, doc/PERFORMANCE.md."""
+
+
+def wrong_busbw(table: Table) -> Iterator[Finding | None]:
     """Rows of a study of collectives whose bandwidths do not follow from bytes and seconds."""
     for row in table.having("bytes", "seconds", "algbw"):
-        if row["seconds"] > 0 and not near(row["algbw"], row["bytes"] / row["seconds"], 0.1):
-            yield finding("wrong bandwidth", f"algbw {number(row['algbw'])} is not {number(row['bytes'])} bytes / "
-                          f"{number(row['seconds'])} s", row)
-    for row in table.having("algbw", "busbw", "size"):
-        if str(row.get("collective")) == "allreduce" and not near(row["busbw"], row["algbw"] * _ring(row), 0.1):
-            yield finding("wrong bandwidth", f"busbw {number(row['busbw'])} is not algbw {number(row['algbw'])} "
-                          f"x 2 (n - 1) / n = {number(row['algbw'] * _ring(row))}", row)
+        if row["seconds"] > 0:
+            yield finding("wrong bandwidth", f"algbw {number(row['algbw'])} GB/s is not {number(row['bytes'])} bytes / "
+                          f"{number(row['seconds'])} s = {number(row['bytes'] / row['seconds'] / 1e9)} GB/s", row
+                          ) if not near(row["algbw"], row["bytes"] / row["seconds"] / 1e9, 0.1) else None
+    for row in table.having("bandwidth", "size"):
+        name = re.sub(r"\W|_", "", str(row.get("collective") or "").lower())
+        share = over(size(row) - 1, size(row))
+        algbw = value(row, "algbw")
+        if not algbw > 0:
+            algbw = over(value(row, "bytes"), value(row, "seconds")) / 1e9
+        rights = [factor * share for factor in FACTORS.get(name, ())] or [1.0, 2 * share, share]
+        if algbw > 0 and size(row) > 1:
+            yield finding("wrong bandwidth", f"busbw {number(row['bandwidth'])} GB/s is not {number(algbw)} GB/s "
+                          f"(bytes / seconds) x 2 (n - 1) / n = {number(algbw * _ring(row))} GB/s", row
+                          ) if not any(near(row["bandwidth"], algbw * right, 0.1) for right in rights) else None
 
 
 RULES = (
-    too_little_communication, wrong_bandwidth, bandwidth_above_the_machines, bytes_by_batch, input_is_no_traffic,
-    wrong_busbw,
+    too_little_communication, wrong_bandwidth, bytes_by_batch, input_is_no_traffic, wrong_busbw,
 )

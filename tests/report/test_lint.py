@@ -32,8 +32,7 @@ MISTAKES = {  # What the course reports got wrong, as far as their tables show i
     | {("difference within noise", (3, 4)), ("difference within noise", (7, 8, 9, 10, 11))},
     "lab04_large_batch_accuracy": {("two things changed", (2, 3))},
     "lab04_speedup": each("wrong speedup", 3, 4, 5, 6, 7, 8, 9, 10) | each("efficiency above 1", 5)
-    | each("parts that do not sum", 3, 4, 6, 7, 9, 10) | each("wrong bandwidth", 3, 4, 6, 7, 9, 10)
-    | each("too little communication", 3, 4, 6, 7),
+    | each("parts that do not sum", 3, 4, 6, 7, 9, 10) | each("wrong bandwidth", 3, 4, 6, 7, 9, 10),
     "lab07_transported_bytes": each("bytes by batch", 2, 3, 4) | each("input is no traffic", 2, 3, 4),
     "lab08_speedup": each("efficiency above 1", 7),
     "lab08_throughput": each("efficiency above 1", 16) | {("input-bound baseline", (6, 7))},
@@ -50,7 +49,7 @@ def test_every_mistake_of_the_course_reports_is_found(name):
 
 def test_no_reference_table_is_forgotten():
     assert {path.stem for path in REFERENCE.glob("*.csv")} == {*MISTAKES, "lab07_backends"}
-    with pytest.raises(LabError, match=r"lab07_backends\.csv: no column that can be checked"):
+    with pytest.raises(LabError, match=r"lab07_backends\.csv: nothing could be checked: no column"):
         lint.check_csv(REFERENCE / "lab07_backends.csv")
 
 
@@ -59,8 +58,8 @@ def test_no_reference_table_is_forgotten():
     ("lab02_mnist_accuracy", r"0\.9902, 0\.9905.*standard error of each is 0\.0010"),
     ("lab04_speedup", r"line 6: wrong speedup: 1\.473 is not .* = 1\.30 .*divided by line 3, which has batch_size 32"),
     ("lab04_speedup", r"line 10: wrong speedup: .* = 1\.72"),
-    ("lab04_speedup", r"line 3: too little communication: 44\.7 MB .* 782 steps in 0\.1495 s would be 233\.9 GB/s"),
-    ("lab04_speedup", r"line 3: wrong bandwidth: .* are 178 MB, as in every row, .*the size of the data set"),
+    ("lab04_speedup", r"line 3: wrong bandwidth: .* are 178 MB, as in every row, .*the size of the data set, "
+                      r"not of the gradients \(44\.7 MB\); 44\.7 MB of gradients x 782 steps would be 233\.9 GB/s"),
     ("lab04_speedup", r"line 3: parts that do not sum: .* = 17\.87 s of 30\.82 s"),
     ("lab07_transported_bytes", r"line 2: bytes by batch: allreduce bytes 39,915,000 / 1,875 steps = 21,288"),
     ("lab07_transported_bytes", r"line 2: input is no traffic: .*188,160,000 = 60,000 x 28 x 28 x 4"),
@@ -80,6 +79,10 @@ RIGHT = {
 40,1,2,128,0.9862,0.9850,0.9874,379.7,9375
 40,1,4,128,0.9903,0.9895,0.9911,203.6,4688
 40,2,6,128,0.9905,0.9897,0.9913,152.0,3120""",
+    "accuracy only": """workers,accuracy
+1,0.9727
+2,0.9850
+4,0.9903""",
     # Report C: speedups by their own base, a ledger that sums, bandwidths from the gradients of 391 and 196 steps.
     "speedup": """batch,workers,epoch_seconds,speedup,efficiency,input_seconds,compute_seconds,comm_seconds,"""
     """rest_seconds,gradient_bytes,images,bandwidth_gb_per_sec
@@ -140,7 +143,7 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
      "steps of other workers", (5,), "so 4 workers ran"),
     ("accuracy", "40,2,6,128", "40,8,6,128", "impossible layout", (5,), "cannot be on 8 nodes"),
     ("accuracy", "379.7", "200", "efficiency above 1", (3,), "efficiency 1.14"),
-    ("accuracy", "_low,accuracy_high", "_a,accuracy_b", "difference within noise", (4, 5), "0.9903, 0.9905"),
+    ("accuracy only", "0.9850", "0.9898", "difference within noise", (3, 4), "0.9898, 0.9903"),
     ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "rate(1) / rate(n), inverted"),
     ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "divided by line 3 (2 workers), not by one worker"),
     ("speedup", "15.66,1.66", "15.66,1.34", "wrong speedup", (6,), "by line 3, which has batch_size 128, not 512"),
@@ -152,8 +155,8 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,22.0", "parts that do not sum", (3,), "are too many"),
     ("speedup", "5.3,0.62", "5.3,-5.3", "parts that do not sum", (3,), ""),
     ("speedup", ",1.653", ",0.0321", "wrong bandwidth", (3,), "0.0321 GB/s x 5.3 s are 170.1 MB"),
-    ("speedup", ",1.653", ",165.3", "bandwidth above the machine's", (3,), "no network has more than 100"),
-    ("speedup", "11.7,1.4,0.56", "13.099,0.001,0.56", "too little communication", (6,), "was the data loader timed"),
+    ("speedup", ",1.653", ",1653", "bandwidth above the machine's", (3,), "no all-reduce reaches 500"),
+    ("speedup", "11.7,1.4,0.56", "13.0999,0.0001,0.56", "too little communication", (6,), "was the data loader timed"),
     ("strong", "180,1.8", "180,0.56", "wrong speedup", (3,), "inverted"),
     ("strong", "64,128,180", "64,256,180", "wrong global batch", (3,), "256 is not 64 x 2 workers = 128"),
     ("strong", "4,4,32,128,290,2.9", "4,4,128,512,390,3.9", "strong scaling that is none", (4,), "512 against 128"),
@@ -170,7 +173,7 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("fruits", "4,0.002", "4,0.1", "changed learning rate", (3,), "200 times"),
     ("slower on two", "2.6,0.77", "2.6,1.3", "wrong speedup", (3,), "inverted; it is slower than its base"),
     ("slower on two", "2.6", "0", "impossible figure", (3,), "epoch_seconds 0 is not above 0"),
-    ("collectives", "1e9,1.5e9", "1e9,1e9", "wrong bandwidth", (2,), "x 2 (n - 1) / n = 1,500,000,000"),
+    ("collectives", "1e9,1.5e9", "1e9,1e9", "wrong bandwidth", (2,), "x 2 (n - 1) / n = 1.5 GB/s"),
     ("collectives", "0.001,1e9,1e9", "0.001,8e9,8e9", "wrong bandwidth", (3,), "1,000,000 bytes / 0.001 s"),
     ("published", "8;1131", "8;1331", "efficiency above 1", (3,), "efficiency 1.17"),
 ]
@@ -292,12 +295,11 @@ def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
 @pytest.mark.parametrize(("text", "line"), [
     ("", "holds no rows"),
     ("workers,epoch_seconds\n", "holds no rows"),
-    ("colour,taste\nred,sweet\n", "no column that can be checked (colour, taste)"),
-    ("workers,epoch_seconds\n1,fast\n", "line 2: epoch_seconds is 'fast', not a number"),
-    ("workers,epoch_seconds\n1,inf\n", "line 2: epoch_seconds is 'inf', not a number"),
+    ("colour,taste\nred,sweet\n", "nothing could be checked: no column that a rule uses among colour, taste"),
+    ("threads,epoch\n1,2\n", "nothing could be checked: read threads as threads per worker, epoch as epoch number"),
     ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
     (b"\x89PNG\x00\xff", "is no table of text"),
-    ("workers,epoch_seconds\n1,\0\n", "'\\x00', not a number"),
+    ("workers,epoch_seconds\n1,\0\n", "is no table of text"),
 ])
 def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
     path = tmp_path / "typed.csv"
