@@ -69,7 +69,7 @@ SAME = {word: one for one, words in {
 }.items() for word in words.split()} | {"second": "time"}
 FILLERS = frozenset(word for line in ("of the a an in per by for and mean average avg median measured as reported my our own observed actual "
               "real number num no nr count anzahl nombre used all result results value final best wall execution "
-              "job pro par de des amount taken took each every run spent is was steady state end",) for word in line.split())
+              "job logged de des amount taken took each every run spent is was steady state end",) for word in line.split())
 """Words that change nothing: "average time per epoch" is the epoch's time. Digits are no fillers: repeats have them."""
 
 MEANINGS = {
@@ -92,7 +92,7 @@ MEANINGS = {
     "epoch_seconds": "epoch time; time one epoch; t epoch; t epoch time; train epoch time",
     "step_seconds": "step time; batch time; train step time; t step",
     "train_seconds": "train time; time to train; total train time; model train time; t train",
-    "total_seconds": "time; total time; t; total; t n; t p; end to end time; e2e time; global time; time total epochs",
+    "total_seconds": "time; total time; t; total; t n; t p; end to end time; e2e time; time to solution; global time; time total epochs",
     "speedup": "speedup; speed up; speedup factor; strong speedup; weak speedup; strong scaling speedup; "
                "weak scaling speedup; scaled speedup; scaling speedup; s n; s p; speedup n; speedup p; x faster; "
                "times faster; faster; speedup vs 1; speedup vs 1 worker; speedup vs to 1 worker; speedup vs one; "
@@ -190,6 +190,7 @@ def meaning(name: str) -> Column:
     """Return what a column's name means."""
     text = unicodedata.normalize("NFKC", name).strip(" *`'\"$:").replace("\\", "")
     text = re.sub(r"[ _]as[ _]reported$", "", text)
+    text = re.sub(r"(?<=\w)\s*±[^(\[]*", "", text)  # "speedup ± 95 % CI" is the speedup.
     if re.fullmatch(r"S", text):
         text = "speedup"
     text = re.sub(r"^([STE])\s*(\(\s*[nNpP]\s*\)|_\s*[nNpP]\b)",
@@ -222,7 +223,7 @@ def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Col
             return Column("bytes" if found == "size" else found, unit, factor)
         plain = [word.lower() for word in words if word.lower() not in {"as", "reported", "of", "per", "step", "epoch"}]
         per = next((f"_per_{word}" for word in ("step", "epoch") if word in bag), "")
-        return Column("_".join([*plain, "bytes"]) + per if plain else "bytes", unit, factor, measured=True)
+        return Column("_".join([*plain, "bytes"]) + per, unit, factor, measured=True)
     found = _LOOK_UP.get(frozenset(bag), "")
     if found in ("images_per_sec", "worker_images_per_sec"):
         return Column(found, f"images/{unit}" if timed else "", 1 / factor if timed else 1.0)
@@ -243,6 +244,7 @@ def _split(text: str) -> list[str]:
     text = re.sub(r"([a-zé])([A-Z][a-z])", r"\1 \2", text)
     text = text.replace("#", " number ").replace("%", " % ").replace("/", " per ").replace("±", " std ")
     text = re.sub(r"\b(pro|par)\b", "per", text)
+    text = re.sub(r"\bBusbandbreite\b", "busbw", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(Epochen?|Trainings?|Gesamt|Rechen|Schritt)(?=zeit|dauer)", r"\1 ", text, flags=re.IGNORECASE)
     text = re.sub(r"\ball[-_ ]?reduce\b", "allreduce", text, flags=re.IGNORECASE)
     text = re.sub(r"\bwall[-_ ]?clock\b", "wall", text, flags=re.IGNORECASE)

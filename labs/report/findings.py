@@ -174,6 +174,8 @@ def rate(row: Row, by: str) -> float:
     told = value(row, by) if by else math.nan
     if not told > 0:
         return math.nan
+    if by.startswith("unread_"):  # A column that no rule knows, from which a speedup may have been computed.
+        return over(1, told) if by.startswith("unread_time_") else told
     if by == "step_seconds":  # A step's time alone is no rate: with more workers it may hold more images.
         return over(global_batch(row), told)
     return told if by == "images_per_sec" else over(1, told)

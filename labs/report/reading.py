@@ -12,7 +12,7 @@ import math
 import os
 import re
 import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from labs.report import columns
 from labs.report.columns import Column
 from labs.report.findings import Row, Table, size
 
+Lines = list[tuple[int, list[str]]]
+"""Cells, with the number of their line in the file."""
 LARGEST = 4 * 2**20
 """Bytes of a file that is still read as a table."""
 MOST_ROWS = 5_000
@@ -33,7 +35,7 @@ COURSE: dict[str, dict[str, Any]] = {
 
 NOTES = set("note notes comment comments remark remarks date time_stamp timestamp host hostname node_name job jobid job_id "
             "run who name student id description status state bemerkung bemerkungen kommentar observation observations "
-            "remarque lab part source question rule scaling_rule where_the_inputs_are_from run_id line row".split())
+            "remarque hosts lab part source question rule scaling_rule where_the_inputs_are_from run_id line row".split())
 """Columns that describe a row and are no part of its configuration."""
 CONFIG = set("model device dataset data optimizer precision dtype backend library framework hardware gpu gpus "
              "machine cluster partition interconnect network fabric link collective threads epochs batch_size "
@@ -53,7 +55,7 @@ def read_csv(path: Path) -> Table:
     Raises:
         LabError: It cannot be read, is no table, or has no column that a rule uses.
     """
-    names, lines, between = _lines(path)
+    names, lines, between = _long(*_lines(path))
     heading = _heading([columns.meaning(name) for name in names], names)
     cells = {place: [line[place] for _, line in lines] for place in range(len(names))}
     marks = _decimal_marks(text for texts in cells.values() for text in texts)
@@ -62,7 +64,9 @@ def read_csv(path: Path) -> Table:
         figures = _figures(column, cells[place], marks, between)
         if any(figure.known for figure in figures):
             read[place] = figures
-        elif column.name not in columns.TEXT:  # Its name promised figures, and there are none.
+        elif column.name not in columns.TEXT or all(map(CELL.fullmatch, filter(None, cells[place]))) or any(
+                re.search(r"(?i)\d ?G|ethernet|infiniband|nvlink|pcie", text) for text in cells[place]):
+            # Its name promised figures, and there are none; or words, and there are figures; or a network is a link.
             heading[place] = Column("", measured=False)
     left_out = _left_out(names, heading, cells, read, lines)
     summaries = _summaries(cells, read, heading)
@@ -82,6 +86,30 @@ def read_csv(path: Path) -> Table:
                        "are gpus, batch_size, epoch_time_s, images/s, speedup and many others (labs/report/columns.py)")
     reading = _reading(names, heading, config, left_out, [lines[index][0] for index in sorted(summaries)])
     return Table(rows, frozenset(known | set(course) | set(config)), config, reading)
+
+
+WIDE = re.compile(r"(?i)(?<![a-z0-9.])(\d{1,4}|one|single|two|four|eight)[ _-]*(gpus?|workers?|process(es)?|procs?|ranks?)"
+                  r"(?![a-z0-9])")
+
+
+def _long(names: list[str], lines: Lines, between: str) -> tuple[list[str], Lines, str]:
+    """Return a table with a row per number of workers, if it has a column for each: "1 GPU (s), 2 GPUs (s)"."""
+    groups: dict[str, dict[int, int]] = defaultdict(dict)
+    for place, name in enumerate(names):
+        if found := WIDE.search(name):
+            rest = (name[:found.start()] + " " + name[found.end():]).strip(" _-:@,")
+            rest = rest if columns.meaning(rest).name and rest[0] not in "([" else f"time {rest}"
+            groups[rest].setdefault(ONES.get(found[1].lower()) or int(found[1]), place)
+    groups = {rest: places for rest, places in groups.items() if len(places) > 1 and columns.meaning(rest).name
+              and (columns.meaning(rest).unit or not rest.startswith("time "))}
+    if not groups or any(columns.meaning(name).name == "size" for name in names):
+        return names, lines, between
+    moved = {place for places in groups.values() for place in places.values()}
+    kept = [place for place in range(len(names)) if place not in moved]
+    rows = [(line, [*(cells[place] for place in kept), str(count),
+                    *(cells[places[count]] if count in places else "" for places in groups.values())])
+            for line, cells in lines for count in sorted({count for places in groups.values() for count in places})]
+    return [*(names[place] for place in kept), "workers", *groups], rows, between
 
 
 # The file.
@@ -113,7 +141,7 @@ def _text(path: Path) -> str:
     raise LabError(f"{path.name} is no table of text; save it as CSV in UTF-8")
 
 
-def _lines(path: Path) -> tuple[list[str], list[tuple[int, list[str]]], str]:
+def _lines(path: Path) -> tuple[list[str], Lines, str]:
     """Return the heading, the other lines with their numbers, and the character between cells."""
     text = _text(path)
     if not any(line.strip() for line in text.splitlines()):
@@ -315,6 +343,8 @@ def _figure(column: Column, text: str, own: set[str], marks: set[str], between: 
     if not found:
         return _Figure()
     rest = re.sub(r"(±|\+/-|\+-).*|\([^)]*\)$|\[\w*\]$|[*†‡^]+$", "", found["rest"]).strip()
+    if rest and not column.name:
+        return _Figure()
     scale = _scale(column, rest)
     number = _number(found["number"], column, own, marks, between)
     if scale is None or number is None or not math.isfinite(number[0]):
@@ -452,7 +482,7 @@ def _summaries(cells: dict[int, list[str]], read: dict[int, list[_Figure]], head
 def _row(path: Path, line: int, index: int, names: list[str], heading: list[Column], texts: list[str],
          read: dict[int, list[_Figure]]) -> Row:
     """Return a row: figures by the rules' columns, other cells by labels."""
-    row: Row = {"row": line, "where": path.name, "rounding": {}}
+    row: Row = {"row": line, "id": index, "where": path.name, "rounding": {}}
     for place, column in enumerate(heading):
         name, figure = column.name or _label(place, names), read.get(place, [_Figure()] * (index + 1))[index]
         if column.name and column.name not in columns.TEXT:
@@ -460,6 +490,9 @@ def _row(path: Path, line: int, index: int, names: list[str], heading: list[Colu
             row["rounding"][name] = figure.rounding
         else:
             row[name] = figure.value if figure.known and not column.name else texts[place] or None
+            if figure.known and not column.name and not column.spread:
+                unread = f"unread_{'time_' * (column.unit in columns.TIME)}{place}"
+                row[unread], row["rounding"][unread] = figure.value, figure.rounding
     row["words"] = " ".join(text for text in texts if re.search(r"[^\W\d]", text))
     return row
 

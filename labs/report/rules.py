@@ -126,6 +126,9 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
         return
     everything = [row for row in table.rows if rate(row, measure(table)) > 0]
     fits = {by: _fitting(table, by) for by in measures(table)}
+    unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
+    stated = {row["id"] for row in table.having("speedup")}
+    fits |= {by: fitting for by in unread if (fitting := _fitting(table, by)) >= stated}
     for by, family in families(table):
         one, scale = min(family)[0], _scale(family, table, by)
         base = float(np.median([rate(row, by) for row in family[min(family)]]))
@@ -133,7 +136,7 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
             told, right = value(row, "speedup"), scale * rate(row, by) / base
             if math.isnan(told):
                 continue
-            if any(row["row"] in fitting for fitting in fits.values()):
+            if any(row["id"] in fitting for fitting in fits.values()):
                 yield None
                 continue
             slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
@@ -169,12 +172,12 @@ def _fitting(table: Table, by: str) -> set[int]:
         bases = [rate(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
         for base in {float(np.median(bases)), float(np.mean(bases)), *bases}:
-            rights = {row["row"]: scale * rate(row, by) / base for row in rows}
-            loose = {row["row"]: slack(row, by) + slack(family[first][0], by) for row in rows}
-            found |= {row["row"] for row in rows if _typed(row, "speedup", rights[row["row"]], loose[row["row"]])}
+            rights = {row["id"]: scale * rate(row, by) / base for row in rows}
+            loose = {row["id"]: slack(row, by) + slack(family[first][0], by) for row in rows}
+            found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
             # Data that grow with the workers: each does as much in the same time, and together they do n times as much.
-            grown = {row["row"] for row in rows
-                     if _typed(row, "speedup", rights[row["row"]] * size(row) / first[0], loose[row["row"]])}
+            grown = {row["id"] for row in rows
+                     if _typed(row, "speedup", rights[row["id"]] * size(row) / first[0], loose[row["id"]])}
             if by != "images_per_sec" and grown == set(rights) and max(rights.values()) < 1 + NOISE:
                 found |= grown
     return found
@@ -189,7 +192,7 @@ def _typed(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
 
 def _instead(told: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
     """Say which other ratio of the table a speedup is."""
-    peers = [other for members in family.values() for other in members if other["row"] != row["row"]]
+    peers = [other for members in family.values() for other in members if other["id"] != row["id"]]
     for ratio, text in itertools.chain(_own(row, base, peers, by), _strange(row, everything, by)):
         if near(told, ratio, 0.005) or abs(told - ratio) < 0.0051:
             return text
@@ -216,7 +219,7 @@ def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, 
     def far(other: Row) -> tuple:
         return size(other) != size(row), abs(other["row"] - row["row"])
 
-    for other in sorted((other for other in everything if other["row"] != row["row"]), key=far):
+    for other in sorted((other for other in everything if other["id"] != row["id"]), key=far):
         name = f"line {other['row']}, {_difference(row, other)}"
         yield rate(row, by) / rate(other, by), f"it was divided by {name}"
         yield rate(other, by) / rate(row, by), f"inverted, and against {name}"
@@ -233,9 +236,9 @@ def _difference(row: Row, other: Row) -> str:
 
 def upside_down(table: Table) -> Iterator[Finding | None]:
     """A speedup below 1 with more workers, and no times that show a slow-down."""
-    timed = {row["row"] for by in measures(table) for row in table.having(by)}
+    timed = {row["id"] for by in measures(table) for row in table.having(by)}
     for row in table.having("speedup"):
-        if spread(row) > 1 and row["row"] not in timed and row["speedup"] > 0:
+        if spread(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
             yield finding("speedup below 1", f"{number(row['speedup'])} with {on(row)}: is it upside down, T(n) / T(1) "
                           f"instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, show the times", row
                           ) if row["speedup"] < 1 - NOISE / 2 else None
@@ -337,11 +340,11 @@ def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
             yield None if fits else finding(
                 "wrong efficiency", f"{number(row['scaling_efficiency'])} is not speedup / n = "
                 f"{number(row['speedup'])} / {number(spread(row))} = {right:.2f}", row)
-    timed = {row["row"] for row in table.having("speedup", "scaling_efficiency")}
+    timed = {row["id"] for row in table.having("speedup", "scaling_efficiency")}
     for by, family in families(table):
         base, first = min(family), family[min(family)]
         for row in itertools.chain.from_iterable(family.values()):
-            if row["row"] in timed or not value(row, "scaling_efficiency") > 0:
+            if row["id"] in timed or not value(row, "scaling_efficiency") > 0:
                 continue
             ratio = rate(row, by) / float(np.median([rate(other, by) for other in first]))
             right, loose = ratio * base[0] / size(row), slack(row, by) + slack(first[0], by)

@@ -138,7 +138,7 @@ def bandwidth_above_the_machines(table: Table) -> Iterator[Finding | None]:
 
 def bytes_by_batch(table: Table) -> Iterator[Finding | None]:
     """Bytes of gradients that change with the batch: they were added up over an epoch's steps."""
-    pattern = r"(?!.*(gradient|memory|ram|input|data|file|disk|model)).*_bytes(_per_step)?"
+    pattern = r"(?!.*(gradient|memory|ram|input|data|file|disk|model))(.*_bytes(_per_step)?|bytes_per_step)"
     for name in sorted(name for name in table.columns if re.fullmatch(pattern, name)):
         groups = defaultdict(list)
         others = [column for column in table.config if column != "batch_size"]
