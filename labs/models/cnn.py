@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import tensorflow as tf
 
 layers = tf.keras.layers
@@ -46,20 +44,12 @@ def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
     return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
 
 
-def photo_features(pictures, width: int = 16, norm: Literal["batch", "none"] = "batch"):
-    """Return the features that five convolutions find in photographs, averaged over the places: [batch, 8 * width].
-
-    Args:
-        pictures: Input tensor, [batch, image_size, image_size, 3].
-        width: Channels of the first convolution; they double three times.
-        norm: "batch" normalizes over the images of one worker's batch, so its result depends on how a global batch is
-            divided among workers; "none" gives the convolutions a bias instead.
-    """
+def photo_features(pictures, width: int = 16):
+    """Return what five convolutions make of photographs, averaged over the places: [batch, 8 * width]."""
     x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
     for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
-        x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=norm == "none")(x)
-        if norm == "batch":
-            # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
-            x = layers.BatchNormalization(momentum=0.9)(x)
+        x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
+        # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
+        x = layers.BatchNormalization(momentum=0.9)(x)
         x = layers.ReLU()(x)
     return layers.GlobalAveragePooling2D()(x)

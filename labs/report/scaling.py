@@ -313,6 +313,24 @@ def explain(kind: Literal["weak", "strong"], sizes: Sequence[int], speedups: Seq
     return f"{name} needs s = {shares}; the fit, s = {serial:.2f}, is off by {miss[worst]:+.0%} at n = {n[worst]:g}"
 
 
+def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.05) -> str:
+    """Return a sentence on efficiencies: whether the most workers keep what the fewest reach, and how many are fastest.
+
+    Args:
+        sizes: Numbers of workers (or nodes), from 1 on.
+        efficiencies: Of each.
+        tolerance: How far an efficiency may fall and still be called kept.
+    """
+    held = dict(zip(sizes, efficiencies, strict=True))
+    first, *_, last = several = sorted(size for size in held if size > 1)
+    kept = f"{last} keep what {first} reach" if held[last] >= held[first] - tolerance else (
+        f"{last} do not keep what {first} reach")
+    fastest = max(held, key=lambda size: size * held[size])
+    shown = ", ".join(f"{held[size]:.2f}" for size in several)
+    return (f"efficiency {shown} on {', '.join(map(str, several))}: {kept}; "
+            f"the fastest is {fastest}, {fastest * held[fastest]:.1f} times 1")
+
+
 # The alpha-beta model: a message of S bytes takes latency + S / bandwidth. Source of the collectives' costs: Thakur,
 # Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005.
 
