@@ -38,6 +38,8 @@ class Config:
     """Share of the other images held out for validation, per class."""
     augment: bool = True
     """Flip and shift the training images."""
+    norm: Literal["batch", "group"] = "batch"
+    """Normalize over each worker's own batch, or each image by itself: then how a batch is shared changes nothing."""
     seed: int = 1
     """Of the split, the weights, the order and the augmentation."""
 
@@ -70,7 +72,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         steps = steps_per_epoch(len(photos.train), config.batch_size, job.size)
         rate = schedule.Warmup(config.base_lr, peak, int(config.warmup_epochs * steps))
 
-        model = cnn.photo_cnn(config.image_size, len(photos.class_names))
+        model = cnn.photo_cnn(config.image_size, len(photos.class_names), norm=config.norm)
         history = fit(
             job, model, tf.keras.optimizers.SGD(rate, config.momentum), photos.train, photos.validation,
             batch_size=config.batch_size, epochs=config.epochs,

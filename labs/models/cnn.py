@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import tensorflow as tf
 
 layers = tf.keras.layers
@@ -29,8 +31,9 @@ def mnist_cnn(image_shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10
     )
 
 
-def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
-    """Return a network of five convolutions with batch norm for small photographs.
+def photo_cnn(image_size: int, classes: int, width: int = 16,
+              norm: Literal["batch", "group"] = "batch") -> tf.keras.Model:
+    """Return a network of five convolutions with batch or group norm for small photographs.
 
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes].
 
@@ -38,18 +41,26 @@ def photo_cnn(image_size: int, classes: int, width: int = 16) -> tf.keras.Model:
         image_size: Side of a picture in pixels; the first four convolutions halve it.
         classes: Number of classes.
         width: Channels of the first convolution; they double three times.
+        norm: See `photo_features`.
     """
     pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
-    features = photo_features(pictures, width)
+    features = photo_features(pictures, width, norm)
     return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
 
 
-def photo_features(pictures, width: int = 16):
-    """Return what five convolutions make of photographs, averaged over the places: [batch, 8 * width]."""
+def photo_features(pictures, width: int = 16, norm: Literal["batch", "group"] = "batch"):
+    """Return the features that five convolutions find in photographs, averaged over the places: [batch, 8 * width].
+
+    Args:
+        pictures: Input tensor, [batch, image_size, image_size, 3].
+        width: Channels of the first convolution; they double three times.
+        norm: "batch" normalizes over the images of one worker's batch, so its result depends on how a global batch is
+            divided among workers; "group" (Wu and He 2018, arXiv 1803.08494) normalizes each image by itself.
+    """
     x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
     for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
         x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
         # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
-        x = layers.BatchNormalization(momentum=0.9)(x)
+        x = layers.BatchNormalization(momentum=0.9)(x) if norm == "batch" else layers.GroupNormalization(8)(x)
         x = layers.ReLU()(x)
     return layers.GlobalAveragePooling2D()(x)

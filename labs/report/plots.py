@@ -31,7 +31,7 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(11, 3.4), layout="constrained")
     loss, accuracy = figure.subplots(1, 2)
     labels = labels or [_workers(record) for record in records]
     begun = [record["history"][0] for record in records if record["history"]]
@@ -50,7 +50,7 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     if accuracy.get_legend_handles_labels()[0]:
-        accuracy.legend(fontsize=8)
+        accuracy.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # Beside the curves, not over them.
     return figure
 
 

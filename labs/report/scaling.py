@@ -182,11 +182,17 @@ def _key(values) -> tuple:
 
 def ratio(rates: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
     """Return the ratio of two medians, and Welch's 95 % interval of the ratio of the geometric means."""
-    mine, theirs = np.log(np.asarray(rates, float)), np.log(np.asarray(base, float))
+    _, low, high = difference(np.log(np.asarray(rates, float)), np.log(np.asarray(base, float)))
+    return float(np.median(rates) / np.median(base)), float(np.exp(low)), float(np.exp(high))
+
+
+def difference(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """Return the difference of two means and its 95 % interval (Welch 1947); NaN if either has fewer than two values."""
+    mine, theirs = np.asarray(first, float), np.asarray(second, float)
     (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)
     freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0
-    centre = float(mine.mean() - theirs.mean())
-    return float(np.median(rates) / np.median(base)), *_interval(centre, a + b, freedom)
+    centre, half = float(mine.mean() - theirs.mean()), float(_half(a + b, freedom))
+    return centre, centre - half, centre + half
 
 
 # What bounds a speedup.

@@ -78,7 +78,7 @@ def _words(config) -> list[str]:
 
 @pytest.mark.workers
 def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, samples, capfd):
-    config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"))
+    config = dataclasses.replace(TINY, data=str(samples / "fruits-sample"), recompute_statistics=True)
     words = [*_words(config), "--results", str(tmp_path)]
     local.run(lab, words, workers=2, oversubscribe=True)
     assert "no speedup: no run of 1 worker with these settings" in capfd.readouterr().out
@@ -89,3 +89,4 @@ def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, sam
     solved("lab09.q1", "lab09.q3", store=tmp_path)
     assert record["metrics"]["leak_alike"] > 100
     assert record["metrics"]["test_accuracy"] > 0.5
+    assert record["metrics"]["test_accuracy_recomputed"] > 0.5
