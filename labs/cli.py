@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from labs import durable
-from labs.errors import LabError
+from labs.errors import LabError, printable
 
 
 def main() -> None:
@@ -44,7 +44,7 @@ def main() -> None:
     except (LabError, OSError) as problem:
         if not isinstance(told := durable.told(problem), LabError):
             raise
-        sys.exit(f"labs: error: {told}")
+        sys.exit(f"labs: error: {printable(str(told))}")
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ def _run(arguments: list[str]) -> None:
     helps = [word for word in arguments if word in ("-h", "--help")]  # The lab's help, not that of the launch.
     asked, rest = parser.parse_known_args([word for word in arguments if word not in helps])
     try:
-        local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)
+        local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe, announce=True)
     except local.Finished:  # No failure: a job that ends with one goes back into the queue.
         print("labs: the run had come to its end", file=sys.stderr)
 

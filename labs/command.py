@@ -20,7 +20,8 @@ from types import ModuleType
 from typing import Any
 
 from labs import durable
-from labs.errors import LabError
+from labs.errors import LabError, printable
+from labs.launch import lifeline
 from labs.places import ROOT, results_dir
 
 
@@ -198,6 +199,7 @@ def split_preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
+    lifeline.end_with_launcher()
     lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
@@ -237,7 +239,7 @@ def _leave(problem: BaseException) -> None:
     if echo or watch.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {watch.whereabouts()}{cause}", file=sys.stderr, flush=True)
+    print(f"labs: error: {printable(watch.whereabouts() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 
