@@ -37,7 +37,8 @@ def main() -> None:
         sys.exit(_dispatch(sys.argv[1:]))
     except KeyboardInterrupt:
         goes_on = {"sweep": "; the same command goes on", "run": "; `--resume` goes on from what is saved"}
-        print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # The terminal has been closed.
+            print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `labs list | head` is no error.

@@ -20,11 +20,12 @@ from types import ModuleType
 from typing import IO, Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from labs import claims, command
 from labs.errors import LabError
 from labs.launch import hosts, lifeline, slurm, verdict
-from labs.places import ROOT
+from labs.places import ROOT, temporary_dir
 
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
@@ -32,6 +33,12 @@ INSIDE = re.compile(
 """Variables that make a launcher or a worker believe that it is inside a run."""
 EXPORTED = re.compile(r"LABS_|TF_|HOROVOD_|NCCL_|CUDA_|GLIBC_|OMP_|PYTHON|SETUPTOOLS_USE")
 """Variables that the workers need on all nodes."""
+FOLDER = "labs-mpi-"
+"""How the names of the launches' temporary folders begin."""
+SETTLED_SECONDS = 60.0
+"""A younger folder may not be locked yet."""
+UNLOCKED_SECONDS = 24 * 3600.0
+"""A folder without a lock is from a version that had none; one of its runs may still be going on."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
@@ -223,21 +230,35 @@ def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> I
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[dict[str, str]]:
-    """Give Open MPI's launcher a folder of its own, as variables.
+    """Give a launcher and its workers a folder for their temporary files, as variables, and remove it at the end.
 
-    In the common one it names its files by its process number. Those of a launcher that was killed stay, and when its
-    number comes again, the next one does not start: "The PMIx server's listener thread failed to start".
+    In the common one Open MPI's launcher names its files by its process number. Those of a launcher that was killed
+    stay, and when its number comes again, the next one does not start: "The PMIx server's listener thread failed to
+    start". A worker that is killed leaves the code there that TensorFlow has generated.
     """
-    if hosts.nodes() > 1:  # The folder would have to be there on all nodes.
-        yield {}
+    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1" or len(hosts.slots()) > 1:
+        yield {}  # The folder would have to be there on all nodes.
         return
+    _remove_abandoned()
     try:
-        folder = tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True)
     except OSError:  # No room, no rights: the launcher says it in the terms of its own folder.
         yield {}
         return
-    with folder as path:
-        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path}  # Open MPI 5, and 4.
+    with folder as path, FileLock(Path(path) / "lock"):
+        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
+               "TMPDIR": path, "LABS_TMPDIR": str(temporary_dir())}
+
+
+def _remove_abandoned() -> None:
+    """Remove this user's folders of launches that were killed: a launch that lives holds the lock in its own."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError, Timeout):
+            found, lock = folder.lstat(), folder / "lock"
+            age = time.time() - found.st_mtime
+            if found.st_uid == os.getuid() and age > (SETTLED_SECONDS if lock.exists() else UNLOCKED_SECONDS):
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def environment(bar: bool = True) -> dict[str, str]:
