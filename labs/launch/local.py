@@ -129,9 +129,11 @@ def _workers(asked: int | None, oversubscribe: bool) -> int:
 
 
 def slots() -> int:
-    """Return how many workers there is room for: one per core, or per CPU that Slurm granted."""
+    """Return how many workers there is room for: per core, per CPU that Slurm granted, or per slot of a host file."""
     allocation = slurm.allocation()
-    return allocation.ntasks * allocation.cpus_per_task if allocation else len(os.sched_getaffinity(0))
+    if allocation:
+        return allocation.ntasks * allocation.cpus_per_task
+    return sum(hosts.slots().values()) or len(os.sched_getaffinity(0))
 
 
 def check_slots(workers: int) -> None:
