@@ -289,19 +289,22 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: verdict.Evidence
         source: What the launcher and its workers print.
         target: Where to copy it.
         evidence: Takes what is kept back.
-        errors: Whether this is the error stream; on the other one a box is copied too.
+        errors: Whether this is the error stream; on the other one nothing is kept back.
     """
     boxed = False
     for text in _pieces(source):
-        text = evidence.take_heartbeats(verdict.PREFIX.sub("", text)) if errors else verdict.PREFIX.sub("", text)
-        if box := verdict.BOX.match(text.strip()):
+        text = verdict.PREFIX.sub("", text)
+        if errors:
+            text = evidence.take_heartbeats(text)
+        elif verdict.LOST_NODE.search(text):
+            evidence.take_message(text)
+        if errors and text.startswith(verdict.BOX):
             boxed = not boxed
         elif boxed:
-            evidence.launcher = f"{evidence.launcher} {text.strip()}".strip()
+            evidence.take_message(text)
         elif errors and verdict.ERROR in text:
             evidence.take_error(text.split(verdict.ERROR, 1)[1])
-            continue
-        if not errors or not (box or boxed):
+        else:
             with contextlib.suppress(OSError, ValueError):
                 target.write(text)
                 target.flush()
@@ -332,10 +335,13 @@ def _signals_interrupt() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
 
 
-def _interrupt(*_) -> None:
+def _interrupt(number: int, _) -> None:
+    if number == signal.SIGHUP:  # The shell hands on its own hangup, so a second one comes: it must not end the saving.
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
 
 

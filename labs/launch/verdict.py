@@ -13,8 +13,8 @@ from labs.training import watch
 ERROR = "labs: error: "
 PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
 """What horovodrun writes before each line of a worker."""
-BOX = re.compile(r"-{60,}$")
-"""The first and the last line of a message of Open MPI."""
+BOX = "-" * 60
+"""How the first and the last line of a message of Open MPI's launcher begin."""
 ENDS = (
     r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exited on signal (?P<signal>\d+)",
     r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exiting improperly",
@@ -22,7 +22,10 @@ ENDS = (
 )
 """How Open MPI's launcher says which worker was the first to end, and how."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
-"""How it says that it has lost its daemon on a node."""
+"""How it says that it has lost its daemon on a node; it does so on either stream."""
+SECONDS_OF_SILENCE = 4.0
+"""A node is not called silent before: when a worker has died, those on other nodes live two seconds longer (mpirun's
+mpi_abort_delay)."""
 
 
 class Evidence:
@@ -47,6 +50,10 @@ class Evidence:
         """Take what a worker's error line says; the first one counts."""
         if not self.cause:
             self.cause, self.reported = text.strip(), time.monotonic()
+
+    def take_message(self, text: str) -> None:
+        """Take a line of the launcher's."""
+        self.launcher = f"{self.launcher} {text.strip()}".strip()
 
     def take_heartbeats(self, text: str) -> str:
         """Take the heartbeats out of a line, and return what is left of it."""
@@ -82,7 +89,7 @@ class Evidence:
         """
         if code == 0 and (folder / "record.json").exists():
             return ""
-        node = self.silent_node(self.stall_seconds / 2)
+        node = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
         return printable(node or self.cause or self._lost_worker(folder / "places") or self._lost_launcher(code))
 
     def _lost_worker(self, places: Path) -> str:

@@ -165,7 +165,9 @@ def test_killed_mpirun_leaves_no_process(labs):
     process, everyone, _ = start(labs, *ENDLESS)
     (mpirun,) = [one for one in everyone if one.name() == "prterun"]
     mpirun.kill()
+    began = time.monotonic()
     code, last = end(process, timeout=5)
+    print(f"| mpirun is killed | {time.monotonic() - began:.1f} |")
     assert code == 1
     place = r"rank {} on \S+ \(epoch \d+, step \d+\)"
     assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
@@ -179,7 +181,9 @@ def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path, workers):
     wait_for(process, "epoch 1/")
     everyone = kin(process)
     process.kill()
+    began = time.monotonic()
     _, left = psutil.wait_procs(everyone, timeout=1.5)
+    print(f"| labs is killed, {workers} | {time.monotonic() - began:.1f} | {left}")
     assert not [one for one in left if works(one)]
     assert not list(tmp_path.rglob("record.json"))
 
@@ -203,7 +207,11 @@ def test_closed_terminal_saves_as_ctrl_c_does(tmp_path):
     time.sleep(0.3)  # An epoch takes more than a second.
     assert len([one for one in everyone if rank_of(one) is not None]) == 2
     os.close(ours)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)  # As the shell does, after the kernel.
+    began = time.monotonic()
     assert process.wait(30) == 130
+    print(f"| the terminal is closed | {time.monotonic() - began:.1f} |")
     assert not [one for one in everyone if works(one)]
     saved = [*tmp_path.glob("lab10_caltech/it/checkpoints/epoch-*-step-*.npz")]
     assert saved, "killed, the run would have the checkpoint of its last epoch alone"

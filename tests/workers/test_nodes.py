@@ -39,7 +39,9 @@ def running(two, tmp_path):
 
 
 def last_line(process, timeout: float) -> str:
+    began = time.monotonic()
     _, errors = process.communicate(timeout=timeout)
+    print(f"| {time.monotonic() - began:.1f} s | {errors.strip().splitlines()[-1]} |")
     assert process.returncode == 1
     assert "Traceback" not in errors
     return errors.strip().splitlines()[-1]
@@ -69,9 +71,7 @@ def test_a_lost_node_is_named(running):
 def test_a_cut_link_ends_the_run_and_names_the_node_that_is_not_heard_from(running, two):
     process, here, _ = running
     two.cut("n2")
-    began = time.monotonic()
     last = last_line(process, timeout=STALL + 10)
-    print(f"{time.monotonic() - began:.1f} s")
     assert re.fullmatch(r"labs: error: node n2 has not been heard from for \d+ s \(rank 1: epoch \d+, step \d+\): "
                         "its link is cut, or the node is lost or frozen", last), last
     assert not [each for each in here if works(each)]
