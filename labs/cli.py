@@ -39,7 +39,8 @@ def main() -> None:
         sys.exit(_dispatch(sys.argv[1:]))
     except KeyboardInterrupt:
         goes_on = {"sweep": "; the same command goes on", "run": "; `--resume` goes on from what is saved"}
-        print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # The terminal has been closed.
+            print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `labs list | head` is no error.
@@ -120,7 +121,7 @@ def _run(arguments: list[str]) -> None:
     helps = [word for word in arguments if word in ("-h", "--help")]  # The lab's help, not that of the launch.
     asked, rest = parser.parse_known_args([word for word in arguments if word not in helps])
     try:
-        local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe)
+        local.run(asked.lab, rest + helps, asked.workers, asked.oversubscribe, announce=True)
     except local.Finished:  # No failure: a job that ends with one goes back into the queue.
         print("labs: the run had come to its end", file=sys.stderr)
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from labs import durable, usage
 from labs.errors import LabError, printable, quoted
+from labs.launch import lifeline
 from labs.places import ROOT, results_dir
 
 
@@ -294,6 +295,7 @@ def split_preset(lab: ModuleType, arguments: Sequence[str]) -> tuple[str, list[s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
+    lifeline.end_with_launcher()
     lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +22,11 @@ def results_dir() -> Path:
 def cache_dir() -> Path:
     """Return the folder of what can be made again at any time: `LABS_CACHE`, else `.cache/` beside the data."""
     return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
+
+
+def temporary_dir() -> Path:
+    """Return the folder of temporary files that runs share: `TMPDIR`, which `labs run` replaces for its workers."""
+    return Path(os.environ.get("LABS_TMPDIR") or tempfile.gettempdir())
 
 
 def shown(path: Path) -> str:

@@ -8,7 +8,6 @@ import mmap
 import os
 import platform
 import shutil
-import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ import psutil
 
 from labs.datasets import pictures
 from labs.errors import LabError
+from labs.places import temporary_dir
 
 
 class Images:
@@ -142,7 +142,7 @@ def _boot() -> str:
 
 def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
     """Open the file of decoded pictures and map it: of full length, but what is not written takes no room."""
-    folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
+    folder = temporary_dir() / f"labs-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import re
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
@@ -20,27 +20,31 @@ from types import ModuleType
 from typing import IO, Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from labs import claims, command
 from labs.errors import LabError
-from labs.launch import slurm
-from labs.places import ROOT
+from labs.launch import hosts, lifeline, slurm, verdict
+from labs.places import ROOT, temporary_dir
 
-ERROR = "labs: error: "
-PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
-"""What horovodrun writes before each line of a worker."""
-ENDS = (
-    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exited on signal (?P<signal>\d+)",
-    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exiting improperly",
-    r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: +(?P<code>\d+)",
-)
-"""How Open MPI's launcher says which worker was the first to end, and how."""
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
 )
 """Variables that make a launcher or a worker believe that it is inside a run."""
+EXPORTED = re.compile(r"LABS_|TF_|HOROVOD_|NCCL_|CUDA_|GLIBC_|OMP_|PYTHON|SETUPTOOLS_USE")
+"""Variables that the workers need on all nodes."""
+FOLDER = "labs-mpi-"
+"""How the names of the launches' temporary folders begin."""
+SETTLED_SECONDS = 60.0
+"""A younger folder may not be locked yet."""
+UNLOCKED_SECONDS = 24 * 3600.0
+"""A folder without a lock is from a version that had none; one of its runs may still be going on."""
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
+SECONDS_AFTER_ERROR = 2.0
+"""How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
+LOOK_SECONDS = 0.3
+"""How often to look whether a launcher that has not ended should."""
 
 
 class Finished(KeyboardInterrupt):
@@ -48,7 +52,7 @@ class Finished(KeyboardInterrupt):
 
 
 def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, oversubscribe: bool = False,
-        log: IO[str] | None = None) -> dict:
+        log: IO[str] | None = None, announce: bool = False) -> dict:
     """Run a lab on several workers and return rank 0's record; what the workers print is passed on as it comes.
 
     Args:
@@ -57,6 +61,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
         workers: How many; if left out: the allocation's tasks, else one per visible GPU, else one.
         oversubscribe: Allow more workers than cores.
         log: Where to pass on what the workers print; the terminal, if left out.
+        announce: Say at once that the workers are being started, which takes them a while; a terminal's reader waits.
 
     Raises:
         LabError: The command line is wrong, or the run ended badly: with rank, host, step and cause.
@@ -75,17 +80,18 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
     with claims.discarding_unused(runs / run_name):
         start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
+        if announce:
+            print(f"labs: starting {workers} worker{'s' * (workers > 1)} ...", file=sys.stderr, flush=True)
+        evidence = verdict.Evidence(options.stall_seconds)
         try:
-            code, told = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log,
-                                    asks_first=start is None)
+            code = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log, evidence,
+                              asks_first=start is None)
         except KeyboardInterrupt:
             if (runs / run_name / "record.json").exists():
                 raise Finished from None
             raise
-        if code:
-            hint = "; `labs check` looks for the cause" if code > 0 else ""
-            raise LabError(told.cause or _lost(told.launcher, runs / run_name / "places") or
-                           f"the launcher ended with code {code}: {told.launcher or 'it gave no reason'}{hint}")
+        if failure := evidence.verdict(code, runs / run_name):
+            raise LabError(failure)
     return records.read(runs / run_name)
 
 
@@ -97,11 +103,13 @@ def mpirun(workers: int) -> list[str]:
     # Horovod: bound to one core, as mpirun does by itself, a worker's threads would share it; and a rank that waits
     # must yield its core to the ranks that compute.
     flags = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    allocation = slurm.allocation()
-    if not allocation or allocation.nodes == 1:
+    if hosts.nodes() == 1:
         # The workers share memory. By TCP they would listen on every network besides, and Open MPI's component for
         # fabrics takes a second of every start to find that there is none.
         flags += ["--mca", "btl", "^tcp,ofi"]
+    else:
+        # A worker that has lost another aborts the run, and mpirun would tell of that alone: not who was lost, and why.
+        flags += ["--mca", "mpi_abort_delay", "2"]
     # `_workers` has counted the cores; Open MPI would count no hyperthreads, and tasks where a site grants cores.
     return [launcher, "-np", str(workers), *flags, "--map-by", ":OVERSUBSCRIBE"]
 
@@ -122,9 +130,11 @@ def _workers(asked: int | None, oversubscribe: bool) -> int:
 
 
 def slots() -> int:
-    """Return how many workers there is room for: one per core, or per CPU that Slurm granted."""
+    """Return how many workers there is room for: per core, per CPU that Slurm granted, or per slot of a host file."""
     allocation = slurm.allocation()
-    return allocation.ntasks * allocation.cpus_per_task if allocation else len(os.sched_getaffinity(0))
+    if allocation:
+        return allocation.ntasks * allocation.cpus_per_task
+    return sum(hosts.slots().values()) or len(os.sched_getaffinity(0))
 
 
 def check_slots(workers: int) -> None:
@@ -151,41 +161,55 @@ def visible_gpus() -> int:
         return 0
 
 
-class _Told:
-    """What the workers and their launcher said on the error stream that the last line is made of."""
-
-    def __init__(self):
-        self.cause = ""
-        self.launcher = ""
-
-
-def _supervise(arguments: list[str], variables: Mapping[str, str], log: IO[str] | None,
-               asks_first: bool) -> tuple[int, _Told]:
-    """Run the launcher to its end; whatever ends this process, the workers end too.
+def _supervise(arguments: list[str], variables: Mapping[str, str], log: IO[str] | None, evidence: verdict.Evidence,
+               asks_first: bool) -> int:
+    """Run the launcher to its end, and return its code; whatever ends this process, the workers end too.
 
     Args:
         arguments: The launcher's command line.
         variables: Of the environment, beside the usual ones.
         log: Where to pass on what it prints.
-        asks_first: Whether the launcher passes a signal on, so that the workers can save before they end.
+        evidence: Takes what the last line is made of.
+        asks_first: Whether the launcher is mpirun: it passes a signal on, so that the workers can save before they end,
+            and it ends with the first worker that fails.
     """
-    told, readers = _Told(), []
+    readers = []
+    env = {**environment(bar=log is None), **variables, lifeline.SUPERVISOR: lifeline.named()}
+    if asks_first and hosts.slots():
+        arguments = [arguments[0], *_exports(env), *arguments[1:]]
     try:
-        with started(arguments, {**environment(bar=log is None), **variables}) as process:
-            readers = [threading.Thread(target=_pass_on, args=(process.stdout, log or sys.stdout, None), daemon=True),
-                       threading.Thread(target=_pass_on, args=(process.stderr, log or sys.stderr, told), daemon=True)]
+        with started(arguments, env) as process:
+            streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
+            readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
+                       for source, target, errors in streams]
             for reader in readers:
                 reader.start()
             with _signals_interrupt():
                 try:
-                    code = process.wait()
+                    return _wait(process, evidence) if asks_first else process.wait()
                 except KeyboardInterrupt:
                     _ask_to_stop(process, asks_first)
                     raise
     finally:
         for reader in readers:
             reader.join(timeout=2)
-    return code, told
+
+
+def _exports(env: Mapping[str, str]) -> list[str]:
+    """Return mpirun's options that bring variables to the other nodes of a host file. Slurm brings all of them."""
+    return [word for name in env if EXPORTED.match(name) for word in ("-x", name)]
+
+
+def _wait(process: subprocess.Popen, evidence: verdict.Evidence) -> int:
+    """Wait for mpirun to end, but not for ever: it waits itself for a node that does not answer."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(LOOK_SECONDS)
+        failed = evidence.cause and time.monotonic() - evidence.reported > SECONDS_AFTER_ERROR
+        # A worker ends itself when the training stands still. Twice as long is for what no worker notices.
+        if failed or evidence.silent_node(2 * evidence.stall_seconds):
+            _end(process, SECONDS_AFTER_ERROR)
+            return process.wait()
 
 
 @contextlib.contextmanager
@@ -199,7 +223,7 @@ def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> I
     with _own_folder() as own:
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    env={**(os.environ if env is None else env), **own}, start_new_session=True,
-                                   preexec_fn=_end_with_parent)
+                                   preexec_fn=lifeline.end_with_parent)
         try:
             yield process
         finally:
@@ -209,21 +233,35 @@ def started(arguments: Sequence[str], env: Mapping[str, str] | None = None) -> I
 
 @contextlib.contextmanager
 def _own_folder() -> Iterator[dict[str, str]]:
-    """Give Open MPI's launcher a folder of its own, as variables.
+    """Give a launcher and its workers a folder for their temporary files, as variables, and remove it at the end.
 
-    In the common one it names its files by its process number. Those of a launcher that was killed stay, and when its
-    number comes again, the next one does not start: "The PMIx server's listener thread failed to start".
+    In the common one Open MPI's launcher names its files by its process number. Those of a launcher that was killed
+    stay, and when its number comes again, the next one does not start: "The PMIx server's listener thread failed to
+    start". A worker that is killed leaves the code there that TensorFlow has generated.
     """
-    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1":  # The folder would have to be there on all nodes.
-        yield {}
+    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1" or len(hosts.slots()) > 1:
+        yield {}  # The folder would have to be there on all nodes.
         return
+    _remove_abandoned()
     try:
-        folder = tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True)
     except OSError:  # No room, no rights: the launcher says it in the terms of its own folder.
         yield {}
         return
-    with folder as path:
-        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path}  # Open MPI 5, and 4.
+    with folder as path, FileLock(Path(path) / "lock"):
+        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
+               "TMPDIR": path, "LABS_TMPDIR": str(temporary_dir())}
+
+
+def _remove_abandoned() -> None:
+    """Remove this user's folders of launches that were killed: a launch that lives holds the lock in its own."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER}*"):
+        with contextlib.suppress(OSError, Timeout):
+            found, lock = folder.lstat(), folder / "lock"
+            age = time.time() - found.st_mtime
+            if found.st_uid == os.getuid() and age > (SETTLED_SECONDS if lock.exists() else UNLOCKED_SECONDS):
+                with FileLock(lock, timeout=0):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 def environment(bar: bool = True) -> dict[str, str]:
@@ -243,26 +281,34 @@ def environment(bar: bool = True) -> dict[str, str]:
     return kept
 
 
-def _end_with_parent() -> None:
-    """Have the kernel end the launcher (which ends its workers) should this process be killed outright."""
-    set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+def _pass_on(source: BufferedReader, target: IO[str], evidence: verdict.Evidence, errors: bool) -> None:
+    """Copy a stream as it comes; keep back error lines and the launcher's boxes: they make the last line.
 
+    A terminal that has been closed takes nothing more, but the stream must still be read: workers that save would wait.
 
-def _pass_on(source: BufferedReader, target, told: _Told | None) -> None:
-    """Copy a stream as it comes; keep back error lines and the launcher's dashed boxes: they make the last line."""
+    Args:
+        source: What the launcher and its workers print.
+        target: Where to copy it.
+        evidence: Takes what is kept back.
+        errors: Whether this is the error stream; on the other one nothing is kept back.
+    """
     boxed = False
     for text in _pieces(source):
-        text = PREFIX.sub("", text)
-        if told is not None and text.startswith("-" * 60):
+        text = verdict.PREFIX.sub("", text)
+        if errors:
+            text = evidence.take_heartbeats(text)
+        elif verdict.LOST_NODE.search(text):
+            evidence.take_message(text)
+        if errors and text.startswith(verdict.BOX):
             boxed = not boxed
-        elif told is not None and boxed:
-            told.launcher = f"{told.launcher} {text.strip()}".strip()
-        elif told is not None and ERROR in text:
-            told.cause = told.cause or text.split(ERROR, 1)[1].strip()
+        elif boxed:
+            evidence.take_message(text)
+        elif errors and verdict.ERROR in text:
+            evidence.take_error(text.split(verdict.ERROR, 1)[1])
         else:
-            target.write(text)
-            target.flush()
+            with contextlib.suppress(OSError, ValueError):
+                target.write(text)
+                target.flush()
 
 
 def _pieces(source: BufferedReader) -> Iterator[str]:
@@ -278,39 +324,46 @@ def _pieces(source: BufferedReader) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _signals_interrupt() -> Iterator[None]:
-    """Treat SIGTERM (a scheduler, a closed terminal) and SIGUSR1 (a time limit) as Ctrl-C: nothing is left behind."""
+    """Treat SIGTERM (a scheduler), SIGUSR1 (a time limit) and SIGHUP (a closed terminal) as Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    numbers = [signal.SIGTERM, signal.SIGUSR1]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` has it ignored: the run is to go on.
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
 
 
-def _interrupt(*_) -> None:
+def _interrupt(number: int, _) -> None:
+    if number == signal.SIGHUP:  # The shell hands on its own hangup, so a second one comes: it must not end the saving.
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
 
 
 def _ask_to_stop(process: subprocess.Popen, asks_first: bool) -> None:
     """Have the workers save and stop after the step they are in, for which they have a while."""
     if asks_first and process.poll() is None:
-        print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # The terminal has been closed.
+            print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
         process.send_signal(signal.SIGUSR1)  # mpirun passes it on to the workers on all nodes: see training/stop.py.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(SECONDS_TO_SAVE)
 
 
-def _end(process: subprocess.Popen) -> None:
+def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
     """End the launcher and its workers: asked first, then by force."""
     if process.poll() is not None:
         return
     launcher = psutil.Process(process.pid)
     family = [launcher, *launcher.children(recursive=True)]
     process.terminate()
-    _, left = psutil.wait_procs(family, timeout=SECONDS_TO_END)
+    _, left = psutil.wait_procs(family, timeout=patience)
     for one in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
@@ -323,19 +376,3 @@ def _end_left(session: int) -> None:
         with contextlib.suppress(psutil.Error, OSError):
             if os.getsid(process.pid) == session:
                 process.kill()
-
-
-def _lost(launcher: str, places: Path) -> str:
-    """Say which worker ended without a word, from the launcher's words and the place the worker had noted."""
-    from labs.training import watch
-
-    match = next(filter(None, (re.search(end, launcher) for end in ENDS)), None)
-    if not match:
-        return ""
-    end = match.groupdict()
-    rank, node = int(end["rank"]), end.get("node", "an unnamed node")
-    place = next((str(place) for place in watch.read_places(places) if place.rank == rank), f"rank {rank} on {node}")
-    if "signal" not in end:
-        return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"
-    killer = signal.Signals(int(end["signal"]))
-    return f"{place}: killed by {killer.name}" + "; out of memory?" * (killer == signal.SIGKILL)

@@ -14,12 +14,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from filelock import FileLock, Timeout
 
 from labs import command, durable
-from labs.errors import LabError
+from labs.errors import LabError, printable
 from labs.launch import local
 
 FAILED = "failed.txt"
@@ -120,8 +120,16 @@ def _cell(lab: ModuleType, sweep: Sweep, config: Any, workers: int) -> Cell:
     return Cell(command.called(lab), config, workers, skipped, nodes)
 
 
-def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> list[Cell]:
-    """Run the cells that have no record yet, and return those that failed.
+class Unfinished(NamedTuple):
+    """The cells that a sweep has left without a record."""
+
+    failed: list[Cell]
+    elsewhere: list[Cell]
+    """Those that another sweep was running."""
+
+
+def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> Unfinished:
+    """Run the cells that have no record yet, and return those that still have none.
 
     Args:
         lab: The lab's module.
@@ -132,16 +140,20 @@ def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool 
     from tqdm import tqdm  # Here: `labs list` loads every lab, and would spend a fifth of its time on it.
 
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, store)]
-    failed = []
+    left = Unfinished([], [])
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=command.called(lab), unit="run",
               file=sys.stderr, smoothing=0) as bar:
         for cell in open_cells:
             bar.set_postfix_str(str(cell))
-            if cause := _run(lab, cell, store, oversubscribe):
-                failed.append(cell)
-                bar.write(f"failed: {cell}: {cause}", file=sys.stderr)
+            try:
+                if cause := _run(lab, cell, store, oversubscribe):
+                    left.failed.append(cell)
+                    bar.write(f"failed: {cell}: {printable(cause)}", file=sys.stderr)
+            except Timeout:
+                left.elsewhere.append(cell)
+                bar.write(f"running elsewhere: {cell}: another sweep has it", file=sys.stderr)
             bar.update()
-    return failed
+    return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, store)])
 
 
 def finished(cell: Cell, store: Path) -> bool:
@@ -150,14 +162,30 @@ def finished(cell: Cell, store: Path) -> bool:
 
 
 def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
-    """Run one cell, what it prints going to its log, and return the cause should it fail."""
+    """Run one cell, what it prints going to its log, and return the cause should it fail.
+
+    Raises:
+        Timeout: Another sweep is running it.
+    """
     folder = store / cell.lab / cell.name
     folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(_lock(cell, store), timeout=0):
+        return "" if finished(cell, store) else _launch(lab, cell, folder, oversubscribe)
+
+
+def _lock(cell: Cell, store: Path) -> Path:
+    return store / cell.lab / f".{cell.name}.lock"
+
+
+def runs_elsewhere(cell: Cell, store: Path) -> bool:
+    """Whether another sweep is running a cell."""
     try:
-        with FileLock(folder.parent / f".{cell.name}.lock", timeout=0):
-            return "" if finished(cell, store) else _launch(lab, cell, folder, oversubscribe)
+        if _lock(cell, store).exists():
+            with FileLock(_lock(cell, store), timeout=0):
+                return False
     except Timeout:
-        return "another sweep runs it at this moment"
+        return True
+    return False
 
 
 def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:

@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Any
 
 from labs import command
-from labs.errors import LabError
+from labs.errors import LabError, printable
 from labs.launch import local, slurm
-from labs.launch.sweep import FAILED, Cell, Sweep, cells, finished, run
+from labs.launch.sweep import FAILED, Cell, Sweep, Unfinished, cells, finished, run, runs_elsewhere
 from labs.places import ROOT, shown
 
 
@@ -42,9 +42,9 @@ def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = 
         return _show(todo, store)
     if asked.cell is not None:
         todo = [_nth(todo, asked.cell)]
-    failed = run(lab, todo, store, asked.oversubscribe)
+    left = run(lab, todo, store, asked.oversubscribe)
     _show_summary(lab, todo, store)
-    return _finish(todo, failed, store)
+    return _finish(todo, left, store)
 
 
 def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
@@ -103,9 +103,11 @@ def _state(cell: Cell, store: Path) -> str:
     failure = store / cell.lab / cell.name / FAILED
     if finished(cell, store):
         return "done"
+    if runs_elsewhere(cell, store):
+        return "running elsewhere"
     if cell.skipped:
         return f"skipped: {cell.skipped}"
-    return f"failed: {failure.read_text().strip()}" if failure.exists() else "to do"
+    return f"failed: {printable(failure.read_text().strip())}" if failure.exists() else "to do"
 
 
 def _show(todo: Sequence[Cell], store: Path) -> int:
@@ -134,15 +136,16 @@ def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
         print(f"drawn: {shown(path)}")
 
 
-def _finish(todo: Sequence[Cell], failed: Sequence[Cell], store: Path) -> int:
-    """Say what came of the sweep."""
+def _finish(todo: Sequence[Cell], left: Unfinished, store: Path) -> int:
+    """Say what came of the sweep, and return its exit code: a cell that another sweep runs has not failed."""
     for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
         count = sum(cell.skipped == reason for cell in todo)
         print(f"left out {count} runs: {reason}")
     done = sum(finished(cell, store) for cell in todo)
-    print(f"{done} of {len(todo)} runs done, {len(failed)} failed; `labs report` shows them" +
-          ("; the same command tries the failed ones again" if failed else ""))
-    return 1 if failed else 0
+    elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
+    print(f"{done} of {len(todo)} runs done, {len(left.failed)} failed{elsewhere}; `labs report` shows them" +
+          ("; the same command tries the failed ones again" if left.failed else ""))
+    return 1 if left.failed else 0
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:

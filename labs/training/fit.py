@@ -222,7 +222,7 @@ def _validate(job, model, validation, batch_size) -> dict[str, float]:
     began = time.perf_counter()
     if validation is None or not len(validation):
         return {}
-    values = evaluate(job, model, validation, batch_size)
+    values = _evaluate(job, model, validation, batch_size)
     took = stack.mean_over_workers({"val_seconds": time.perf_counter() - began}, 1.0)
     return {f"val_{name}": value for name, value in values.items()} | took
 
@@ -236,6 +236,13 @@ def evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> di
         part: The images.
         batch_size: Images per worker and step.
     """
+    means = _evaluate(job, model, part, batch_size)
+    watch.current().rest()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
+    return means
+
+
+def _evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> dict[str, float]:
+    """Evaluate, and leave the watch as it is: between two epochs of a training it must not rest."""
     mine = part.positions[job.rank :: job.size]
     means = dict.fromkeys(model.metrics_names, 0.0)
     if len(mine):

@@ -2,24 +2,31 @@
 
 Horovod's own stall check runs on rank 0 alone and is blind when rank 0 itself is the frozen one. Here every worker has
 a place: a small memory-mapped file in the run's folder, written at each step at the cost of a memory write, so that
-it outlives even a SIGKILL, and a thread that reads the places of the others.
+it outlives even a SIGKILL, and a thread that reads the places of the others. Workers of `labs run` also send their
+place as a heartbeat on their error stream, about once a second: from it `labs run` learns which node it no longer hears
+from. The file of a node that has lost its network cannot tell.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import mmap
 import os
+import re
 import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from labs import durable
+from labs.launch import lifeline
 
 PLACE_BYTES = 256
+HEARTBEAT = re.compile(r"\x1elabs (\{[^\x1e]*\})\x1e\n?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,11 +41,14 @@ class Place:
     moved: float
     """When it took its last step, in seconds since 1970."""
     alive: float
-    """When its watching thread last ran: a stopped process has none that runs."""
+    """When its watching thread last ran: a stopped process has none that runs. 0: it has left the run in good order."""
 
     def __str__(self) -> str:
-        where = f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
-        return f"rank {self.rank} on {self.host} ({where})"
+        return f"rank {self.rank} on {self.host} ({self.where()})"
+
+    def where(self) -> str:
+        """Return its epoch and step."""
+        return f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
 
 
 def read_places(folder: Path) -> list[Place]:
@@ -50,6 +60,15 @@ def read_places(folder: Path) -> list[Place]:
         except ValueError:
             continue  # Caught between two bytes of a write: the next look will see it.
     return places
+
+
+def heartbeats(text: str) -> Iterator[Place]:
+    """Yield the heartbeats in a line that workers have sent."""
+    for match in HEARTBEAT.finditer(text):
+        try:
+            yield Place(**json.loads(match[1]))
+        except (TypeError, ValueError):
+            continue  # Cut apart on its way: the next one comes in a second.
 
 
 def culprit(places: list[Place], now: float, limit: float) -> Place:
@@ -101,6 +120,7 @@ class Watch:
         """Stop watching."""
         self._ended.set()
         self._thread.join()
+        self._send(dataclasses.replace(self._place, alive=0))
         with self._lock:
             self._map.close()
             self._file.close()
@@ -111,9 +131,17 @@ class Watch:
             text = json.dumps(dataclasses.asdict(self._place)).encode()
             self._map[:] = text.ljust(PLACE_BYTES, b"\0")
 
+    @staticmethod
+    def _send(place: Place) -> None:
+        """Send a heartbeat through the launcher, in one write: what other threads print cannot fall into it."""
+        if lifeline.SUPERVISOR in os.environ:
+            with contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
+                os.write(2, f"\x1elabs {json.dumps(dataclasses.asdict(place))}\x1e\n".encode())
+
     def _watch(self) -> None:
         while not self._ended.wait(min(1.0, self.stall_seconds / 10)):
             self._write(alive=time.time())
+            self._send(self._place)
             self._map.flush()  # Other nodes see it through the shared file system only when it is written back.
             if self._armed and time.time() - self._place.moved > self.stall_seconds:
                 self._end_the_run()

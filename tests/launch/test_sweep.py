@@ -98,7 +98,8 @@ def test_a_declared_cell_that_is_too_wide_is_left_out_and_told():
 def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
     wrong = dataclasses.replace(DEMO, data=str(tmp_path / "nowhere"))
     todo = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
-    (failed,) = run(lab, todo, tmp_path)
+    (failed,), elsewhere = run(lab, todo, tmp_path)
+    assert not elsewhere
     folder = tmp_path / "lab04_speedup" / failed.name
     assert "nowhere" in (folder / "failed.txt").read_text()
     assert not finished(failed, tmp_path)
@@ -136,15 +137,22 @@ def _workers(sweep: subprocess.Popen) -> list[psutil.Process]:
     return psutil.Process(sweep.pid).children(recursive=True)
 
 
-def test_two_sweeps_at_once_do_not_mix_a_cell(tmp_path, capsys):
-    config = dataclasses.replace(DEMO, images=64, epochs=1, ledger=False)
-    (cell,) = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], config)
+def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failure(tmp_path, capsys):
+    (cell,) = cells(lab, [dataclasses.replace(lab.SWEEPS["demo"][0], workers=(1,), seeds=(1,), grid={})], DEMO)
     held = tmp_path / "lab04_speedup" / f".{cell.name}.lock"
     held.parent.mkdir()
+    words = ["sweep", "lab04", "--only", "weak", "--workers", "1", "--repeats", "1", "--results", str(tmp_path)]
+    words += ["--batch-size", str(DEMO.batch_size)]
     with FileLock(held):
-        assert run(lab, [cell], tmp_path) == [cell]
-    assert not (tmp_path / "lab04_speedup" / cell.name).exists()
-    assert "another sweep runs it at this moment" in capsys.readouterr().err
+        assert cli._dispatch(words) == 0
+        told = capsys.readouterr()
+        assert not (tmp_path / "lab04_speedup" / cell.name).exists()
+        assert cli._dispatch([*words, "--list"]) == 0
+        assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
+    assert told.out.startswith("0 of 1 runs done, 0 failed, 1 running elsewhere; ")
+    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in told.err
+    assert cli._dispatch([*words, "--list"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("to do")
 
 
 def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import numpy as np
@@ -162,12 +165,53 @@ def test_killed_mpirun_leaves_no_process(labs):
     process, everyone, _ = start(labs, *ENDLESS)
     (mpirun,) = [one for one in everyone if one.name() == "prterun"]
     mpirun.kill()
+    began = time.monotonic()
     code, last = end(process, timeout=5)
-    assert (code, last) == (1, "labs: error: the launcher ended with code -9: it gave no reason")
+    print(f"| mpirun is killed | {time.monotonic() - began:.1f} |")
+    assert code == 1
+    place = r"rank {} on \S+ \(epoch \d+, step \d+\)"
+    assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
+                        f"{place.format(0)}, {place.format(1)}", last), last
     assert not [one for one in everyone if works(one)]
 
 
-def test_killed_launcher_leaves_no_process(labs):
-    process, everyone, _ = start(labs, *ENDLESS)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path, workers):
+    process = labs("run", "lab10", "--workers", workers, *SMALL, "--epochs", 30)
+    wait_for(process, "epoch 1/")
+    everyone = kin(process)
     process.kill()
-    assert_all_gone(list(everyone))
+    began = time.monotonic()
+    _, left = psutil.wait_procs(everyone, timeout=1.5)
+    print(f"| labs is killed, {workers} | {time.monotonic() - began:.1f} | {left}")
+    assert not [one for one in left if works(one)]
+    assert not list(tmp_path.rglob("record.json"))
+
+
+def test_closed_terminal_saves_as_ctrl_c_does(tmp_path):
+    """A real terminal: when it is closed, its programs get a hangup, and what they print then is an error."""
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    words = ["run", "lab10", "--workers", "2", *map(str, SMALL + ENDLESS), "--batch-size", "2"]
+    process = subprocess.Popen([sys.executable, "-m", "labs", *words], stdin=theirs, stdout=theirs, stderr=theirs,
+                               env=os.environ | {"LABS_RESULTS": str(tmp_path)}, start_new_session=True,
+                               preexec_fn=take_terminal)
+    os.close(theirs)
+    printed = b""
+    while b"epoch 1/999" not in printed:
+        printed += os.read(ours, 65536)
+    everyone = kin(process)
+    time.sleep(0.3)  # An epoch takes more than a second.
+    assert len([one for one in everyone if rank_of(one) is not None]) == 2
+    os.close(ours)
+    time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)  # As the shell does, after the kernel.
+    began = time.monotonic()
+    assert process.wait(30) == 130
+    print(f"| the terminal is closed | {time.monotonic() - began:.1f} |")
+    assert not [one for one in everyone if works(one)]
+    saved = [*tmp_path.glob("lab10_caltech/it/checkpoints/epoch-*-step-*.npz")]
+    assert saved, "killed, the run would have the checkpoint of its last epoch alone"

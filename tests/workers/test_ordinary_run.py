@@ -14,8 +14,10 @@ import psutil
 import pytest
 
 import labs
+from labs.launch import local
 from labs.places import ROOT
 from tests import listening
+from tests.workers.programs import finishes_late
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "hunter2-of-the-cloud", "TOKEN": "hunter2-of-the-hub"}
 WORDS = ["lab02", "--workers", "2", "--oversubscribe", "--epochs", "3", "--name", "it"]
@@ -96,6 +98,19 @@ def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
     process.send_signal(signal.SIGUSR1)
     _, errors = process.communicate(timeout=40)
     assert (process.returncode, errors.splitlines()[-1]) == (code, last), errors
+
+
+def test_a_run_that_takes_longer_to_finish_than_it_may_stall_is_not_ended(tmp_path):
+    """Rank 0 writes its record long after the evaluation, and rank 1 has left by then."""
+    record = local.run(finishes_late, ["--name", "it", "--results", str(tmp_path), "--stall-seconds", "3"], workers=2,
+                       oversubscribe=True)
+    assert record["timings"]["total_seconds"] > 9
+
+
+def test_labs_run_says_at_once_that_it_starts(story):
+    """Before the workers have loaded TensorFlow, and before any error of theirs."""
+    _, ends, _, _ = story
+    assert [ends[code][1].splitlines()[0] for code in (0, 1)] == ["labs: starting 2 workers ..."] * 2
 
 
 def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):

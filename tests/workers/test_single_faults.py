@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import time
 
 import numpy as np
@@ -35,9 +36,14 @@ CASES = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The folder of the run."""
+    """The folder of the run, whose workers must leave nothing in the folder of temporary files."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    return tmp_path / single_fault.LAB / "it"
+    yield tmp_path / single_fault.LAB / "it"
+    assert not [*temporary.iterdir()]
 
 
 def run(*arguments: str) -> dict:

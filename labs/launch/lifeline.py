@@ -1,0 +1,36 @@
+"""Parent-death signals: a process ends with the one that started it, even if that one is killed outright."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Mapping
+
+SUPERVISOR = "LABS_SUPERVISOR"
+"""Names the process of `labs run` to its workers, as "host:pid"; they end with it, and send it heartbeats."""
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """Have the kernel send this process a signal when its parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def end_with_launcher(environ: Mapping[str, str] = os.environ) -> None:
+    """Have the kernel kill this worker when its launcher ends, and leave at once if `labs run` has ended already.
+
+    Open MPI's launcher may end without its workers when it loses its output. A process that no launcher has started may
+    outlive its parent: a shell is not a launcher.
+    """
+    if "OMPI_COMM_WORLD_RANK" in environ or "HOROVOD_RANK" in environ:
+        end_with_parent(signal.SIGKILL)
+    host, _, pid = environ.get(SUPERVISOR, "").partition(":")
+    if host == socket.gethostname() and not os.path.exists(f"/proc/{pid}"):
+        os._exit(1)
+
+
+def named() -> str:
+    """Return this process's name for SUPERVISOR."""
+    return f"{socket.gethostname()}:{os.getpid()}"

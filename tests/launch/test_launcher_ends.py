@@ -1,0 +1,25 @@
+"""What a run says whose launcher ended without a record."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.errors import LabError
+from labs.launch import local
+from tests.workers.programs import ends_early
+
+
+@pytest.mark.parametrize(("program", "told"), [
+    ("exit 0", "the launcher ended with code 0, but the run has written no record"),
+    ("exit 3", "the launcher ended with code 3: it gave no reason; `labs check` looks for the cause"),
+    ("kill -KILL $$", "the launcher was killed by SIGKILL"),
+    ("kill -TERM $$", "the launcher was killed by SIGTERM"),
+    ("line=$(printf -- -%.0s {1..60}); printf '%s\\nA daemon failed on\\nRemote host: n2\\n%s\\n' $line $line >&2",
+     "the launcher ended with code 0, but the run has written no record: A daemon failed on Remote host: n2"),
+    ("printf 'labs: error: it is \\e[31mred\\a\\n' >&2; exit 1", "it is \\x1b[31mred\\x07"),
+], ids=["no record", "no reason", "killed", "terminated", "message", "escape sequence"])
+def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, told):
+    monkeypatch.setenv("LAUNCHER", program)
+    with pytest.raises(LabError) as caught:
+        local.run(ends_early, ["--name", "it", "--results", str(tmp_path)], workers=1)
+    assert str(caught.value) == told

@@ -1,0 +1,48 @@
+"""A small lab whose rank 0 takes long to finish after the evaluation, as with large curves on a slow file system."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from labs.command import Options, main
+
+LAB = "tests.workers.programs.finishes_late"
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """What all workers must share."""
+
+    batch_size: int = 4
+    seed: int = 1
+
+
+PRESETS = {"demo": Config()}
+
+
+def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
+    """Evaluate a model that was never trained, and take three times the stall limit to finish."""
+    import numpy as np
+    import tensorflow as tf
+
+    from labs.datasets.parts import Part
+    from labs.report import records
+    from labs.training import watch, workers
+    from labs.training.fit import compile_for, evaluate
+
+    with workers.start(LAB, config, options) as job:
+        layers = tf.keras.layers
+        model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
+                                     layers.Flatten(), layers.Dense(10, "softmax")])
+        compile_for(model, tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", ("accuracy",))
+        images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), np.uint8)
+        test = evaluate(job, model, Part(images, np.arange(32) % 10, np.arange(32)), config.batch_size)
+        assert watch.current().place().moved > job.started, "the evaluation has armed the watch"
+        if job.rank == 0:
+            time.sleep(3 * options.stall_seconds)
+        return records.finish(job, [], test_loss=test["loss"])
+
+
+if __name__ == "__main__":
+    main()
