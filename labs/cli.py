@@ -243,7 +243,7 @@ def _lint(arguments: list[str]) -> int:
             print(f"labs: error: {printable(str(verdict))}", file=sys.stderr)
         else:
             found = found or bool(verdict.findings)
-            print(verdict, *(verdict.findings or ["nothing implausible"]), sep="\n")
+            print(verdict, *(verdict.findings or ("nothing implausible",)), sep="\n")
     return int(found)
 
 
