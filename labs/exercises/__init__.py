@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs import command, terminal
+from labs import command
 from labs.errors import LabError
 from labs.exercises.judge import Question, Record
 from labs.report import records
+from labs.text import printable
 
 
 def check(question: str, answer: Any, store: Path | None = None) -> None:
@@ -35,7 +36,7 @@ def check(question: str, answer: Any, store: Path | None = None) -> None:
     """
     asked = _question(question)
     chosen = runs(question, store)
-    looked = ", ".join(terminal.line(f"{run['lab']}/{run['run']}") for run in chosen)
+    looked = ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
     try:
         why = asked.judge(answer, chosen)
     except AssertionError as wrong:
@@ -77,6 +78,9 @@ def _picked(question: str, asked: Question, found: list[Record]) -> list[Record]
         raise AssertionError(f"{question}: {missing}") from None
     except LookupError as lacking:
         raise AssertionError(f"{question}: a record of {_lab(question)} lacks {lacking}; move it away") from None
+    except (TypeError, ValueError, ArithmeticError) as wrong:
+        raise AssertionError(f"{question}: a record of {_lab(question)} holds no such figures as its runs do "
+                             f"({printable(wrong)}); move it away") from None
 
 
 def questions(lab: str) -> dict[str, Question]:
@@ -112,7 +116,7 @@ def listing(lab: str, store: Path | None = None) -> Iterator[str]:
         yield f"    answer: {asked.answer}"
         try:
             chosen = _picked(name, asked, found)
-            yield "    about: " + ", ".join(terminal.line(f"{run['lab']}/{run['run']}") for run in chosen)
+            yield "    about: " + ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
         except AssertionError as missing:
             yield "    " + str(missing).removeprefix(f"{name}: ")
 

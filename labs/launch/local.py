@@ -25,6 +25,7 @@ from labs import claims, command
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import ROOT
+from labs.text import plural
 
 ERROR = "labs: error: "
 PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
@@ -133,7 +134,7 @@ def check_slots(workers: int) -> None:
         LabError: Names the way on.
     """
     if workers > slots():
-        raise LabError(f"{workers} workers on {slots()} cores would wait for each other; "
+        raise LabError(f"{workers} workers on {plural(slots(), 'core')} would wait for each other; "
                        f"ask for at most {slots()}, or add --oversubscribe")
 
 
@@ -260,8 +261,9 @@ def _pass_on(source: BufferedReader, target, told: _Told | None) -> None:
         elif told is not None and ERROR in text:
             told.cause = told.cause or text.split(ERROR, 1)[1].strip()
         else:
-            target.write(text)
-            target.flush()
+            with contextlib.suppress(OSError):  # Its reader is gone, or its disk is full: `labs` says so at its end.
+                target.write(text)
+                target.flush()
 
 
 def _pieces(source: BufferedReader) -> Iterator[str]:

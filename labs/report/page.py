@@ -27,6 +27,7 @@ from labs.places import shown
 from labs.report import course, lint, plots, records, rules, scaling, speeds
 from labs.report.findings import Finding, brief
 from labs.report.tables import Grid, grid
+from labs.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 LINES = 8
 """Lines, at most, that one plot can hold and be read."""
 BARS = 16
+BAD_RUNS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What a lab's own functions raise of records that fit the schema and are not that lab's: they must not cost the page
+of all others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,19 +154,20 @@ def _machines(found: list[records.Record]) -> list[str]:
     """Describe the machines of all runs, the busiest first."""
     def describe(machine: dict) -> str:
         gpus = Counter(machine.get("gpus") or ())
-        parts = [machine.get("host", "an unknown machine"), f"{machine.get('cores', '?')} cores"]
+        parts = [machine.get("host", "an unknown machine")]
+        parts += [plural(machine["cores"], "core") if machine.get("cores") else "an unknown number of cores"]
         parts += [f"{machine['memory_bytes'] / 2**30:.0f} GiB"] if machine.get("memory_bytes") else []
         parts += [f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
         return ", ".join(parts)
 
     count = Counter(describe(record["machine"]) for record in found)
-    return [f"{machine}: {runs:,} run{'s' * (runs > 1)}" for machine, runs in count.most_common()]
+    return [f"{machine}: {plural(runs, 'run')}" for machine, runs in count.most_common()]
 
 
 def _versions(found: list[records.Record]) -> list[str]:
     count = Counter(", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items())
                     for record in found)
-    return [f"{versions}: {runs:,} run{'s' * (runs > 1)}" for versions, runs in count.most_common() if versions]
+    return [f"{versions}: {plural(runs, 'run')}" for versions, runs in count.most_common() if versions]
 
 
 def _module(name: str) -> ModuleType | None:
@@ -186,7 +191,7 @@ def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
             used |= names
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
-            missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
+            missing = [f"{len(mine)} of {plural(len(possible), 'run')}; {how} makes the others"] if few else []
             own: list[Grid | Picture | str] = [*_told(module, mine), *_drawn(module, mine)]
             yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
@@ -210,13 +215,19 @@ def _sweeps(module: Any, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
 
 def _told(module: Any, runs: list[records.Record]) -> list[str]:
     """Return what a lab that has a function `summary(records) -> str` says of some runs of a sweep."""
-    return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+    try:
+        return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+    except BAD_RUNS as problem:
+        return [f"no summary: a run lacks what runs of this lab have ({type(problem).__name__}: {problem})"]
 
 
 def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture]:
     """Yield what a lab that has a function `drawn(records)` draws of some runs of a sweep."""
-    for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
-        yield _picture(title, figure, "")
+    try:
+        for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
+            yield _picture(title, figure, "")
+    except BAD_RUNS:
+        return  # `_told` has said it.
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from labs import durable, terminal
+from labs import durable
 from labs.errors import LabError
 from labs.measure import throughput
 from labs.places import results_dir, shown
 from labs.report import schema
+from labs.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,9 +148,9 @@ def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
         try:
             sound.append(read(f"{root}/{os.path.dirname(path)}"))
         except LabError as problem:
-            print(f"labs: left out: {terminal.line(problem)}", file=sys.stderr)
+            print(f"labs: left out: {printable(problem)}", file=sys.stderr)
         except OSError as problem:
-            print(f"labs: left out: {terminal.line(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
+            print(f"labs: left out: {printable(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
     return sorted(sound, key=lambda record: record["started"])
 
 
@@ -179,7 +180,9 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     records = list(records)
     frame, apart = pd.DataFrame(map(flat, records)), computed_on(records)
     frame[list(apart)] = pd.DataFrame(apart, frame.index)
-    frame.attrs["config"] = list({name: None for record in records for name in settings(record)} | apart)
+    measured = {name for record in records for part in ("timings", "metrics") for name in record[part]}
+    asked = {name: None for record in records for name in settings(record) if name not in measured}
+    frame.attrs["config"] = list(asked | apart)
     return frame
 
 

@@ -47,6 +47,13 @@ class Layout(msgspec.Struct):
     global_batch_size: Integer = 0
 
 
+class Timings(msgspec.Struct):
+    """The timings that every run has, be they unknown."""
+
+    images_per_sec: Integer | float | None
+    seconds_per_epoch: Integer | float | None
+
+
 class Machine(msgspec.Struct):
     """The fields of a machine that are read."""
 
@@ -67,6 +74,7 @@ class Known(msgspec.Struct):
     """The fields that must have a type of their own; others may stand beside them."""
 
     layout: Layout
+    timings: Timings
     machine: Machine
     history: list[Epoch]
 
@@ -97,8 +105,9 @@ def check(record: Any) -> None:
 def _names(record: dict) -> Iterator[tuple[str, Iterable[str], set[str]]]:
     """Yield the parts of a record that become columns, their names, and the names that they must not have."""
     yield "layout", record["layout"], RESERVED
-    for part in ("config", "timings", "metrics"):
-        yield part, record[part], RESERVED | {"size"}  # How many workers ran is the layout's to say.
+    yield "config", record["config"], RESERVED | {"size"}
+    for part in ("timings", "metrics"):  # How many workers ran, and where, is the layout's to say.
+        yield part, record[part], RESERVED | set(Layout.__struct_fields__)
     for name, rows in record.get("tables", {}).items():
         yield f"tables.{name}", set().union(*rows), RESERVED
 
