@@ -105,6 +105,9 @@ def parse(lab: ModuleType, arguments: Sequence[str]) -> tuple[Any, Options]:
     """Return the lab's Config and the run's Options that a command line asks for."""
     import tyro
 
+    if any(word == "--results=" or pair == ("--results", "") for pair in itertools.pairwise(["", *arguments])
+           for word in pair):
+        raise LabError("--results is empty, and names no folder; give one, or leave it out")
     preset, rest = split_preset(lab, arguments)
     flat = tyro.conf.OmitArgPrefixes
     both = dataclasses.make_dataclass("Both", [("config", flat[lab.Config]), ("options", flat[Options])])

@@ -112,7 +112,6 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
         mode: "wb" or "w".
     """
     path = Path(path)
-    refuse_special(path)
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import io
 import multiprocessing
 import time
@@ -26,8 +27,8 @@ from labs.errors import LabError
 from labs.places import shown
 from labs.report import course, lint, plots, records, rules, scaling, speeds
 from labs.report.findings import Finding, brief
-from labs.report.tables import Grid, grid
-from labs.text import plural
+from labs.report.tables import Grid, grid, markdown
+from labs.text import plural, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +108,9 @@ def _template(name: str):
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=name.endswith("html"), trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )
-    environment.globals.update(kind=lambda item: type(item).__name__)
+    environment.globals.update(kind=lambda item: type(item).__name__, plural=plural)
+    environment.filters.update(md=markdown, md_code=functools.partial(markdown, code=True),
+                               lines=printable_lines)
     return environment.get_template(name)
 
 
@@ -218,16 +221,20 @@ def _told(module: Any, runs: list[records.Record]) -> list[str]:
     try:
         return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
     except BAD_RUNS as problem:
-        return [f"no summary: a run lacks what runs of this lab have ({type(problem).__name__}: {problem})"]
+        return [f"no summary: {_odd(problem)}"]
 
 
-def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture]:
+def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture | str]:
     """Yield what a lab that has a function `drawn(records)` draws of some runs of a sweep."""
     try:
         for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
             yield _picture(title, figure, "")
-    except BAD_RUNS:
-        return  # `_told` has said it.
+    except BAD_RUNS as problem:
+        yield f"no plot: {_odd(problem)}"
+
+
+def _odd(problem: Exception) -> str:
+    return f"a run is not as runs of this lab are ({type(problem).__name__}: {problem})"
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
@@ -258,8 +265,8 @@ def _scaling_plot(lab: str, found: speeds.Speeds) -> Iterator[Picture]:
 def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
     if "ledger_wall_seconds" not in frame or frame["ledger_wall_seconds"].isna().all():
         return
-    by = [*(name for name in varying if name in frame), "size"]
     columns = [f"ledger_{part}_seconds" for part in (*plots.PARTS, "wall")]
+    by = [*(name for name in varying if name in frame and name not in columns), "size"]
     if not set(columns) <= set(frame):
         return
     table = scaling.numbers(frame, columns).dropna(subset=columns)
@@ -273,7 +280,7 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     """Yield the test metrics: means over the repeats with their intervals."""
-    measured = [name for name in frame if name.startswith("test_") and name != "test_images"]
+    measured = [name for name in frame if name.startswith("test_") and name not in ("test_images", *varying)]
     frame, rows = scaling.numbers(frame, measured), []
     measured = [name for name in measured if frame[name].notna().any()]
     if not measured:
@@ -293,7 +300,7 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
-    busy = [name for name in frame if name.endswith("_percent")]
+    busy = [name for name in frame if name.endswith("_percent") and name not in varying]
     frame = scaling.numbers(frame, busy)
     busy = [name for name in busy if frame[name].notna().any()]
     if busy:

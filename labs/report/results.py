@@ -72,18 +72,17 @@ def cell(value: Any) -> str:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return printable(value)
-    if float(value).is_integer() and abs(value) < 1e15:
+    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e15):
         return str(int(value))
     return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def csv(frame: pd.DataFrame) -> str:
     """Return all columns as CSV for a spreadsheet: no text in it is a formula, and counts are whole numbers."""
+    texts = {name: frame[name].map(_quoted) for name in frame.select_dtypes(exclude="number")}
     whole = {name: "Int64" for name in frame.select_dtypes("float") if _counts(frame[name])}
-    quoted = frame.astype(whole).rename(columns=_quoted)
-    for place, column in enumerate(quoted):
-        if quoted.dtypes.iloc[place] not in ("Int64", "int64", "float64", "bool"):
-            quoted[column] = quoted[column].map(_quoted)
+    quoted = frame.assign(**texts).astype(whole)
+    quoted.columns = [_quoted(name) for name in quoted]
     return quoted.to_csv(index=False)
 
 
@@ -94,5 +93,10 @@ def _counts(column: pd.Series) -> bool:
 
 
 def _quoted(value: Any) -> Any:
-    """Return text that a spreadsheet would compute with the apostrophe that makes it text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    """Return text that a spreadsheet would compute with the apostrophe that makes it text.
+
+    On one line: pandas does not quote a carriage return, and what follows it would begin a row.
+    """
+    if not isinstance(value, str):
+        return value
+    return "'" * value.startswith(FORMULA) + printable(value)

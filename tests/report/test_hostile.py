@@ -6,17 +6,20 @@ import contextlib
 import copy
 import json
 import os
-import signal
+import re
 import socket
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from labs import cli
 from labs.errors import LabError
 from labs.exercises import listing
-from labs.report import records
+from labs.report import page, records
+from labs.text import printable
 from tests.report.test_records import record
+from tests.waiting import ends
 
 HUGE = 10**400
 
@@ -79,21 +82,6 @@ def write(root: Path, name: str, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-@contextlib.contextmanager
-def ends(seconds: int = 60):
-    """Fail, instead of hanging, where a command waits for a file that never gives anything."""
-    def late(*_):
-        raise AssertionError(f"still waiting after {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("what", BAD)
@@ -180,3 +168,98 @@ def test_no_lab_has_a_setting_that_would_be_refused():
     for name in command.names():
         fields = {field.name for field in dataclasses.fields(command.find(name).Config)}
         assert not fields & {*records.RESERVED, "size"}, name
+
+
+NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
+         "first\r=second", "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "<script>alert(1)</script>",
+         "[a](http://x)", "![a](http://x)", "*bold*", "__bold__", "`code`", "a|b", "```", "$\\frac$"]
+"""What a run may be called in a record that somebody else wrote."""
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A store whose records hold hostile text wherever text may be; one more cannot be read."""
+    for number, name in enumerate(NAMES):
+        bad = record(name, 1 + number % 2) | {"lab": "lab77_other", "versions": {name: name}, "machine": {"host": name},
+                                              "tables": {name: [{name: name, "x": number}]}}
+        bad["config"] = {"batch_size": 32, "seed": 1, "model": name, name: name}
+        write(tmp_path, str(number), json.dumps(bad))
+    write(tmp_path, "\x1b[31munreadable", "{")
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+def test_nothing_from_a_record_reaches_the_terminal_raw(named, capsys):
+    cli.COMMANDS["results"]([])
+    printed = capsys.readouterr()
+    assert r"\x1b[31mred" in printed.out
+    assert r"left\u202eright" in printed.out
+    assert r"\x1b[31munreadable" in printed.err
+    assert len(printed.out.splitlines()) == len(NAMES) + 2, "a row each, below the heading and its rule"
+    cli.COMMANDS["lint"]([])
+    cli.COMMANDS["report"](["--output", str(named / "\x1b[31m.html")])
+    later = capsys.readouterr()
+    for text in (printed.out, printed.err, later.out, later.err):
+        assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
+    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False)
+    texts = frame.drop(columns=["size", "images_per_sec"])
+    for cell in (*frame.columns, *texts.to_numpy().ravel()):
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell
+    assert {name for name in frame["run"] if name.startswith("'")} == {
+        "'" + printable(name) for name in NAMES if name[0] in "=+-@\t\r"}
+    assert len(frame) == len(NAMES)
+
+
+def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
+    for name, steps in (("a", 18750), ("b", None)):
+        found = record(name)
+        found["config"] |= {"steps_per_epoch": steps} if steps else {}
+        found["metrics"] = {"change": -1.5}
+        write(tmp_path, name, json.dumps(found))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")
+    assert frame["steps_per_epoch"].to_dict() == {"a": "18750", "b": ""}
+    assert frame["change"].to_dict() == {"a": "-1.5", "b": "-1.5"}
+    assert frame["val_accuracy"].to_dict() == {"a": "0.6", "b": "0.6"}
+
+
+def test_the_markdown_shows_text_as_text(named, tmp_path):
+    page.write(named, tmp_path / "page.html", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert not re.search(r"<(script|b|img)", text)
+    assert not re.search(r"(?<!\\)\]\(http", text), "no link but those to the plots"
+    assert r"\*bold\*" in text
+    assert "\x1b" not in text
+    assert r"a\|b" in text
+    assert "<script" not in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+@pytest.mark.parametrize("arguments", [["results", "--csv"], ["report", "--output"], ["report", "--markdown"]])
+def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "store"))
+    write(tmp_path / "store", "good", json.dumps(record("good")))
+    target = tmp_path / "target"
+    make = {"device": lambda: target.symlink_to("/dev/null"), "pipe": lambda: os.mkfifo(target), "folder": target.mkdir}
+    make[kind]()
+    before = os.lstat(target)
+    command, option = arguments
+    told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
+    with ends(20), pytest.raises(LabError, match=told):
+        cli.COMMANDS[command]([option, str(target)])
+    assert os.lstat(target) == before
+    assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
+
+
+def test_a_lab_that_cannot_read_a_record_does_not_cost_the_page(tmp_path):
+    """Such as a record of lab 11 that has no hosts: another version wrote it, or somebody by hand."""
+    strange = record("strange") | {"lab": "lab11_multinode"}
+    write(tmp_path, "strange", json.dumps(strange))
+    page.write(tmp_path, tmp_path / "page.html")
+    assert "no summary: a run is not as runs of this lab are (KeyError" in (tmp_path / "page.html").read_text()
