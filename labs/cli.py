@@ -25,29 +25,73 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from labs import durable, usage
-from labs.errors import LabError, printable, quoted
+from labs.errors import LabError, quoted
+from labs.text import one_line, plural, printable
 
 
 def main() -> None:
     """Do what the command line says; a student's mistake is told in one line."""
+    _reopen_closed_streams()
     try:
-        sys.exit(_dispatch(sys.argv[1:]))
+        try:
+            code = _dispatch(sys.argv[1:])
+        finally:
+            sys.stdout.flush()  # Here, where it can be told, and not when Python ends.
     except KeyboardInterrupt:
         goes_on = {"sweep": "; the same command goes on", "run": "; `--resume` goes on from what is saved"}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{goes_on.get(sys.argv[1], '')}", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()  # `labs list | head` is no error.
+        code = 130
     except (LabError, OSError) as problem:
+        if lost := _is_of_output(problem):
+            _discard_output()
+        if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; the code is that of SIGPIPE.
+            sys.exit(141)
+        if lost:
+            sys.exit(f"labs: error: cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(told := durable.told(problem), LabError):
             raise
-        sys.exit(f"labs: error: {printable(str(told))}")
+        sys.exit(f"labs: error: {one_line(told)}")
+    sys.exit(code)
+
+
+def _reopen_closed_streams() -> None:
+    """Give a process that was started without standard streams (`>&-`) empty ones.
+
+    The next files that it opens would take their numbers, and get what programs print that it starts.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode))
+
+
+def _is_of_output(problem: LabError | OSError) -> bool:
+    """Whether standard output gave this error: it names no file, and one more line break fails as well."""
+    if isinstance(problem, LabError) or problem.filename:
+        return False
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
+
+
+def _discard_output() -> None:
+    """Let Python's own flush at its end go nowhere: it would fail again, with a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -170,8 +214,8 @@ def _data(arguments: list[str]) -> None:
     parser = _parser("data", "The data sets of the labs.")
     actions = parser.add_subparsers(dest="action", required=True, metavar="list | fetch | verify")
     actions.add_parser("list", help="show them all, and which are here")
-    for action, text in (("fetch", "download one and check it"), ("verify", "check one that is here")):
-        actions.add_parser(action, help=text).add_argument("name", help=", ".join(registry.DATASETS))
+    for action, about in (("fetch", "download one and check it"), ("verify", "check one that is here")):
+        actions.add_parser(action, help=about).add_argument("name", help=", ".join(registry.DATASETS))
     asked = parser.parse_args(arguments)
     if asked.action == "list":
         print(fetch.listing())
@@ -182,22 +226,30 @@ def _data(arguments: list[str]) -> None:
 
 
 def _results(arguments: list[str]) -> None:
-    from labs.report import records
+    from labs.places import results_dir
+    from labs.report import results
 
     parser = _parser("results", "Show the runs in the results store, oldest first.")
-    parser.add_argument("lab", nargs="?", default="*", help="of this lab alone")
-    parser.add_argument("--csv", metavar="FILE", help="write all that is known of them, one row each, as CSV")
+    parser.add_argument("lab", nargs="?", help="of this lab alone; its name, or the beginning of it: lab04")
+    parser.add_argument("--csv", type=_path, metavar="FILE",
+                        help="write all that is known of them, one row each, as CSV")
     asked = parser.parse_args(arguments)
-    runs = records.load(asked.lab)
-    if runs.empty:
-        raise LabError("the results store is empty; `labs run lab10_caltech --workers 2` fills it")
     if asked.csv:
-        with _choosing("--csv"):
-            durable.write_text(asked.csv, runs.to_csv(index=False))
-        print(f"{asked.csv}: {len(runs)} runs, {len(runs.columns)} columns")
+        durable.refuse_special(asked.csv, "--csv")
+    runs = results.load(asked.lab, results_dir())
+    if not asked.csv:
+        print(results.table(runs))
         return
-    columns = ["lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "test_accuracy"]
-    print(runs[[column for column in columns if column in runs]].to_string(index=False))
+    with _choosing("--csv"):
+        durable.write_text(asked.csv, results.csv(runs))
+    print(f"{printable(asked.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
+
+
+def _path(word: str) -> Path:
+    """Read a path; an empty one, such as that of an unset variable, is no name of the current folder."""
+    if not word:
+        raise LabError("an empty path names no file or folder; give a name, or leave the option out")
+    return Path(word)
 
 
 @contextlib.contextmanager
@@ -210,25 +262,24 @@ def _choosing(option: str) -> Iterator[None]:
 
 
 def _report(arguments: list[str]) -> None:
-    from pathlib import Path
-
     from labs.places import results_dir, shown
     from labs.report import page
 
     parser = _parser("report", "Write all results as one page that needs no network and no other file.")
-    parser.add_argument("--results", type=Path, default=results_dir(), help="the results store")
-    parser.add_argument("--output", type=Path, help="the page; default: report.html in the results store")
-    parser.add_argument("--markdown", type=Path, help="the same as Markdown, its plots in a folder beside it")
+    parser.add_argument("--results", type=_path, default=results_dir(), help="the results store")
+    parser.add_argument("--output", type=_path, help="the page; default: report.html in the results store")
+    parser.add_argument("--markdown", type=_path, help="the same as Markdown, its plots in a folder beside it")
     asked = parser.parse_args(arguments)
     output = asked.output or asked.results / "report.html"
+    durable.refuse_special(output, "--output")
+    if asked.markdown:
+        durable.refuse_special(asked.markdown, "--markdown")
     with _choosing("--output"):
         page.write(asked.results, output, asked.markdown)
-    print("\n".join(shown(path.absolute()) for path in (output, asked.markdown) if path))
+    print("\n".join(printable(shown(path.absolute())) for path in (output, asked.markdown) if path))
 
 
 def _lint(arguments: list[str]) -> int:
-    from pathlib import Path
-
     from labs.places import results_dir
     from labs.report import lint
 
@@ -240,10 +291,11 @@ def _lint(arguments: list[str]) -> int:
     for verdict in lint.verdicts(parser.parse_args(arguments).paths or [results_dir()]):
         if isinstance(verdict, LabError):
             found = True
-            print(f"labs: error: {printable(str(verdict))}", file=sys.stderr)
+            print(f"labs: error: {one_line(verdict)}", file=sys.stderr)
         else:
             found = found or bool(verdict.findings)
-            print(verdict, *(verdict.findings or ("nothing implausible",)), sep="\n")
+            for line in (verdict, *(verdict.findings or ("nothing implausible",))):
+                print(printable(line))
     return int(found)
 
 

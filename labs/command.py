@@ -22,9 +22,10 @@ from types import ModuleType
 from typing import Any
 
 from labs import durable, usage
-from labs.errors import LabError, printable, quoted
+from labs.errors import LabError, quoted
 from labs.launch import lifeline
 from labs.places import ROOT, results_dir
+from labs.text import one_line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +176,9 @@ def parse(lab: ModuleType, arguments: Sequence[str], launches: bool = False,
     """
     import tyro
 
+    if any(word == "--results=" or pair == ("--results", "") for pair in itertools.pairwise(["", *arguments])
+           for word in pair):
+        raise LabError("--results is empty, and names no folder; give one, or leave it out")
     preset, rest = split_preset(lab, arguments)
     usage.refuse_empty(rest)
     flat = tyro.conf.OmitArgPrefixes
@@ -335,7 +339,7 @@ def _leave(problem: BaseException) -> None:
     if echo or watch.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {printable(watch.whereabouts() + cause)}", file=sys.stderr, flush=True)
+    print(f"labs: error: {one_line(watch.whereabouts() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 

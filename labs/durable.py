@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,58 @@ def naming(path: Path) -> Iterator[None]:
     except OSError as problem:
         problem.filename = problem.filename or str(path)
         raise
+
+
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+         stat.S_IFSOCK: "a socket"}
+
+
+def refuse_special(path: str | os.PathLike, option: str = "file") -> None:
+    """Refuse to replace what is not a regular file: a rename would take the place of a device, too.
+
+    Args:
+        path: The file to write.
+        option: The one that names it, such as "--csv".
+
+    Raises:
+        LabError: It exists, and is not a regular file.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(Path(path)).st_mode)
+    except OSError:  # There is none yet, or writing it will say why it cannot be.
+        return
+    if kind != stat.S_IFREG:
+        raise LabError(f"cannot write {path}: it is {KINDS[kind]}, not a regular file; choose another {option}")
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike, largest: int) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading; refuse anything else without waiting for it.
+
+    Args:
+        path: The file.
+        largest: Bytes that it may have.
+
+    Raises:
+        LabError: It is not a regular file (a pipe gives nothing, a device never ends), or it is larger.
+        OSError: There is none, or it may not be read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as problem:
+        if problem.errno != errno.ENXIO:  # What opening a socket gives.
+            raise
+        raise LabError(f"{path}: it is not a regular file") from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise LabError(f"{path}: it is not a regular file")
+        if status.st_size > largest:
+            raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:

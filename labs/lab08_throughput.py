@@ -18,6 +18,7 @@ from labs.command import Options, main
 from labs.errors import LabError
 from labs.launch import local
 from labs.launch.sweep import Sweep, divide
+from labs.text import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +134,7 @@ def _shared_cores(config: Config, workers: int) -> Config:
     """Divide the cores of one node among the workers."""
     cores = len(os.sched_getaffinity(0))
     if cores % workers:
-        raise LabError(f"{workers} workers cannot share {cores} cores evenly")
+        raise LabError(f"{workers} workers cannot share {plural(cores, 'core')} evenly")
     return dataclasses.replace(config, threads=cores // workers)
 
 

@@ -57,7 +57,7 @@ def main() -> int:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     wrong = step()
     if hvd.rank() == 0:
-        where = f" on {len(gpus)} GPUs" if gpus else ""
+        where = f" on {len(gpus)} GPU{'s' * (len(gpus) > 1)}" if gpus else ""
         mpi = os.environ.get("LABS_MPI", "MPI")
         made_of = f"{mpi}, TensorFlow {tf.__version__}, Horovod {horovod.__version__}"
         print(f"proof: {wrong or f'2 workers took a step{where}, weights equal ({made_of})'}", flush=True)

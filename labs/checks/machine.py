@@ -12,6 +12,7 @@ from pathlib import Path
 from labs.checks import software
 from labs.checks.findings import Finding, absent, fail, ok, warn
 from labs.launch import local, slurm
+from labs.text import plural
 
 WORKER_GB = 1.0
 """What a worker of a demo takes, and some air."""
@@ -27,8 +28,8 @@ def cores() -> Finding:
     allocation = slurm.allocation()
     slurm.check_step()
     if allocation:
-        return ok(f"{allocation.ntasks} tasks of {allocation.cpus_per_task} on {allocation.nodes} nodes "
-                  f"(job {allocation.job_id})")
+        tasks, nodes = plural(allocation.ntasks, "task"), plural(allocation.nodes, "node")
+        return ok(f"{tasks} of {allocation.cpus_per_task} on {nodes} (job {allocation.job_id})")
     mine, there = local.slots(), os.cpu_count()
     if mine < 2:
         return warn(f"{mine} of {there}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")

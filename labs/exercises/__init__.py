@@ -19,6 +19,7 @@ from labs import command
 from labs.errors import LabError, quoted
 from labs.exercises.judge import Question, Record
 from labs.report import records
+from labs.text import printable
 
 
 def check(question: str, answer: Any, store: Path | None = None) -> None:
@@ -35,7 +36,7 @@ def check(question: str, answer: Any, store: Path | None = None) -> None:
     """
     asked = _question(question)
     chosen = runs(question, store)
-    looked = ", ".join(f"{run['lab']}/{run['run']}" for run in chosen)
+    looked = ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
     try:
         why = asked.judge(answer, chosen)
     except AssertionError as wrong:
@@ -66,12 +67,20 @@ def runs(question: str, store: Path | None = None) -> list[Record]:
         LabError: There is no such question.
     """
     asked = _question(question)
+    return _picked(question, asked, records.read_all(_lab(question), store))
+
+
+def _picked(question: str, asked: Question, found: list[Record]) -> list[Record]:
+    """Return the records of a lab that a question is about; `runs` says what is raised."""
     try:
-        return asked.runs(records.read_all(_lab(question), store))
+        return asked.runs(found)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
     except LookupError as lacking:
         raise AssertionError(f"{question}: a record of {_lab(question)} lacks {lacking}; move it away") from None
+    except (TypeError, ValueError, ArithmeticError) as wrong:
+        raise AssertionError(f"{question}: a record of {_lab(question)} holds no such figures as its runs do "
+                             f"({printable(wrong)}); move it away") from None
 
 
 def questions(lab: str) -> dict[str, Question]:
@@ -101,11 +110,13 @@ INTRODUCTION = ("\"This run\" and \"these runs\" are those of your own results s
 
 def listing(lab: str, store: Path | None = None) -> Iterator[str]:
     """Yield the lines that tell the questions of a lab, and the runs that they are about or what makes them."""
+    found = records.read_all(command.called(command.find(lab)), store)  # Once: each bad record is named once, too.
     for name, asked in questions(lab).items():
         yield f"{name}  {asked.text}"
         yield f"    answer: {asked.answer}"
         try:
-            yield "    about: " + ", ".join(f"{run['lab']}/{run['run']}" for run in runs(name, store))
+            chosen = _picked(name, asked, found)
+            yield "    about: " + ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
         except AssertionError as missing:
             yield "    " + str(missing).removeprefix(f"{name}: ")
 

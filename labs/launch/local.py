@@ -26,6 +26,7 @@ from labs import claims, command
 from labs.errors import LabError
 from labs.launch import hosts, lifeline, slurm, verdict
 from labs.places import ROOT, temporary_dir
+from labs.text import plural
 
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
@@ -81,7 +82,7 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
     with claims.discarding_unused(runs / run_name):
         start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
         if announce:
-            print(f"labs: starting {workers} worker{'s' * (workers > 1)} ...", file=sys.stderr, flush=True)
+            print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
         evidence = verdict.Evidence(options.stall_seconds)
         try:
             code = _supervise([*(start or mpirun(workers)), *program], getattr(module, "VARIABLES", {}), log, evidence,
@@ -144,7 +145,7 @@ def check_slots(workers: int) -> None:
         LabError: Names the way on.
     """
     if workers > slots():
-        raise LabError(f"{workers} workers on {slots()} cores would wait for each other; "
+        raise LabError(f"{workers} workers on {plural(slots(), 'core')} would wait for each other; "
                        f"ask for at most {slots()}, or add --oversubscribe")
 
 
@@ -306,6 +307,7 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: verdict.Evidence
         elif errors and verdict.ERROR in text:
             evidence.take_error(text.split(verdict.ERROR, 1)[1])
         else:
+            # Its reader is gone, or its disk is full: `labs` says so at its end.
             with contextlib.suppress(OSError, ValueError):
                 target.write(text)
                 target.flush()

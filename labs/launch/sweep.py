@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from filelock import FileLock, Timeout
 
 from labs import command, durable
-from labs.errors import LabError, printable
+from labs.errors import LabError
 from labs.launch import local
+from labs.text import one_line
 
 FAILED = "failed.txt"
 
@@ -148,7 +149,7 @@ def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool 
             try:
                 if cause := _run(lab, cell, store, oversubscribe):
                     left.failed.append(cell)
-                    bar.write(f"failed: {cell}: {printable(cause)}", file=sys.stderr)
+                    bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
             except Timeout:
                 left.elsewhere.append(cell)
                 bar.write(f"running elsewhere: {cell}: another sweep has it", file=sys.stderr)

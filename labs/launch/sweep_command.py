@@ -13,10 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from labs import command
-from labs.errors import LabError, printable
+from labs.errors import LabError
 from labs.launch import local, slurm
 from labs.launch.sweep import FAILED, Cell, Sweep, Unfinished, cells, finished, run, runs_elsewhere
 from labs.places import ROOT, shown
+from labs.text import one_line, plural, printable_lines
 
 
 def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = ()) -> int:
@@ -79,13 +80,13 @@ def _held(cell: Cell, oversubscribe: bool) -> Cell:
     if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
         reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
     elif cell.workers > local.slots() and not oversubscribe:
-        reason = f"more workers than the {local.slots()} cores; --oversubscribe runs it"
+        reason = f"more workers than the {plural(local.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 
 def _nth(todo: Sequence[Cell], number: int) -> Cell:
     if not 0 <= number < len(todo):
-        raise LabError(f"--cell {number}: there are {len(todo)} runs, from 0 on; see them with --list")
+        raise LabError(f"--cell {number}: there are {plural(len(todo), 'run')}, from 0 on; see them with --list")
     return todo[number]
 
 
@@ -107,7 +108,7 @@ def _state(cell: Cell, store: Path) -> str:
         return "running elsewhere"
     if cell.skipped:
         return f"skipped: {cell.skipped}"
-    return f"failed: {printable(failure.read_text().strip())}" if failure.exists() else "to do"
+    return f"failed: {one_line(failure.read_text())}" if failure.exists() else "to do"
 
 
 def _show(todo: Sequence[Cell], store: Path) -> int:
@@ -129,7 +130,7 @@ def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
     names = {cell.name for cell in todo}
     found = [record for record in records.read_all(command.called(lab), store) if record["run"] in names]
     if found and (told := getattr(lab, "summary", speeds.told)(found)):
-        print(told + "\n")
+        print(printable_lines(told) + "\n")
     for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
         path = store / command.called(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
@@ -140,10 +141,10 @@ def _finish(todo: Sequence[Cell], left: Unfinished, store: Path) -> int:
     """Say what came of the sweep, and return its exit code: a cell that another sweep runs has not failed."""
     for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
         count = sum(cell.skipped == reason for cell in todo)
-        print(f"left out {count} runs: {reason}")
+        print(f"left out {plural(count, 'run')}: {reason}")
     done = sum(finished(cell, store) for cell in todo)
     elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
-    print(f"{done} of {len(todo)} runs done, {len(left.failed)} failed{elsewhere}; `labs report` shows them" +
+    print(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; `labs report` shows them" +
           ("; the same command tries the failed ones again" if left.failed else ""))
     return 1 if left.failed else 0
 
@@ -162,8 +163,9 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
         arrays.append(_sbatch("--array", ",".join(map(str, numbers)), "--nodes", str(nodes), "--ntasks-per-node",
                               str(widest), "jobs/sweep.sh", lab, *words))
     report = _sbatch("--dependency", ":".join(["afterany", *arrays]), "jobs/report.sh", *report_words)
-    print(f"{len(todo)} runs of {lab} are job{'s' * (len(arrays) > 1)} {', '.join(arrays)}, the report after them is "
-          f"job {report}; `squeue --me` shows all")
+    jobs = f"job{'s' * (len(arrays) > 1)} {', '.join(arrays)}"
+    print(f"{plural(len(todo), 'run')} of {lab} are {jobs}, the report after them is job {report}; "
+          "`squeue --me` shows all")
     return 0
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from labs.errors import printable
+from labs.text import one_line
 from labs.training import watch
 
 ERROR = "labs: error: "
@@ -90,7 +90,7 @@ class Evidence:
         if code == 0 and (folder / "record.json").exists():
             return ""
         node = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        return printable(node or self.cause or self._lost_worker(folder / "places") or self._lost_launcher(code))
+        return one_line(node or self.cause or self._lost_worker(folder / "places") or self._lost_launcher(code))
 
     def _lost_worker(self, places: Path) -> str:
         """Say which worker ended without a word, from the launcher's words and the worker's last heartbeat."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import io
 import multiprocessing
 import time
@@ -26,7 +27,8 @@ from labs.errors import LabError
 from labs.places import shown
 from labs.report import course, lint, plots, records, rules, scaling, speeds
 from labs.report.findings import Finding, brief
-from labs.report.tables import Grid, grid
+from labs.report.tables import Grid, grid, markdown
+from labs.text import plural, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 LINES = 8
 """Lines, at most, that one plot can hold and be read."""
 BARS = 16
+BAD_RUNS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+"""What a lab's own functions raise of records that fit the schema and are not that lab's: they must not cost the page
+of all others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +108,9 @@ def _template(name: str):
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=name.endswith("html"), trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )
-    environment.globals.update(kind=lambda item: type(item).__name__)
+    environment.globals.update(kind=lambda item: type(item).__name__, plural=plural)
+    environment.filters.update(md=markdown, md_code=functools.partial(markdown, code=True),
+                               lines=printable_lines)
     return environment.get_template(name)
 
 
@@ -150,19 +157,20 @@ def _machines(found: list[records.Record]) -> list[str]:
     """Describe the machines of all runs, the busiest first."""
     def describe(machine: dict) -> str:
         gpus = Counter(machine.get("gpus") or ())
-        parts = [machine.get("host", "an unknown machine"), f"{machine.get('cores', '?')} cores"]
+        parts = [machine.get("host", "an unknown machine")]
+        parts += [plural(machine["cores"], "core") if machine.get("cores") else "an unknown number of cores"]
         parts += [f"{machine['memory_bytes'] / 2**30:.0f} GiB"] if machine.get("memory_bytes") else []
         parts += [f"{count} x {name}" for name, count in gpus.items()] or ["no GPU"]
         return ", ".join(parts)
 
     count = Counter(describe(record["machine"]) for record in found)
-    return [f"{machine}: {runs:,} run{'s' * (runs > 1)}" for machine, runs in count.most_common()]
+    return [f"{machine}: {plural(runs, 'run')}" for machine, runs in count.most_common()]
 
 
 def _versions(found: list[records.Record]) -> list[str]:
     count = Counter(", ".join(f"{name} {version}" for name, version in (record.get("versions") or {}).items())
                     for record in found)
-    return [f"{versions}: {runs:,} run{'s' * (runs > 1)}" for versions, runs in count.most_common() if versions]
+    return [f"{versions}: {plural(runs, 'run')}" for versions, runs in count.most_common() if versions]
 
 
 def _module(name: str) -> ModuleType | None:
@@ -186,7 +194,7 @@ def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
             used |= names
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
-            missing = [f"{len(mine)} of {len(possible)} runs; {how} makes the others"] if few else []
+            missing = [f"{len(mine)} of {plural(len(possible), 'run')}; {how} makes the others"] if few else []
             own: list[Grid | Picture | str] = [*_told(module, mine), *_drawn(module, mine)]
             yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
@@ -210,13 +218,23 @@ def _sweeps(module: Any, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
 
 def _told(module: Any, runs: list[records.Record]) -> list[str]:
     """Return what a lab that has a function `summary(records) -> str` says of some runs of a sweep."""
-    return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+    try:
+        return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+    except BAD_RUNS as problem:
+        return [f"no summary: {_odd(problem)}"]
 
 
-def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture]:
+def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture | str]:
     """Yield what a lab that has a function `drawn(records)` draws of some runs of a sweep."""
-    for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
-        yield _picture(title, figure, "")
+    try:
+        for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
+            yield _picture(title, figure, "")
+    except BAD_RUNS as problem:
+        yield f"no plot: {_odd(problem)}"
+
+
+def _odd(problem: Exception) -> str:
+    return f"a run is not as runs of this lab are ({type(problem).__name__}: {problem})"
 
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
@@ -247,8 +265,8 @@ def _scaling_plot(lab: str, found: speeds.Speeds) -> Iterator[Picture]:
 def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
     if "ledger_wall_seconds" not in frame or frame["ledger_wall_seconds"].isna().all():
         return
-    by = [*(name for name in varying if name in frame), "size"]
     columns = [f"ledger_{part}_seconds" for part in (*plots.PARTS, "wall")]
+    by = [*(name for name in varying if name in frame and name not in columns), "size"]
     if not set(columns) <= set(frame):
         return
     table = scaling.numbers(frame, columns).dropna(subset=columns)
@@ -262,7 +280,7 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     """Yield the test metrics: means over the repeats with their intervals."""
-    measured = [name for name in frame if name.startswith("test_") and name != "test_images"]
+    measured = [name for name in frame if name.startswith("test_") and name not in ("test_images", *varying)]
     frame, rows = scaling.numbers(frame, measured), []
     measured = [name for name in measured if frame[name].notna().any()]
     if not measured:
@@ -282,7 +300,7 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
-    busy = [name for name in frame if name.endswith("_percent")]
+    busy = [name for name in frame if name.endswith("_percent") and name not in varying]
     frame = scaling.numbers(frame, busy)
     busy = [name for name in busy if frame[name].notna().any()]
     if busy:

@@ -62,9 +62,9 @@ def _workers(record: dict[str, Any]) -> str:
 def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
     epochs = [row["epoch"] for row in history]
     if history and name in history[0]:
-        axes.plot(epochs, [row[name] for row in history], "--", color=colour, label=f"{label}, training")
+        axes.plot(epochs, [row.get(name, np.nan) for row in history], "--", color=colour, label=f"{label}, training")
     if history and f"val_{name}" in history[0]:
-        axes.plot(epochs, [row[f"val_{name}"] for row in history], "-o", markersize=3, color=colour,
+        axes.plot(epochs, [row.get(f"val_{name}", np.nan) for row in history], "-o", markersize=3, color=colour,
                   label=f"{label}, validation")
 
 

@@ -19,11 +19,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
+import msgspec
 
 from labs import durable
+from labs.errors import LabError
 from labs.measure import throughput
 from labs.places import results_dir, shown
+from labs.report import schema
+from labs.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,9 +36,9 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 """What is known of a finished run; JSON can hold it. Its keys are those of `finish`."""
 FORMAT = 1
-PARTS = {"lab": str, "run": str, "started": str, "config": dict, "layout": dict, "history": list, "timings": dict,
-         "metrics": dict, "machine": dict}
-"""What a record must hold to be read."""
+LARGEST = 64 << 20
+"""Bytes of a record; those of the labs have some thousand."""
+RESERVED = schema.RESERVED
 
 
 def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
@@ -112,54 +115,49 @@ def read(folder: str | os.PathLike) -> Record:
     """Read the record of one run.
 
     Raises:
-        ValueError: The file is torn, or not a record of this format.
+        LabError: It is no regular file, damaged, or not a record; names the file and what is wrong.
         OSError: There is none.
     """
     path = f"{folder}/record.json"
-    with open(path, "rb") as file:
+    with durable.reading(path, LARGEST) as file:
         content = file.read()
     try:
         record = _parsed(content)
-    except ValueError as problem:
-        raise ValueError(f"{path} is torn: {problem}") from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a record of format {FORMAT}")
-    if wrong := [name for name, kind in PARTS.items() if not isinstance(record.get(name), kind)]:
-        raise ValueError(f"{path} has no sound {', '.join(wrong)}")
-    if not _counts(record["layout"], "size") or record["layout"]["size"] < 1:
-        raise ValueError(f"{path} does not say how many workers ran")
-    if not all(_counts(record["layout"], name) for name in ("nodes", "global_batch_size") if name in record["layout"]):
-        raise ValueError(f"{path} has a layout that is none")
-    if not all(value is None or isinstance(value, int | float) for value in record["timings"].values()):
-        raise ValueError(f"{path} has timings that are no numbers")
-    if not all(isinstance(row, dict) and "epoch" in row for row in record["history"]):
-        raise ValueError(f"{path} has a history that is none")
-    tables = record.get("tables", {})
-    if not isinstance(tables, dict) or not all(isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
-                                               for rows in tables.values()):
-        raise ValueError(f"{path} has tables that are none")
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise LabError(f"not a record of format {FORMAT}")
+        schema.check(record)
+    except LabError as problem:
+        raise LabError(f"{path}: {problem}") from None
     return record
 
 
 def _parsed(content: bytes) -> Any:
+    """Parse JSON, strictly but for NaN and infinities, which Python writes: the loss of a run that diverged."""
     try:
-        return orjson.loads(content)
-    except ValueError:  # NaN, too, which Python writes and JSON does not know: the loss of a run that diverged.
-        return json.loads(content)
-
-
-def _counts(layout: dict[str, Any], name: str) -> bool:
-    return isinstance(layout.get(name), int)
+        try:
+            return msgspec.json.decode(content)
+        except ValueError:
+            record = json.loads(content)
+            msgspec.json.encode(record)  # Half a surrogate pair passes Python's reader, and can be printed nowhere.
+            return record
+    except RecursionError:
+        raise LabError("nested too deeply for a record") from None
+    except UnicodeEncodeError:
+        raise LabError("holds half a surrogate pair, which is no text") from None
+    except ValueError as problem:
+        raise LabError(f"damaged, no JSON: {problem}") from None
 
 
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
-    """Read every sound record, oldest first; the others are named on the error stream and left out."""
+    """Read every valid record, oldest first; the others are named on the error stream and left out."""
     root, sound = root or results_dir(), []
     for path in sorted(glob.iglob(f"{lab}/*/record.json", root_dir=root)):
         try:
             sound.append(read(f"{root}/{os.path.dirname(path)}"))
-        except (ValueError, OSError) as problem:
-            print(f"labs: left out: {problem}", file=sys.stderr)
+        except LabError as problem:
+            print(f"labs: left out: {printable(problem)}", file=sys.stderr)
+        except OSError as problem:
+            print(f"labs: left out: {printable(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
     return sorted(sound, key=lambda record: record["started"])
 
 
@@ -189,7 +187,9 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     records = list(records)
     frame, apart = pd.DataFrame(map(flat, records)), computed_on(records)
     frame[list(apart)] = pd.DataFrame(apart, frame.index)
-    frame.attrs["config"] = list({name: None for record in records for name in settings(record)} | apart)
+    measured = {name for record in records for part in ("timings", "metrics") for name in record[part]}
+    asked = {name: None for record in records for name in settings(record) if name not in measured}
+    frame.attrs["config"] = list(asked | apart)
     return frame
 
 

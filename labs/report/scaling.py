@@ -50,7 +50,7 @@ def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFram
     by = list(by if by is not None else configuration(frame))
     by += [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
-    medians = [name for name in frame if name in SECONDS or name.startswith("ledger_")]
+    medians = [name for name in frame if name not in by and (name in SECONDS or name.startswith("ledger_"))]
     groups = frame.groupby(by, dropna=False, sort=True)
     table = groups.size().rename("repeats").to_frame()
     table["images_per_sec"] = groups["images_per_sec"].median()

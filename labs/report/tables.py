@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
+
+from labs.text import plural, printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,8 +79,25 @@ class Grid:
 
     def markdown(self) -> str:
         """Return it as Markdown."""
-        lines = [self.head, ["---"] * len(self.head), *self.rows]
-        return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+        rows = [[markdown(cell) for cell in row] for row in (self.head, *self.rows)]
+        rows.insert(1, ["---"] * len(self.head))
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def markdown(text: str, code: bool = False) -> str:
+    """Return text on one line as Markdown that shows it as it is: names in a record may hold markup.
+
+    Args:
+        text: Any.
+        code: Keep backticks: the text has commands in them.
+    """
+    text = re.sub(r"[\\*~|]" if code else r"[\\*~|`]", r"\\\g<0>", printable(text))
+    text = re.sub(r"(?<![^\W_])_+|_+(?![^\W_])|\](?=[(\[:])|^[-+#=]+(?=\s|$)", _escaped, text)
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _escaped(found: re.Match) -> str:
+    return "".join(f"\\{character}" for character in found[0])
 
 
 MOST = 40
@@ -120,7 +140,7 @@ def named(column: str) -> str:
     """Return a column's name as a reader expects it."""
     short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
              "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
-             "scaling_efficiency": "efficiency"}
+             "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
     return short.get(column, column.replace("_", " "))
 
 
@@ -161,4 +181,4 @@ def _speedup(table: pd.DataFrame, held: str) -> str:
     if row["why"]:
         return ""
     return (f"{row['size']} workers against one, same {held}: speedup {row['speedup']:.2f}, scaling efficiency "
-            f"{row['scaling_efficiency']:.2f}, from {row['repeats']} run{'s' * (row['repeats'] > 1)}")
+            f"{row['scaling_efficiency']:.2f}, from {plural(row['repeats'], 'run')}")

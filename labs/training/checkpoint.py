@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import psutil
 import tensorflow as tf
 
 from labs import durable
 from labs.errors import LabError
+from labs.text import printable
 
 KEEP = 2
 PLACE = ("epoch", "history", "step", "seconds")
@@ -102,6 +104,9 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
     for path in reversed(by_age(folder)):
         try:
             meta, values, own = _read(path)
+        except LabError as problem:  # Not a regular file, or too large for this machine.
+            print(f"labs: {printable(problem)}; trying the one before", flush=True)
+            continue
         except Exception:  # A damaged zip makes its reader, and numpy's, raise almost anything.
             print(f"labs: {path.name} is damaged; trying the one before", flush=True)
             continue
@@ -130,7 +135,9 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return what a checkpoint says of the run, the state all workers share, and each worker's own."""
-    with np.load(path, allow_pickle=False) as file:
+    with durable.reading(path, psutil.virtual_memory().total) as whole, np.load(whole, allow_pickle=False) as file:
+        if any(part.compress_type != zipfile.ZIP_STORED for part in file.zip.infolist()):
+            raise ValueError("its arrays are compressed, as none is written: they could fill the memory")
         damaged = file.zip.testzip()  # Since numpy reads no further than an array's header says, be that damaged too.
         meta = json.loads(str(file["meta"]))
         if damaged or sorted(file.files) != ["meta", *meta["arrays"]]:

@@ -28,6 +28,7 @@ from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.errors import LabError
 from labs.launch.elastic import is_loner, listen_here_alone
+from labs.text import plural
 from labs.training import checkpoint, schedule, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.fit import _learning_rate, _line, _seed_dropout, compile_for, evaluate, take_steps
@@ -198,7 +199,7 @@ class Elastic:
             memory.events += (event,)
             memory.progress += (self._point(memory.stopped, self.state.seen), self._point(now, self.seen))
             self.job.say(f"{kind}: size {event['size']} from step {event['step']} on, "
-                         f"{event['steps_lost']} steps and {event['seconds_lost']:.1f} s lost")
+                         f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
         self.running, memory.stopped = True, now
         if self.fault:
             self.fault(self)

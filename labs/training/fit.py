@@ -14,6 +14,7 @@ from labs.datasets.parts import Part
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
+from labs.text import plural
 from labs.training import checkpoint, stop, tensorboard, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.callbacks import Steps, StillMoving, wants_bar
@@ -163,7 +164,7 @@ def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None
     # Horovod: rank 0 alone has read the checkpoint.
     position, problem = stack.broadcast_object((position, problem))
     if position.own and len(position.own) != job.size:
-        problem = (f"it was saved between two steps of {len(position.own)} workers, and here are {job.size}; "
+        problem = (f"it was saved between two steps of {plural(len(position.own), 'worker')}, and here are {job.size}; "
                    f"resume it with --workers {len(position.own)}")
     if problem:
         raise LabError(problem)

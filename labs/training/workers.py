@@ -29,6 +29,7 @@ from labs.command import Options
 from labs.errors import LabError
 from labs.launch import slurm
 from labs.places import shown
+from labs.text import plural
 from labs.training import checkpoint, gloo, stop, timeline, watch
 from labs.training import horovod_keras as stack
 
@@ -52,9 +53,9 @@ class Layout:
     """What carries the gradients: "NCCL", "MPI" or "Gloo"; "none" for one worker."""
 
     def __str__(self) -> str:
-        parts = ((self.size, "worker"), (self.nodes, "node"), (self.threads, "thread"))
-        workers, nodes, threads = (f"{count} {name}{'s' * (count > 1)}" for count, name in parts)
-        return f"{workers} on {nodes}, {threads} each, {self.gpus} GPUs, {self.backend}"
+        parts = ((self.size, "worker"), (self.nodes, "node"), (self.threads, "thread"), (self.gpus, "GPU"))
+        workers, nodes, threads, gpus = (plural(count, noun) for count, noun in parts)
+        return f"{workers} on {nodes}, {threads} each, {gpus}, {self.backend}"
 
 
 @dataclasses.dataclass(frozen=True)

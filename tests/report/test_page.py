@@ -169,7 +169,7 @@ def test_an_empty_store_has_a_page_too(tmp_path):
     assert "48.6125" in text
 
 
-JUNK = [None, "x", -1, 0, 1e300, [], [1, "a"], {"a": 1}, True, "<script>", "|"]
+JUNK = [None, "x", -1, 0, 1e300, [], [1, "a"], {"a": 1}, True, "<script>", "|", 2**63 - 1, float("inf"), r"$\frac$"]
 
 
 def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
@@ -180,17 +180,19 @@ def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
                        ("metrics", "cpu_percent"), ("history", "loss"), ("history", "steps"),
                        ("tables", "collectives")):
         for place, junk in enumerate(JUNK):
+            if part == "history" and isinstance(junk, str | list | dict):
+                continue  # The schema refuses it.
             run = sound(f"{part}-{name}-{place}", 1 + place % 2, 100.0 + place)
             run["metrics"] |= {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}
             if part == "history":
-                run["history"] = [row | {name: junk} for row in run["history"] if name != "loss" or place in (2, 3)]
+                run["history"] = [row | {name: junk} for row in run["history"]]
             elif part == "tables":
                 run["tables"] = {name: [{"collective": junk, "bytes": 4, "busbw": 1.0, "seconds": 1.0}]}
             else:
                 run[part] |= {name: junk}
             runs.append(run)
     page.write(store(tmp_path, *runs), tmp_path / "page.html", tmp_path / "page.md")
-    assert "lab10_caltech: 121 runs" in (tmp_path / "page.html").read_text()
+    assert f"lab10_caltech: {len(runs)} runs" in (tmp_path / "page.html").read_text()
     assert "<script" not in (tmp_path / "page.html").read_text()
 
 

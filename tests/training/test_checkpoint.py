@@ -13,6 +13,7 @@ import tensorflow as tf
 from labs.errors import LabError
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
+from tests.waiting import ends
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +81,28 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path, capsys
         newest.write_bytes(damaged)
         assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
         assert "epoch-00003.npz is damaged" in capsys.readouterr().out
+
+
+def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
+    model = network(1)
+    checkpoint.save(tmp_path, model, Position(2), Config())
+    os.mkfifo(tmp_path / "epoch-00003.npz")
+    (tmp_path / "epoch-00004.npz").symlink_to("/dev/zero")
+    with ends(20):
+        assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
+    told = capsys.readouterr().out.splitlines()
+    assert told == [f"labs: {tmp_path}/epoch-0000{epoch}.npz: it is not a regular file; trying the one before"
+                    for epoch in (4, 3)]
+    checkpoint.save(tmp_path, model, Position(3), Config())
+    assert checkpoint.restore(tmp_path, model, Config()).epoch == 3, "the pipe does not stop the run that goes on"
+
+
+def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path):
+    model = network(1)
+    whole = np.load(checkpoint.save(tmp_path, model, Position(2), Config()))
+    with open(tmp_path / "epoch-00003.npz", "wb") as file:
+        np.savez_compressed(file, **whole)
+    assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
 
 
 def test_no_pickle_is_loaded(tmp_path):

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from labs import cli, command, usage
-from labs.errors import LabError, printable
+from labs.errors import LabError
+from labs.text import one_line
 
 LONG = "n" * 300
 WRONG = [  # What is typed behind `labs`, words of the one line.
@@ -195,7 +196,7 @@ def test_the_help_of_a_lab_names_the_options_of_the_launch(capsys):
 
 
 def test_a_message_is_one_printable_line():
-    assert printable("a\nb\x1b[2J\udcff é") == r"a b\x1b[2J\udcff é"
+    assert one_line("a\nb\x1b[2J\udcff é") == r"a b\x1b[2J\udcff é"
 
 
 def test_a_prefix_is_suggested_before_a_similar_word():

@@ -1,0 +1,265 @@
+"""A results store that others can write into: nothing in it stops a command, or reaches a terminal as it is."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import os
+import re
+import socket
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from labs import cli
+from labs.errors import LabError
+from labs.exercises import listing
+from labs.report import page, records
+from labs.text import printable
+from tests.report.test_records import record
+from tests.waiting import ends
+
+HUGE = 10**400
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+def changed(path: str, value: object) -> str:
+    """Return a record's text with one field replaced."""
+    found = copy.deepcopy(record("bad") | {"tables": {"trials": [{"width": 1}]}})
+    *parents, last = path.split(".")
+    part = found
+    for name in parents:
+        part = part[int(name) if isinstance(part, list) else name]
+    part[int(last) if isinstance(part, list) else last] = value
+    return json.dumps(found).replace('"DEEP"', nested(10_000))
+
+
+BAD = {
+    "a size of 401 digits": (changed("layout.size", HUGE), "layout.size"),
+    "no workers": (changed("layout.size", 0), "layout.size"),
+    "a timing of 401 digits": (changed("timings.images_per_sec", HUGE), "timings.images_per_sec"),
+    "a setting of 401 digits": (changed("config.batch_size", HUGE), "config.batch_size"),
+    "a setting with 401 digits inside": (changed("config.batch_size", [HUGE]), "config.batch_size"),
+    "a metric of 401 digits": (changed("metrics.test_accuracy", HUGE), "metrics.test_accuracy"),
+    "a loss of 401 digits": (changed("history.0.loss", HUGE), "history[0]"),
+    "a loss that is a list": (changed("history.0.loss", [1]), "history[0]"),
+    "a table with 401 digits": (changed("tables.trials.0.width", HUGE), "tables.trials[0]"),
+    "gpus is a number": (changed("machine.gpus", 7), "machine.gpus"),
+    "gpus are dicts": (changed("machine.gpus", [{"name": "A100"}]), "machine.gpus[0]"),
+    "oneDNN is a list": (changed("machine.onednn", []), "machine.onednn"),
+    "a host that is a list": (changed("machine.host", []), "machine.host"),
+    "cores of 401 digits": (changed("machine.cores", HUGE), "machine.cores"),
+    "nested 10,000 deep": (changed("config.model", "DEEP"), "nested"),
+    "nested 10,000 deep where nothing is known": (changed("other", "DEEP"), "nested"),
+    "nested 900 deep": (changed("config.model", "DEEP").replace(nested(10_000), nested(900)), "config.model"),
+    "nothing but nesting": (nested(10_000), "nested"),
+    "a surrogate in the run's name": (changed("run", "a\ud800"), "surrogate"),
+    "a surrogate in a key": (changed("config.\ud800", 1), "surrogate"),
+    "an empty run name": (changed("run", ""), "run"),
+    "a lab that leaves its folder": (changed("lab", "../../x"), "lab"),
+    "versions is a string": (changed("versions", "2.15"), "versions"),
+    "a version that is a number": (changed("versions.tensorflow", 2), "versions.tensorflow"),
+    "a setting called lab": (changed("config.lab", []), "config.lab"),
+    "a setting called run": (changed("config.run", 1), "config.run"),
+    "a setting called size": (changed("config.size", "two"), "config.size"),
+    "a metric called started": (changed("metrics.started", 1), "metrics.started"),
+    "a table row called run": (changed("tables.trials.0.run", 1), "tables.trials"),
+    "not UTF-8": (json.dumps(record("bad")).encode() + b"\xff", "JSON"),
+    "cut off": (json.dumps(record("bad"))[:100], "JSON"),
+    "empty": ("", "JSON"),
+    "a list": ("[1, 2]", "not a record"),
+    "another format": ('{"format": 0}', "not a record of format 1"),
+}
+
+
+def write(root: Path, name: str, content: str | bytes) -> Path:
+    path = root / "lab10_caltech" / name / "record.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_record_is_named_in_one_line_and_left_out(what, tmp_path, capsys):
+    content, told = BAD[what]
+    write(tmp_path, "good", json.dumps(record("good")))
+    path = write(tmp_path, "bad", content)
+    assert [each["run"] for each in records.read_all(root=tmp_path)] == ["good"]
+    line = capsys.readouterr().err
+    assert line.startswith(f"labs: left out: {path}: ")
+    assert told in line
+    assert line.count("\n") == 1
+    assert len(line) < 400
+
+
+@pytest.fixture
+def special(tmp_path):
+    """A store with one sound record and, as others, everything that is no regular file."""
+    write(tmp_path, "good", json.dumps(record("good")))
+    folder = tmp_path / "lab10_caltech"
+    for name in ("fifo", "device", "socket", "folder", "endless"):
+        (folder / name).mkdir()
+    os.mkfifo(folder / "fifo/record.json")
+    (folder / "device/record.json").symlink_to("/dev/zero")
+    (folder / "folder/record.json").mkdir()
+    (folder / "endless/record.json").touch()
+    os.truncate(folder / "endless/record.json", records.LARGEST + 1)
+    with socket.socket(socket.AF_UNIX) as there, contextlib.chdir(folder / "socket"):
+        there.bind("record.json")
+    return tmp_path
+
+
+def test_records_are_read_from_regular_files_alone(special, capsys):
+    with ends(20):
+        assert [each["run"] for each in records.read_all(root=special)] == ["good"]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    for name in ("fifo", "device", "socket", "folder"):
+        assert f"labs: left out: {special}/lab10_caltech/{name}/record.json: it is not a regular file" in lines
+    assert any("endless" in line and "is larger than 64 MiB" in line for line in lines)
+
+
+def test_every_command_ends_with_such_a_store(special, monkeypatch, capsys):
+    for number, (content, _) in enumerate(BAD.values()):
+        write(special, f"bad{number}", content)
+    monkeypatch.setenv("LABS_RESULTS", str(special))
+    with ends():
+        cli.COMMANDS["results"]([])
+        cli.COMMANDS["results"](["--csv", str(special / "runs.csv")])
+        cli.COMMANDS["lint"]([])
+        cli.COMMANDS["report"](["--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
+        capsys.readouterr()
+        assert any("q1" in line for line in listing("lab10"))
+    assert capsys.readouterr().err.count("labs: left out: ") == len(BAD) + 5, "each once"
+    assert (special / "runs.csv").read_text().count("\n") == 2
+    assert "1 run" in (special / "page.html").read_text()
+
+
+def test_a_bad_record_that_is_asked_for_is_an_error_of_one_line(tmp_path):
+    for what in BAD:
+        (tmp_path / "record.json").write_bytes(content if isinstance(content := BAD[what][0], bytes)
+                                               else content.encode())
+        with pytest.raises(LabError) as told:
+            records.read(tmp_path)
+        assert "\n" not in str(told.value)
+
+
+def test_figures_that_are_not_numbers_are_read(tmp_path):
+    """A run that diverged has a loss of NaN, which Python writes and JSON does not know."""
+    diverged = record("nan")
+    diverged["history"] = [row | {"loss": float("nan")} for row in diverged["history"]]
+    diverged["metrics"] = {"test_loss": float("inf")}
+    folder = write(tmp_path, "nan", json.dumps(diverged)).parent
+    found = records.read(folder)
+    assert found["history"][0]["loss"] != found["history"][0]["loss"]
+    assert found["metrics"] == {"test_loss": float("inf")}
+
+
+def test_no_lab_has_a_setting_that_would_be_refused():
+    import dataclasses
+
+    from labs import command
+
+    for name in command.names():
+        fields = {field.name for field in dataclasses.fields(command.find(name).Config)}
+        assert not fields & {*records.RESERVED, "size"}, name
+
+
+NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
+         "first\r=second", "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "<script>alert(1)</script>",
+         "[a](http://x)", "![a](http://x)", "*bold*", "__bold__", "`code`", "a|b", "```", "$\\frac$"]
+"""What a run may be called in a record that somebody else wrote."""
+
+
+@pytest.fixture
+def named(tmp_path, monkeypatch):
+    """A store whose records hold hostile text wherever text may be; one more cannot be read."""
+    for number, name in enumerate(NAMES):
+        bad = record(name, 1 + number % 2) | {"lab": "lab77_other", "versions": {name: name}, "machine": {"host": name},
+                                              "tables": {name: [{name: name, "x": number}]}}
+        bad["config"] = {"batch_size": 32, "seed": 1, "model": name, name: name}
+        write(tmp_path, str(number), json.dumps(bad))
+    write(tmp_path, "\x1b[31munreadable", "{")
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+def test_nothing_from_a_record_reaches_the_terminal_raw(named, capsys):
+    cli.COMMANDS["results"]([])
+    printed = capsys.readouterr()
+    assert r"\x1b[31mred" in printed.out
+    assert r"left\u202eright" in printed.out
+    assert r"\x1b[31munreadable" in printed.err
+    assert len(printed.out.splitlines()) == len(NAMES) + 2, "a row each, below the heading and its rule"
+    cli.COMMANDS["lint"]([])
+    cli.COMMANDS["report"](["--output", str(named / "\x1b[31m.html")])
+    later = capsys.readouterr()
+    for text in (printed.out, printed.err, later.out, later.err):
+        assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
+    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False)
+    texts = frame.drop(columns=["size", "images_per_sec"])
+    for cell in (*frame.columns, *texts.to_numpy().ravel()):
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell
+    assert {name for name in frame["run"] if name.startswith("'")} == {
+        "'" + printable(name) for name in NAMES if name[0] in "=+-@\t\r"}
+    assert len(frame) == len(NAMES)
+
+
+def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
+    for name, steps in (("a", 18750), ("b", None)):
+        found = record(name)
+        found["config"] |= {"steps_per_epoch": steps} if steps else {}
+        found["metrics"] = {"change": -1.5}
+        write(tmp_path, name, json.dumps(found))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")
+    assert frame["steps_per_epoch"].to_dict() == {"a": "18750", "b": ""}
+    assert frame["change"].to_dict() == {"a": "-1.5", "b": "-1.5"}
+    assert frame["val_accuracy"].to_dict() == {"a": "0.6", "b": "0.6"}
+
+
+def test_the_markdown_shows_text_as_text(named, tmp_path):
+    page.write(named, tmp_path / "page.html", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert not re.search(r"<(script|b|img)", text)
+    assert not re.search(r"(?<!\\)\]\(http", text), "no link but those to the plots"
+    assert r"\*bold\*" in text
+    assert "\x1b" not in text
+    assert r"a\|b" in text
+    assert "<script" not in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+@pytest.mark.parametrize("arguments", [["results", "--csv"], ["report", "--output"], ["report", "--markdown"]])
+def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "store"))
+    write(tmp_path / "store", "good", json.dumps(record("good")))
+    target = tmp_path / "target"
+    make = {"device": lambda: target.symlink_to("/dev/null"), "pipe": lambda: os.mkfifo(target), "folder": target.mkdir}
+    make[kind]()
+    before = os.lstat(target)
+    command, option = arguments
+    told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
+    with ends(20), pytest.raises(LabError, match=told):
+        cli.COMMANDS[command]([option, str(target)])
+    assert os.lstat(target) == before
+    assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
+
+
+def test_a_lab_that_cannot_read_a_record_does_not_cost_the_page(tmp_path):
+    """Such as a record of lab 11 that has no hosts: another version wrote it, or somebody by hand."""
+    strange = record("strange") | {"lab": "lab11_multinode"}
+    write(tmp_path, "strange", json.dumps(strange))
+    page.write(tmp_path, tmp_path / "page.html")
+    assert "no summary: a run is not as runs of this lab are (KeyError" in (tmp_path / "page.html").read_text()

@@ -1,0 +1,21 @@
+"""A limit for what may wait for ever."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+
+@contextlib.contextmanager
+def ends(seconds: int = 60):
+    """Fail, instead of hanging, where a command waits for a file that never gives anything."""
+    def late(*_):
+        raise AssertionError(f"still waiting after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
