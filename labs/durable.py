@@ -58,13 +58,15 @@ def refuse_special(path: str | os.PathLike, option: str = "file") -> None:
         raise LabError(f"cannot write {path}: it is {KINDS[kind]}, not a regular file; choose another {option}")
 
 
-@contextlib.contextmanager
-def reading(path: str | os.PathLike, largest: int) -> Iterator[IO[bytes]]:
-    """Open a regular file for reading; refuse anything else without waiting for it.
+def open_regular(path: str | os.PathLike, largest: int) -> int:
+    """Open a regular file for reading, and refuse anything else without waiting for it.
 
     Args:
         path: The file.
         largest: Bytes that it may have.
+
+    Returns:
+        Its descriptor, to be closed.
 
     Raises:
         LabError: It is not a regular file (a pipe gives nothing, a device never ends), or it is larger.
@@ -76,14 +78,19 @@ def reading(path: str | os.PathLike, largest: int) -> Iterator[IO[bytes]]:
         if problem.errno != errno.ENXIO:  # What opening a socket gives.
             raise
         raise LabError(f"{path}: it is not a regular file") from None
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
+        return descriptor
+    os.close(descriptor)
+    special = not stat.S_ISREG(status.st_mode)
+    raise LabError(f"{path}: it is " + ("not a regular file" if special else f"larger than {largest >> 20} MiB"))
+
+
+def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
+    """Return the content of a regular file; `open_regular` says what is raised."""
+    descriptor = open_regular(path, largest)
     try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise LabError(f"{path}: it is not a regular file")
-        if status.st_size > largest:
-            raise LabError(f"{path}: it is larger than {largest >> 20} MiB")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            yield file
+        return os.read(descriptor, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
 

@@ -119,8 +119,7 @@ def read(folder: str | os.PathLike) -> Record:
         OSError: There is none.
     """
     path = f"{folder}/record.json"
-    with durable.reading(path, LARGEST) as file:
-        content = file.read()
+    content = durable.read_bytes(path, LARGEST)
     try:
         record = _parsed(content)
         if not isinstance(record, dict) or record.get("format") != FORMAT:

@@ -79,8 +79,12 @@ class Known(msgspec.Struct):
     history: list[Epoch]
 
 
-RESERVED = {"lab", "run", "started"}
+IDENTITY = frozenset({"lab", "run", "started"})
 """Columns that identify a run in every table: nothing else in a record may have these names."""
+RESERVED = IDENTITY | {"size"}
+"""Of a Config, besides: how many workers ran is the layout's to say."""
+MEASURED = IDENTITY | set(Layout.__struct_fields__)
+"""Of what was measured: where it ran is the layout's to say, too."""
 
 
 def check(record: Any) -> None:
@@ -98,18 +102,19 @@ def check(record: Any) -> None:
     except msgspec.ValidationError as problem:
         raise LabError(_message(str(problem), record)) from None
     for part, names, reserved in _names(record):
-        if taken := reserved.intersection(names):
-            raise LabError(f"{part}.{min(taken)}: this name is reserved for the run itself")
+        if not reserved.isdisjoint(names):
+            raise LabError(f"{part}.{min(reserved.intersection(names))}: this name is reserved for the run itself")
 
 
-def _names(record: dict) -> Iterator[tuple[str, Iterable[str], set[str]]]:
+def _names(record: dict) -> Iterator[tuple[str, Iterable[str], frozenset[str]]]:
     """Yield the parts of a record that become columns, their names, and the names that they must not have."""
-    yield "layout", record["layout"], RESERVED
-    yield "config", record["config"], RESERVED | {"size"}
-    for part in ("timings", "metrics"):  # How many workers ran, and where, is the layout's to say.
-        yield part, record[part], RESERVED | set(Layout.__struct_fields__)
+    yield "layout", record["layout"], IDENTITY
+    yield "config", record["config"], RESERVED
+    for part in ("timings", "metrics"):
+        yield part, record[part], MEASURED
     for name, rows in record.get("tables", {}).items():
-        yield f"tables.{name}", set().union(*rows), RESERVED
+        for row in rows:
+            yield f"tables.{name}", row, IDENTITY
 
 
 def _message(problem: str, record: dict) -> str:

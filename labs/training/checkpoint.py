@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -135,7 +136,8 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return what a checkpoint says of the run, the state all workers share, and each worker's own."""
-    with durable.reading(path, psutil.virtual_memory().total) as whole, np.load(whole, allow_pickle=False) as file:
+    descriptor = durable.open_regular(path, psutil.virtual_memory().total)
+    with os.fdopen(descriptor, "rb") as whole, np.load(whole, allow_pickle=False) as file:
         if any(part.compress_type != zipfile.ZIP_STORED for part in file.zip.infolist()):
             raise ValueError("its arrays are compressed, as none is written: they could fill the memory")
         damaged = file.zip.testzip()  # Since numpy reads no further than an array's header says, be that damaged too.

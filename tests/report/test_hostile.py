@@ -16,7 +16,7 @@ import pytest
 from labs import cli
 from labs.errors import LabError
 from labs.exercises import listing
-from labs.report import page, records
+from labs.report import page, records, schema
 from labs.text import printable
 from tests.report.test_records import record
 from tests.waiting import ends
@@ -167,7 +167,7 @@ def test_no_lab_has_a_setting_that_would_be_refused():
 
     for name in command.names():
         fields = {field.name for field in dataclasses.fields(command.find(name).Config)}
-        assert not fields & {*records.RESERVED, "size"}, name
+        assert not fields & schema.RESERVED, name
 
 
 NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
