@@ -346,4 +346,6 @@ def _lost(launcher: str, places: Path) -> str:
     if "signal" not in end:
         return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"
     killer = signal.Signals(int(end["signal"]))
-    return f"{place}: killed by {killer.name}" + "; out of memory?" * (killer == signal.SIGKILL)
+    # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
+    memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+    return f"{place}: killed by {killer.name}" + "; out of memory? Then lower --batch-size" * memory
