@@ -236,6 +236,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["--mem=8G"], ["8192 MiB of memory on a node, but .* at most 4000"]),
         (["--mem-per-cpu=3G"], ["6144 MiB of memory on a node"]),
         (["-pnowhere"], ["no partition is called 'nowhere' (command line); there are: lab, "]),
+        (["--output=\x1b[2J/x"], [r"the folder \x1b[2J does not exist"]),
         (["-poff"], ["partition off is DOWN"]),
         (["-pclosed"], ["partition closed is INACTIVE"]),
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
