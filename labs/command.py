@@ -307,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _load_tensorflow()
         lab.run(config, options)
     except BaseException as problem:
-        _leave(durable.told(problem))
+        _leave(_out_of_memory(durable.told(problem)))
 
 
 def _load_tensorflow() -> None:
@@ -341,6 +341,13 @@ def _leave(problem: BaseException) -> None:
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
     print(f"labs: error: {one_line(watch.whereabouts() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+
+
+def _out_of_memory(problem: BaseException) -> BaseException:
+    """Return a failed allocation, Python's or TensorFlow's, as a LabError, and any other problem as it is."""
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError":
+        return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
+    return problem
 
 
 def _cause(problem: BaseException) -> str:

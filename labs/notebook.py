@@ -34,6 +34,8 @@ SETTINGS = {
     "KernelManager.transport_encryption": "required",  # Other users of the machine reach that address, too.
     "ServerApp.answer_yes": True,  # One Ctrl-C ends it and its kernels.
     "ServerApp.allow_root": True,  # In a container, where root is the only user.
+    "LabApp.news_url": None,  # No popup that asks whether to fetch JupyterLab's news,
+    "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",  # and none that offers to replace a pin.
     "Application.log_level": "ERROR",
 }
 """Given as on a command line, they go before what stands in a user's own files, ~/.jupyter and others."""

@@ -97,18 +97,22 @@ def _own(dataset: Dataset, data: str) -> Path:
         raise LabError(f"--data {shown} cannot be read ({reason}); check the path and its permissions") from None
 
 
+SYNTHETIC = ("Synthetic data: small images that the kit generates itself, in the real set's layout. Labs use them by "
+             "default (--data embedded); --data real takes the real set.")
+
+
 def listing() -> str:
     """Return a table of the data sets and of what is here."""
     root = places.data_dir()
-    rows = [("name", "images", "classes", "download", "real set", "stand-in", "licence")]
+    rows = [("name", "images", "classes", "download", "real data", "synthetic data", "licence")]
     for dataset in DATASETS.values():
         size = f"{'' if dataset.size else '~'}{(dataset.size or dataset.unpacked) / 1e6:,.0f} MB"
-        drawn = "made" if stand_in(dataset.name, root).is_dir() else "on first use"
+        synthetic = "generated" if stand_in(dataset.name, root).is_dir() else "generated on first use"
         counts = f"{dataset.images:,}", f"{dataset.classes}"
-        rows.append((dataset.name, *counts, size, _state(dataset, root), drawn, dataset.licence))
+        rows.append((dataset.name, *counts, size, _state(dataset, root), synthetic, dataset.licence))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", SYNTHETIC])
 
 
 def _state(dataset: Dataset, root: Path) -> str:

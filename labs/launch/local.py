@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 
 from labs import claims, command
 from labs.errors import LabError
-from labs.launch import hosts, lifeline, slurm, verdict
+from labs.launch import hosts, lifeline, site, slurm, verdict
 from labs.places import ROOT, temporary_dir
 from labs.text import plural
 
@@ -121,13 +121,22 @@ def _workers(asked: int | None, oversubscribe: bool) -> int:
     allocation = slurm.allocation()
     if allocation:
         slurm.check_step()
-        if advice := slurm.advice(allocation):
-            print(f"labs: {advice}", file=sys.stderr)
+        if advice := slurm.advice(allocation) or _without_gpus(allocation):
+            print(f"labs: {advice}", file=sys.stderr, flush=True)
         return slurm.workers(allocation, asked)
     workers = visible_gpus() or 1 if asked is None else asked
     if not oversubscribe:
         check_slots(workers)
     return workers
+
+
+def _without_gpus(allocation: slurm.Allocation) -> str:
+    """Return one line on GPUs that the job's nodes have and the job did not ask for, or an empty string."""
+    gpus = site.gpus_of_nodes(allocation.node_list) if allocation.gpus_per_node == 0 else 0
+    if gpus == 0:
+        return ""
+    return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
+            f"{site.ask_for_gpus(gpus)}")
 
 
 def slots() -> int:

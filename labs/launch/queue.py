@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.errors import LabError
+from labs.errors import LabError, printable
 from labs.launch import reasons, request, site
 from labs.launch.site import Partition
 
@@ -79,7 +79,7 @@ def _check(words: Sequence[str]) -> int:
     """Look at a job before it is submitted; say every problem, or when and where it would start."""
     problems, summary = request.check(words)
     for problem in problems:
-        print(f"labs: error: {problem}", file=sys.stderr)
+        print(f"labs: error: {printable(problem)}", file=sys.stderr)
     for line in summary:
         print(line)
     return int(bool(problems))

@@ -24,7 +24,7 @@ def check(words: Sequence[str]) -> tuple[list[str], list[str]]:
     tried = site.trial(*words)
     if tried.problem and not problems:
         problems = [_explained(tried.problem)]
-    return problems, [] if problems else _summary(asked, tried, words)
+    return problems, [] if problems else _summary(asked, tried, words, nodes)
 
 
 def _misplaced(asked: Request) -> list[str]:
@@ -148,6 +148,16 @@ def _too_few(asked: Request, name: str, nodes: Sequence[site.Node], wanted: Mapp
             "ask for fewer, or wait: sinfo -R says what is wrong"] if usable < asked.nodes else []
 
 
+def _without_gpus(asked: Request, gpus: Sequence[int]) -> list[str]:
+    """Return a line on a training job that asks for no GPU in a partition whose nodes all have some."""
+    trains = asked.file is not None and asked.file.stem in (*command.names(), "sweep")
+    fewest = min(gpus, default=0)
+    if asked.gpus_per_node or not trains or not fewest:
+        return []
+    return [f"it would train on CPUs: each node of the partition has {fewest} GPU(s) or more, and the job asks for "
+            f"none; {site.ask_for_gpus(fewest)}"]
+
+
 CURES = {
     "Invalid account": "yours: sacctmgr show assoc user=$USER format=account; then --account=NAME",
     "Invalid qos": "yours: sacctmgr show assoc user=$USER format=qos; then --qos=NAME",
@@ -165,7 +175,7 @@ def _explained(problem: str) -> str:
     return f"sbatch would refuse it: {problem}; {cure}"
 
 
-def _summary(asked: Request, tried: site.Trial, words: Sequence[str]) -> list[str]:
+def _summary(asked: Request, tried: site.Trial, words: Sequence[str], nodes: Sequence[site.Node]) -> list[str]:
     """Say what is asked for, when it would start, and how to submit it."""
     gpus = f" and {asked.gpus_per_node} GPU(s)" if asked.gpus_per_node else ""
     limit = f"at most {asked.get('time')}" if "time" in asked.settings else "the partition's time limit"
@@ -175,5 +185,6 @@ def _summary(asked: Request, tried: site.Trial, words: Sequence[str]) -> list[st
         f"asks partition {tried.partition} for {asked.nodes} node(s), {asked.tasks_per_node} task(s){gpus} on each, "
         f"{asked.number('cpus-per-task', 1)} CPU(s) per task, {limit}",
         f"{start}, on {tried.nodes}; jobs that wait already may go before it",
+        *_without_gpus(asked, [node.gpus for node in nodes if node.partition == tried.partition]),
         f"submit it: sbatch {shlex.join(words)}",
     ]

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 from labs.errors import LabError
 
@@ -42,34 +43,45 @@ class Partition:
     max_nodes: str
 
 
-def run(*command: str) -> tuple[int, str, str]:
+def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code and what it said on both streams.
 
     Raises:
-        LabError: This machine has no Slurm, or Slurm does not answer.
+        LabError: This machine has no Slurm or no cluster, or Slurm does not answer.
     """
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
+        raise _no_cluster(f"SLURM_CONF={conf} is no file")
     # What a student set for squeue's and sinfo's looks would change what is read here.
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     plain |= {"SLURM_TIME_FORMAT": "standard"}
     try:
-        done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
         raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; type it on a cluster's login node, "
                        "or start one for trying out (docs/cluster.md)") from None
     except subprocess.TimeoutExpired:
-        raise LabError(f"{command[0]} has not answered for a minute: Slurm is down or busy; try again later") from None
-    if re.search(r"Unable to contact slurm|Could not establish a configuration|Connection refused", done.stderr):
+        raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
+                       "try again later") from None
+    if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
+        raise _no_cluster(f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf")
+    if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
         raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); on the login node try again")
     return done.returncode, done.stdout, done.stderr
 
 
-def ask(*command: str) -> str:
+def _no_cluster(reason: str) -> LabError:
+    return LabError(f"no Slurm cluster is set up here ({reason}); type it on a cluster's login node, "
+                    "or start one for trying out (docs/cluster.md)")
+
+
+def ask(*command: str, timeout: float = 60) -> str:
     """Return what one of Slurm's commands prints.
 
     Raises:
         LabError: As `run`, or Slurm refused; with Slurm's last words.
     """
-    code, told, complaint = run(*command)
+    code, told, complaint = run(*command, timeout=timeout)
     if code:
         raise LabError(f"{command[0]} refused: {(complaint.strip() or 'no reason given').splitlines()[-1]}")
     return told
@@ -98,6 +110,24 @@ def nodes() -> list[Node]:
     rows = table("sinfo", "--Node", "--noheader", "--format=%R|%N|%c|%m|%T|%G")
     return [Node(partition, name, int(cpus), int(memory), gpus(gres), state)
             for partition, name, cpus, memory, state, gres in rows]
+
+
+def gpus_of_nodes(node_list: str) -> int:
+    """Return how many GPUs each of these nodes has at least; 0 where Slurm does not say so at once.
+
+    Args:
+        node_list: As Slurm writes it: "node[1-2]".
+    """
+    try:
+        said = ask("scontrol", "show", "node", node_list, "--oneliner", timeout=5)
+    except LabError:  # Some sites let no compute node ask; a run must not fail for a hint.
+        return 0
+    return min((gpus(gres) for gres in re.findall(r" Gres=(\S+)", said)), default=0)
+
+
+def ask_for_gpus(count: int) -> str:
+    """Return what to add to a job that should have the GPUs of a node, a worker each."""
+    return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
 
 
 def gpus(gres: str) -> int:

@@ -104,7 +104,9 @@ class Evidence:
         if "signal" not in end:
             return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"
         killer = signal.Signals(int(end["signal"]))
-        return f"{place}: killed by {killer.name}" + "; out of memory?" * (killer == signal.SIGKILL)
+        # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
+        memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+        return f"{place}: killed by {killer.name}" + "; out of memory? Then lower --batch-size" * memory
 
     def _lost_launcher(self, code: int) -> str:
         """Say how the launcher ended, where no worker is known to be the cause."""

@@ -15,7 +15,7 @@ from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batch
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
 from labs.errors import LabError
 from labs.text import plural
-from labs.training import checkpoint, stop, tensorboard, watch, workers
+from labs.training import checkpoint, precheck, stop, tensorboard, watch, workers
 from labs.training import horovod_keras as stack
 from labs.training.callbacks import Steps, StillMoving, wants_bar
 from labs.training.saver import Saver
@@ -86,6 +86,7 @@ def fit(
     if batch_size % backward_passes_per_step:
         raise LabError(f"a batch of {batch_size} cannot be cut into {backward_passes_per_step} equal pieces; "
                        "choose another --batch-size")
+    precheck.refuse_too_large(model, batch_size // backward_passes_per_step)
     steps = steps_per_epoch(len(train), batch_size, job.size)
     # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
     optimizer = stack.distributed_optimizer(

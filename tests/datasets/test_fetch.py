@@ -525,4 +525,7 @@ def test_the_list_tells_what_is_here(offer, data):
     fetch.fetch("cifar10")
     embedded.stand_in("mnist").mkdir(parents=True)
     assert fetch.listing().count("not fetched") == len(DATASETS) - 1
-    assert " made " in next(line for line in fetch.listing().splitlines() if line.startswith("mnist"))
+    after = fetch.listing()
+    assert "generated  " in next(line for line in after.splitlines() if line.startswith("mnist"))
+    assert after.count("generated on first use") == len(DATASETS) - 1
+    assert after.splitlines()[-1].startswith("Synthetic data: small images that the kit generates itself")

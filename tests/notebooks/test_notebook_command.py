@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import re
 import socket
 import sys
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import psutil
+import requests
 from jupyter_client import BlockingKernelClient
 
 from labs import notebook
@@ -68,6 +70,13 @@ def test_a_browser_opens_the_notebooks(server):
         time.sleep(0.1)
     assert f"/lab/tree/notebooks?token={server.token}" in opened.read_text()
     assert "ssh" not in server.said
+
+
+def test_jupyterlab_shows_no_news_and_offers_no_update(server):
+    page = requests.get(server.address, timeout=60).text
+    config = json.loads(re.search(r'(?s)<script id="jupyter-config-data"[^>]*>(.*?)</script>', page)[1])
+    assert config["news"] == {"disabled": True}
+    assert notebook.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
 
 
 def test_no_browser_is_opened_where_nobody_sees_it():

@@ -13,7 +13,7 @@ import pytest
 
 from labs.launch import reasons
 from tests.slurm.client import ROOT, Slurm, until
-from tests.slurm.cluster import environment
+from tests.slurm.cluster import PATH, environment, missing
 
 pytestmark = pytest.mark.slurm
 JOB = "jobs/lab10_caltech.sh"
@@ -197,6 +197,29 @@ def test_without_slurm_it_is_one_line(tmp_path):
         assert re.fullmatch(r"labs: error: no \w+ on the PATH: this machine has no Slurm; .*\n", done.stderr)
 
 
+@pytest.mark.parametrize("conf", [None, "nowhere.conf", "empty.conf"])
+def test_without_a_cluster_it_is_one_line(tmp_path, conf):
+    if missing():
+        pytest.skip(missing())
+    (tmp_path / "empty.conf").touch()
+    env = {"PATH": PATH} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
+    for words in ([], ["--check", JOB]):
+        done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
+                              env=env, timeout=50)
+        if conf is None and done.returncode == 0:
+            pytest.skip("this machine is part of a cluster")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"labs: error: no Slurm cluster is set up here \(.*\); type it on .*\n", done.stderr)
+
+
+def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
+    line = "it would train on CPUs: each node of the partition has 2 GPU(s) or more, and the job asks for none; " \
+           "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2\n"
+    assert line in student.told("--check", JOB)
+    assert line not in student.told("--check", "--gpus-per-node=2", "--ntasks-per-node=2", "-c1", JOB)
+    assert line not in student.told("--check", "jobs/report.sh")
+
+
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
@@ -213,6 +236,7 @@ def test_without_slurm_it_is_one_line(tmp_path):
         (["--mem=8G"], ["8192 MiB of memory on a node, but .* at most 4000"]),
         (["--mem-per-cpu=3G"], ["6144 MiB of memory on a node"]),
         (["-pnowhere"], ["no partition is called 'nowhere' (command line); there are: lab, "]),
+        (["--output=\x1b[2J/x"], [r"the folder \x1b[2J does not exist"]),
         (["-poff"], ["partition off is DOWN"]),
         (["-pclosed"], ["partition closed is INACTIVE"]),
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
@@ -275,5 +299,5 @@ def test_what_is_right_is_accepted_and_not_submitted(student, words):
     said = student.told("--check", *words).splitlines()
     assert re.match(r"asks partition \w+ for \d node\(s\), \d task\(s\)", said[0])
     assert re.match(r"would start (now|\w{3} \d\d .*), on node", said[1])
-    assert said[2] == f"submit it: sbatch {shlex.join(words)}"
+    assert said[-1] == f"submit it: sbatch {shlex.join(words)}"
     assert student.slurm.run("squeue", "--noheader", "--format=%i") == before

@@ -81,8 +81,8 @@ def test_commands_that_only_print_load_no_tensorflow():
     program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\n" \
               "try: cli.main()\nexcept SystemExit: pass\n" \
               "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
-    for arguments in ([], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"], ["completion", "zsh"],
-                      ["check", "--only", "python", "--only", "datasets"]):
+    for arguments in ([], ["--version"], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"],
+                      ["completion", "zsh"], ["check", "--only", "python", "--only", "datasets"]):
         done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,
                               timeout=60, check=False)
         assert done.returncode == 0, done.stderr

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
+import labs as kit
 from labs import cli, command, usage
 from labs.errors import LabError
+from labs.places import ROOT
 from labs.text import one_line
 
 LONG = "n" * 300
@@ -156,11 +159,25 @@ def test_a_wrong_command_line_is_refused_in_one_line(typed, cause, refused):
     assert line.isprintable()
 
 
-def test_the_shell_sees_the_line_and_a_non_zero_exit(tmp_path):
-    done = subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--batchsize", "3"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=60, check=False)
+def labs(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", *arguments], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+def test_the_shell_sees_the_line_and_a_non_zero_exit():
+    done = labs("run", "lab10", "--batchsize", "3")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "labs: error: no option is called '--batchsize'; did you mean --batch-size?\n"
+
+
+def test_the_version_names_the_kit_and_what_is_installed():
+    done = labs("--version")
+    assert done.returncode == 0, done.stderr
+    named = dict(line.split() for line in done.stdout.splitlines())
+    assert named["labs"] == kit.__version__
+    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    for package in ("tensorflow", "keras", "horovod"):
+        assert named[package] == metadata.version(package) == pins[package].split(";")[0].strip()
 
 
 @pytest.mark.parametrize("arguments", [["--name", "../../x"], ["--name", LONG], ["--batchsize", "3"], ["--name="]])

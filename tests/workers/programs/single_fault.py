@@ -59,7 +59,15 @@ def has_no_room(model):
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-FAULTS = {each.__name__: each for each in (raises, exits, vanishes, breaks_down, computes_nan, has_no_room)}
+def allocates(model):
+    """Ask TensorFlow for more memory than any machine has."""
+    import tensorflow as tf
+
+    tf.zeros([1 << 47])
+
+
+FAULTS = {each.__name__: each
+          for each in (raises, exits, vanishes, breaks_down, computes_nan, has_no_room, allocates)}
 """What happens after a step, in the thread that trains."""
 
 

@@ -1,0 +1,41 @@
+"""Memory precheck: refuse a batch that no machine of this size can train on, before the first step."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+
+import psutil
+import tensorflow as tf
+
+from labs.errors import LabError
+
+
+def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:
+    """Refuse a batch whose largest activation alone is larger than this machine's memory.
+
+    TensorFlow would end there with a segmentation fault (oneDNN does not check what it allocates) or with pages of
+    its own words. A GPU is left to TensorFlow, whose error names it.
+
+    Args:
+        model: Built.
+        batch_size: Images that pass through the model at once.
+
+    Raises:
+        LabError: Names the memory needed and the memory there is.
+    """
+    total = psutil.virtual_memory().total
+    needed = batch_size * _largest_activation(model)
+    if needed > total and not tf.config.list_logical_devices("GPU"):
+        raise LabError(f"out of memory: a batch of {batch_size} images needs more than {needed / 1e9:,.0f} GB, and "
+                       f"this machine has {total / 1e9:,.0f}; lower --batch-size")
+
+
+def _largest_activation(model: tf.keras.Model) -> int:
+    """Return the bytes that one image takes in the largest output of a layer."""
+    sizes = [0]
+    for layer in model.layers:
+        with contextlib.suppress(AttributeError, RuntimeError):  # A layer inside another has no output of its own here.
+            outputs = [each for each in tf.nest.flatten(layer.output) if None not in each.shape[1:]]
+            sizes += [math.prod(each.shape[1:]) * each.dtype.size for each in outputs]
+    return max(sizes)
