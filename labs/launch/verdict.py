@@ -22,7 +22,7 @@ ENDS = (
 )
 """How Open MPI's launcher says which worker was the first to end, and how."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
-"""How it says that it has lost its daemon on a node; it does so on either stream."""
+"""How it says, on either stream, that it has lost its daemon on a node."""
 SECONDS_OF_SILENCE = 4.0
 """A node is not called silent before: when a worker has died, those on other nodes live two seconds longer (mpirun's
 mpi_abort_delay)."""
@@ -110,7 +110,7 @@ class Evidence:
 
     def _lost_launcher(self, code: int) -> str:
         """Say how the launcher ended, where no worker is known to be the cause."""
-        last = ", ".join(str(place) for place, _ in self.heard.values())
+        last = ", ".join(str(place) for _, (place, _) in sorted(self.heard.items()))
         last = f"; last heartbeats: {last}" if last else ""
         if last and (match := LOST_NODE.search(self.launcher)):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"

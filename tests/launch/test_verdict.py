@@ -1,0 +1,66 @@
+"""Heartbeats as workers send them, and which node they show to be silent."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from labs.launch import lifeline, verdict
+from labs.training import watch
+
+
+@pytest.fixture
+def two_nodes(tmp_path, monkeypatch, capfd):
+    """Two watches as if on two nodes, and a function that hands on what they send for a while."""
+    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.named())
+    watches = [watch.Watch(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
+    evidence = verdict.Evidence(2.0)
+
+    def listen(seconds: float) -> None:
+        for _ in range(int(seconds / 0.1)):
+            time.sleep(0.1)
+            text = capfd.readouterr().err
+            assert evidence.take_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
+
+    yield watches, evidence, listen
+    for each in watches:
+        if not each._ended.is_set():
+            each.close()
+
+
+def test_a_node_that_falls_silent_is_named_with_its_place(two_nodes):
+    (_, other), evidence, listen = two_nodes
+    other.step(2, 7)
+    listen(1)
+    assert not evidence.silent_node(0.9)
+    other._ended.set()  # Its heartbeats end, as on a node that has lost its network.
+    listen(2)
+    assert evidence.silent_node(0.9).startswith("node n2 has not been heard from for ")
+    assert "(rank 1: epoch 2, step 7)" in evidence.silent_node(0.9)
+
+
+def test_a_worker_that_has_finished_is_not_missed(two_nodes):
+    """Rank 0 may still draw curves for a long time."""
+    (_, other), evidence, listen = two_nodes
+    listen(1)
+    other.close()
+    listen(2)
+    assert list(evidence.heard) == [0]
+    assert not evidence.silent_node(0.9)
+
+
+def test_silence_does_not_grow_while_labs_itself_is_stopped(two_nodes):
+    _, evidence, listen = two_nodes
+    listen(1)
+    time.sleep(1.5)  # As after Ctrl-Z, or with the lid closed: nobody's heartbeats are read.
+    assert not evidence.silent_node(0.9)
+
+
+def test_heartbeats_are_taken_out_of_what_surrounds_them():
+    evidence = verdict.Evidence(2.0)
+    line = 'epoch 1:  50%\x1elabs {"rank": 5, "host": "n1", "pid": 1, "epoch": 1, "step": 2, "moved": 1, ' \
+        '"alive": 2}\x1e\nbroken \x1elabs {"rank": 6}\x1e\n'
+    assert evidence.take_heartbeats(line) == "epoch 1:  50%broken "
+    assert 5 in evidence.heard
+    assert 6 not in evidence.heard
