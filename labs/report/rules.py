@@ -42,6 +42,8 @@ from labs.report.findings import (
 )
 
 Rule = Callable[[Table], Iterator[Finding | None]]
+CLOSE = 50
+"""How many rows are searched for the one that a wrong speedup was divided by."""
 NOISE = 0.1
 """How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
 CONTROL = ("the base is slow for another reason (input?), or another number of workers ran than the row says; "
@@ -171,7 +173,7 @@ def _fitting(table: Table, by: str) -> set[int]:
         scale, first = _scale(family, table, by), min(family)
         bases = [rate(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
-        for base in {float(np.median(bases)), float(np.mean(bases)), *bases}:
+        for base in {float(np.median(bases)), float(np.mean(bases)), *bases[:CLOSE]}:
             rights = {row["id"]: scale * rate(row, by) / base for row in rows}
             loose = {row["id"]: slack(row, by) + slack(family[first][0], by) for row in rows}
             found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
@@ -192,7 +194,8 @@ def _typed(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
 
 def _instead(told: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
     """Say which other ratio of the table a speedup is."""
-    peers = [other for members in family.values() for other in members if other["id"] != row["id"]]
+    members = itertools.islice(itertools.chain.from_iterable(family.values()), CLOSE)
+    peers = [other for other in members if other["id"] != row["id"]]
     for ratio, text in itertools.chain(_own(row, base, peers, by), _strange(row, everything, by)):
         if near(told, ratio, 0.005) or abs(told - ratio) < 0.0051:
             return text
@@ -219,7 +222,8 @@ def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, 
     def far(other: Row) -> tuple:
         return size(other) != size(row), abs(other["row"] - row["row"])
 
-    for other in sorted((other for other in everything if other["id"] != row["id"]), key=far):
+    close = (other for other in everything if 0 < abs(other["id"] - row["id"]) < CLOSE)
+    for other in sorted(close, key=far):
         name = f"line {other['row']}, {_difference(row, other)}"
         yield rate(row, by) / rate(other, by), f"it was divided by {name}"
         yield rate(other, by) / rate(row, by), f"inverted, and against {name}"
