@@ -25,7 +25,7 @@ Lines = list[tuple[int, list[str]]]
 """Cells, with the number of their line in the file."""
 LARGEST = 4 * 2**20
 """Bytes of a file that is still read as a table."""
-MOST_ROWS = 5_000
+MOST_ROWS = 2_000
 COURSE: dict[str, dict[str, Any]] = {
     "lab02_mnist_accuracy": {"images": 60_000, "test_images": 10_000},  # MNIST
     "lab04_speedup": {"images": 50_000, "gradient_bytes": 44.7e6},  # CIFAR-10, ResNet-18

@@ -42,7 +42,7 @@ from labs.report.findings import (
 )
 
 Rule = Callable[[Table], Iterator[Finding | None]]
-CLOSE = 50
+CLOSE = 20
 """How many rows are searched for the one that a wrong speedup was divided by."""
 NOISE = 0.1
 """How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
@@ -126,7 +126,8 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
     """A speedup that is not rate(n) / rate(1) of the same configuration; the text says what it is instead."""
     if "speedup" not in table.columns:
         return
-    everything = [row for row in table.rows if rate(row, measure(table)) > 0]
+    best = measure(table)
+    everything = [row for row in table.rows if rate(row, best) > 0]
     fits = {by: _fitting(table, by) for by in measures(table)}
     unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
     stated = {row["id"] for row in table.having("speedup")}
