@@ -217,7 +217,7 @@ def _lint(arguments: list[str]) -> int:
     parser = _parser("lint", "Name every implausible row of results, and why; ends with 1 if there is one, or if "
                              "nothing could be checked.")
     parser.add_argument("paths", nargs="*", type=Path, metavar="RESULTS | FILE.csv",
-                        help="folders of results and typed tables; default: the results store")
+                        help="folders of results and typed tables; default: the results folder")
     found = False
     for verdict in lint.verdicts(parser.parse_args(arguments).paths or [results_dir()]):
         if isinstance(verdict, LabError):
@@ -225,7 +225,8 @@ def _lint(arguments: list[str]) -> int:
             print(f"labs: error: {verdict}", file=sys.stderr)
         else:
             found = found or bool(verdict.findings)
-            print(verdict, *(verdict.findings or ["nothing implausible"]), sep="\n")
+            print(verdict)
+            print("\n".join(map(str, verdict.findings)) or "nothing implausible")
     return int(found)
 
 

@@ -161,8 +161,8 @@ def _scale(family: Family, table: Table, by: str) -> float:
     devices = [name for name in table.config if name in DEVICES]
     for other in table.having("speedup") if devices and told else ():
         apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
-        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", over(rate(rows[0], by), rate(other, by)),
-                                                           slack(rows[0], by) + slack(other, by)):
+        ratio, loose = over(rate(rows[0], by), rate(other, by)), slack(rows[0], by) + slack(other, by)
+        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
             return told[0]
     return 1.0
 
@@ -259,8 +259,8 @@ def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
             waits = [over(value(row, "communication_seconds"), value(row, "epoch_seconds")) for row in family[place]]
             if place[0] > before[0] and not max(waits) > 0.5:  # Then the table says what they did.
                 yield finding("slower than in turns", f"{on(row)} took {times:.3g} times as long as "
-                              f"{number(before[0])}: they would have been faster one after the other; too many threads on the cores, a "
-                              "slow link, or a busy machine? Measure again", row
+                              f"{number(before[0])}: they would have been faster one after the other; too many "
+                              "threads on the cores, a slow link, or a busy machine? Measure again", row
                               ) if times > 1.1 * place[0] / before[0] else None
 
 

@@ -223,7 +223,7 @@ V100,8,310"""),
     "parts that do not sum": ("parts that do not sum", 3, """workers,epoch (s),compute (s),comm (ms)
 1,30.0,29.5,0
 2,30.8,17.7,149.5"""),
-    "the data set, not the gradients": ("wrong bandwidth", 2, """batch size,gpus,epoch time (s),comm time (ms),bandwidth (GB/s)
+    "bytes of the data set": ("wrong bandwidth", 2, """batch,gpus,epoch time (s),comm time (ms),bandwidth (GB/s)
 32,2,30.8,149.5,1.191
 128,2,20.9,49.56,3.592
 512,2,15.7,34.11,5.218"""),
