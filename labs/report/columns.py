@@ -72,7 +72,7 @@ FILLERS = {
     "as", "reported", "my", "our", "own", "observed", "actual", "real", "number", "num", "no", "nr", "count",
     "anzahl", "nombre", "used", "all", "result", "results", "value", "final", "best", "wall", "execution",
     "job", "logged", "de", "des", "amount", "taken", "took", "each", "every", "run", "spent", "is", "was",
-    "steady", "state", "end",
+    "steady", "achieved", "reached", "sustained", "state", "end",
 }
 """Words that change nothing: "average time per epoch" is the epoch's time. Digits are no fillers: repeats have them."""
 

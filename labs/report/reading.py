@@ -104,13 +104,13 @@ def _long(names: list[str], lines: Lines, between: str) -> tuple[list[str], Line
     """Return a table with a row per number of workers, if it has a column for each: "1 GPU (s), 2 GPUs (s)"."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
     for place, name in enumerate(names):
-        if found := WIDE.search(name):
-            rest = (name[:found.start()] + " " + name[found.end():]).strip(" _-:@,")
+        if not columns.meaning(name).name and (found := WIDE.search(name)):  # "Speedup vs 1 GPU" is one column.
+            rest = " ".join((name[:found.start()] + " " + name[found.end():]).strip(" _-:@,").split())
             rest = rest if columns.meaning(rest).name and rest[0] not in "([" else f"time {rest}"
             groups[rest].setdefault(ONES.get(found[1].lower()) or int(found[1]), place)
-    groups = {rest: places for rest, places in groups.items() if len(places) > 1 and columns.meaning(rest).name
+    groups = {rest: places for rest, places in groups.items() if columns.meaning(rest).name
               and (columns.meaning(rest).unit or not rest.startswith("time "))}
-    if not groups or any(columns.meaning(name).name == "size" for name in names):
+    if max(map(len, groups.values()), default=0) < 2 or any(columns.meaning(name).name == "size" for name in names):
         return names, lines, between
     moved = {place for places in groups.values() for place in places.values()}
     kept = [place for place in range(len(names)) if place not in moved]
