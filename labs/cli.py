@@ -286,7 +286,7 @@ def _lint(arguments: list[str]) -> int:
     parser = _parser("lint", "Name every implausible row of results, and why; ends with 1 if there is one, or if "
                              "nothing could be checked.")
     parser.add_argument("paths", nargs="*", type=Path, metavar="RESULTS | FILE.csv",
-                        help="folders of results and typed tables; default: the results store")
+                        help="folders of results and typed tables; default: the results folder")
     found = False
     for verdict in lint.verdicts(parser.parse_args(arguments).paths or [results_dir()]):
         if isinstance(verdict, LabError):

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from labs.errors import LabError, printable
+from labs.errors import LabError
+from labs.text import printable
 from labs.launch import reasons, request, site
 from labs.launch.site import Partition
 

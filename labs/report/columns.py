@@ -24,8 +24,8 @@ TIME_WORDS = {word: unit for unit, words in {
     "min": "min mins minute minutes minuten",
     "h": "h hr hrs hour hours stunde stunden heure heures",
 }.items() for word in words.split()}
-BYTES = re.compile(r"(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<what>bytes|byte|bits|bit|b)(?P<per>(?:/| |p)?(?:s|sec|second))?",
-                   re.IGNORECASE)
+BYTES = re.compile(r"(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<what>bytes|byte|bits|bit|b)"
+                   r"(?P<per>(?:/| |p)?(?:s|sec|second))?", re.IGNORECASE)
 """GB/s, GiB, Mbit/s, gbps, kB ... A small b with a large prefix is a bit: Gb/s, as is ...bps without a capital B."""
 
 SAME = {word: one for one, words in {
@@ -67,9 +67,13 @@ SAME = {word: one for one, words in {
                  "published paper literature minimum maximum max worst limit simulated estimated normalized normalised",
     "scaling": "skalierung",
 }.items() for word in words.split()} | {"second": "time"}
-FILLERS = frozenset(word for line in ("of the a an in per by for and mean average avg median measured as reported my our own observed actual "
-              "real number num no nr count anzahl nombre used all result results value final best wall execution "
-              "job logged de des amount taken took each every run spent is was steady state end",) for word in line.split())
+FILLERS = {
+    "of", "the", "a", "an", "in", "per", "by", "for", "and", "mean", "average", "avg", "median", "measured",
+    "as", "reported", "my", "our", "own", "observed", "actual", "real", "number", "num", "no", "nr", "count",
+    "anzahl", "nombre", "used", "all", "result", "results", "value", "final", "best", "wall", "execution",
+    "job", "logged", "de", "des", "amount", "taken", "took", "each", "every", "run", "spent", "is", "was",
+    "steady", "achieved", "reached", "sustained", "state", "end",
+}
 """Words that change nothing: "average time per epoch" is the epoch's time. Digits are no fillers: repeats have them."""
 
 MEANINGS = {
@@ -80,7 +84,8 @@ MEANINGS = {
     "processes_per_node": "workers node; local size; n workers node",
     "threads": "threads; threads worker; omp threads; intra op threads; n threads",
     "batch_size": "batch; batch size; size batch; mini batch; mini batch size",
-    "worker_batch_size": "batch size worker; batch worker; local batch; local batch size; batch size local; batch local",
+    "worker_batch_size": "batch size worker; batch worker; local batch; local batch size; batch size local; "
+                         "batch local",
     "global_batch_size": "global batch; global batch size; total batch; total batch size",
     "learning_rate": "lr; learning rate; scaled lr; scaled learning rate; initial lr; initial learning rate; learning; "
                      "peak lr; peak learning rate; eta",
@@ -92,11 +97,13 @@ MEANINGS = {
     "epoch_seconds": "epoch time; time one epoch; t epoch; t epoch time; train epoch time",
     "step_seconds": "step time; batch time; train step time; t step",
     "train_seconds": "train time; time to train; total train time; model train time; t train",
-    "total_seconds": "time; total time; t; total; t n; t p; end to end time; e2e time; time to solution; global time; time total epochs",
+    "total_seconds": "time; total time; t; total; t n; t p; end to end time; e2e time; time to solution; global "
+                     "time; time total epochs",
     "speedup": "speedup; speed up; speedup factor; strong speedup; weak speedup; strong scaling speedup; "
                "weak scaling speedup; scaled speedup; scaling speedup; s n; s p; speedup n; speedup p; x faster; "
                "times faster; faster; speedup vs 1; speedup vs 1 worker; speedup vs to 1 worker; speedup vs one; "
-               "speedup vs one worker; speedup vs to one worker; speedup one worker; speedup to one worker; speedup vs base; "
+               "speedup vs one worker; speedup vs to one worker; speedup one worker; speedup to one worker; "
+               "speedup vs base; "
                "speedup vs baseline; speedup 1 worker; speedup to 1 worker; vs speedup; parallel speedup; speedup x; "
                "speed up factor; speed up x; speed up vs 1 worker; speed up vs 1; total speedup; train speedup; "
                "epoch speedup; speedup time; speedup epoch; throughput speedup; speedup throughput; speedup vs to 1",
@@ -105,7 +112,8 @@ MEANINGS = {
                           "efficiency scaling; scaling eff; efficiency n",
     "compute_seconds": "compute time; compute; forward backward time; fwd bwd time; t compute; forward backward",
     "communication_seconds": "communication time; communication; all reduce time; all reduce; sync time; "
-                             "gradient exchange time; gradient communication time; synchronization time; t communication; "
+                             "gradient exchange time; gradient communication time; synchronization time; "
+                             "t communication; "
                              "gradient all reduce time; communication all reduce time; gradient sync time",
     "input_seconds": "input time; data time; input; data input time; data input; input pipeline time; data wait time; "
                      "input wait time; io time; i o time",
@@ -236,7 +244,8 @@ def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Col
 
 
 _MEASURED = {"time", "accuracy", "loss", "bandwidth", "throughput", "utilization", "memory", "power", "energy", "psnr",
-             "bytes", "mae", "mse", "f1", "auc", "temperature", "cost", "speedup", "efficiency", "busbw", "algbw", "ram"}
+             "bytes", "mae", "mse", "f1", "auc", "temperature", "cost", "speedup", "efficiency", "busbw", "algbw",
+             "ram"}
 
 
 def _split(text: str) -> list[str]:
@@ -249,7 +258,8 @@ def _split(text: str) -> list[str]:
     text = re.sub(r"\ball[-_ ]?reduce\b", "allreduce", text, flags=re.IGNORECASE)
     text = re.sub(r"\bwall[-_ ]?clock\b", "wall", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(images?|imgs?|samples?)(?=Per|per[A-Z_])", r"\1 ", text)
-    text = re.sub(r"^(n|num|nb)_?(?=(gpus?|workers?|procs?|nodes?|ranks?|processes)\b)", r"n ", text, flags=re.IGNORECASE)
+    text = re.sub(r"^(n|num|nb)_?(?=(gpus?|workers?|procs?|nodes?|ranks?|processes)\b)", "n ", text,
+                  flags=re.IGNORECASE)
     return re.findall(r"[^\W\d_]+|\d+|%", text)
 
 
@@ -290,9 +300,9 @@ def _unit(words: list[str], apart: bool) -> tuple[str, float] | None:
             return TIME_WORDS[low], TIME[TIME_WORDS[low]]
         if low in ("%", "percent", "pct", "percentage", "prozent"):
             return "%", 0.01
-        if words[0] in ("x", "X", "×"):
+        if words[0] in ("x", "X", "\u00d7"):
             return "x", 1.0
-        if apart and words[0] in ("M", "k", "K") or low in ("millions", "million", "mio", "thousands"):
+        if (apart and words[0] in ("M", "k", "K")) or low in ("millions", "million", "mio", "thousands"):
             return ("k", 1e3) if low in ("k", "thousands") else ("M", 1e6)
     found = BYTES.fullmatch(text)
     if not found or (low == "b" and not (apart and text == "B")) or (text.lower() in ("bs", "b s", "bps")):
@@ -302,7 +312,7 @@ def _unit(words: list[str], apart: bool) -> tuple[str, float] | None:
     if bits and not per:
         return None
     scale = (1024.0 if binary else 1000.0) ** " kmgt".index(prefix or " ") / (8 if bits else 1)
-    name = {"k": "k", "m": "M", "g": "G", "t": "T", "": ""}[prefix] + binary + ("bit" if bits else "B") + "/s" * bool(per)
+    name = (prefix if prefix == "k" else prefix.upper()) + binary + ("bit" if bits else "B") + "/s" * bool(per)
     return name, scale / 1e9 if per else scale
 
 

@@ -53,15 +53,15 @@ def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:
     """Yield a verdict per path, or the LabError that says why there is none."""
     from labs.report import rules
 
-    earlier: list[Row] = []
-    for path in {os.path.realpath(path): path for path in paths}.values():
+    earlier: list[Row] = []  # The records of the folders before, to find copies across students.
+    for path in reversed({os.path.realpath(path): path for path in reversed(paths)}.values()):
         try:
             if path.is_dir():
                 table = _store(path)
-                copies = rules.copied(earlier, [row | {"where": f"{path}/{row['where']}"} for row in table.rows])
                 verdict = _judged(f"{path}: {len(table.rows):,} record{'s' * (len(table.rows) != 1)}", table)
-                earlier += [row | {"where": f"{path}/{row['where']}"} for row in table.rows]
-                yield dataclasses.replace(verdict, findings=[*verdict.findings, *copies])
+                rows = [row | {"where": f"{path}/{row['where']}"} for row in table.rows]
+                yield dataclasses.replace(verdict, findings=[*verdict.findings, *rules.copied(earlier, rows)])
+                earlier += rows
             else:
                 yield _judged(path.name, read_csv(path))
         except LabError as problem:

@@ -25,7 +25,7 @@ Lines = list[tuple[int, list[str]]]
 """Cells, with the number of their line in the file."""
 LARGEST = 4 * 2**20
 """Bytes of a file that is still read as a table."""
-MOST_ROWS = 5_000
+MOST_ROWS = 2_000
 COURSE: dict[str, dict[str, Any]] = {
     "lab02_mnist_accuracy": {"images": 60_000, "test_images": 10_000},  # MNIST
     "lab04_speedup": {"images": 50_000, "gradient_bytes": 44.7e6},  # CIFAR-10, ResNet-18
@@ -33,14 +33,21 @@ COURSE: dict[str, dict[str, Any]] = {
 }
 """What the course reports' tables do not say of themselves; columns of these names say it in any other table."""
 
-NOTES = set("note notes comment comments remark remarks date time_stamp timestamp host hostname node_name job jobid job_id "
-            "run who name student id description status state bemerkung bemerkungen kommentar observation observations "
-            "remarque hosts lab part source question rule scaling_rule where_the_inputs_are_from run_id line row".split())
+NOTES = {
+    "note", "notes", "comment", "comments", "remark", "remarks", "date", "time_stamp", "timestamp", "host",
+    "hostname", "node_name", "job", "jobid", "job_id", "run", "who", "name", "student", "id", "description",
+    "status", "state", "bemerkung", "bemerkungen", "kommentar", "observation", "observations", "remarque",
+    "hosts", "lab", "part", "source", "question", "rule", "scaling_rule", "where_the_inputs_are_from", "run_id",
+    "line", "row",
+}
 """Columns that describe a row and are no part of its configuration."""
-CONFIG = set("model device dataset data optimizer precision dtype backend library framework hardware gpu gpus "
-             "machine cluster partition interconnect network fabric link collective threads epochs batch_size "
-             "processes_per_node image_size resolution compression xla placement transport data_set "
-             "gpu_type gpu_model accelerator system platform setup mode bytes".split())
+CONFIG = {
+    "model", "device", "dataset", "data", "optimizer", "precision", "dtype", "backend", "library", "framework",
+    "hardware", "gpu", "gpus", "machine", "cluster", "partition", "interconnect", "network", "fabric", "link",
+    "collective", "threads", "epochs", "batch_size", "processes_per_node", "image_size", "resolution",
+    "compression", "xla", "placement", "transport", "data_set", "gpu_type", "gpu_model", "accelerator",
+    "system", "platform", "setup", "mode", "bytes",
+}
 """Columns that always tell configurations apart, however seldom their values repeat."""
 SMALL = {"size", "nodes", "processes_per_node", "threads", "epochs", "epoch", "seed", "repeats", "batch_size",
          "worker_batch_size", "global_batch_size", "cores"}
@@ -82,27 +89,28 @@ def read_csv(path: Path) -> Table:
     rows = [course | row for row in rows]
     config = _config(names, heading, rows, known)
     if not rows or not (known - {"spread", "local"}):
-        raise LabError(f"{path.name}: nothing could be checked: no column that a rule uses among {', '.join(names)}; known "
-                       "are gpus, batch_size, epoch_time_s, images/s, speedup and many others (labs/report/columns.py)")
+        raise LabError(f"{path.name}: nothing could be checked: no column that a rule uses among {', '.join(names)}; "
+                       "known are gpus, batch_size, epoch_time_s, images/s, speedup and many others "
+                       "(labs/report/columns.py)")
     reading = _reading(names, heading, config, left_out, [lines[index][0] for index in sorted(summaries)])
     return Table(rows, frozenset(known | set(course) | set(config)), config, reading)
 
 
-WIDE = re.compile(r"(?i)(?<![a-z0-9.])(\d{1,4}|one|single|two|four|eight)[ _-]*(gpus?|workers?|process(es)?|procs?|ranks?)"
-                  r"(?![a-z0-9])")
+WIDE = re.compile(r"(?i)(?<![a-z0-9.])(\d{1,4}|one|single|two|four|eight)[ _-]*"
+                  r"(gpus?|workers?|process(es)?|procs?|ranks?)(?![a-z0-9])")
 
 
 def _long(names: list[str], lines: Lines, between: str) -> tuple[list[str], Lines, str]:
     """Return a table with a row per number of workers, if it has a column for each: "1 GPU (s), 2 GPUs (s)"."""
     groups: dict[str, dict[int, int]] = defaultdict(dict)
     for place, name in enumerate(names):
-        if found := WIDE.search(name):
-            rest = (name[:found.start()] + " " + name[found.end():]).strip(" _-:@,")
+        if not columns.meaning(name).name and (found := WIDE.search(name)):  # "Speedup vs 1 GPU" is one column.
+            rest = " ".join((name[:found.start()] + " " + name[found.end():]).strip(" _-:@,").split())
             rest = rest if columns.meaning(rest).name and rest[0] not in "([" else f"time {rest}"
             groups[rest].setdefault(ONES.get(found[1].lower()) or int(found[1]), place)
-    groups = {rest: places for rest, places in groups.items() if len(places) > 1 and columns.meaning(rest).name
+    groups = {rest: places for rest, places in groups.items() if columns.meaning(rest).name
               and (columns.meaning(rest).unit or not rest.startswith("time "))}
-    if not groups or any(columns.meaning(name).name == "size" for name in names):
+    if max(map(len, groups.values()), default=0) < 2 or any(columns.meaning(name).name == "size" for name in names):
         return names, lines, between
     moved = {place for places in groups.values() for place in places.values()}
     kept = [place for place in range(len(names)) if place not in moved]
@@ -235,10 +243,9 @@ def _config(names: list[str], heading: list[Column], rows: list[Row], known: set
             continue
         values = [row.get(name) for row in rows]
         numbers = [value for value in values if isinstance(value, float)]
-        if name in CONFIG or (plain in CONFIG and not numbers):
-            chosen.append(name)
-        elif plain not in NOTES and not plain.endswith(("notes", "note", "comment")) and all(values) and (
-                len(set(values)) < len(values)) and all(value == int(value) for value in numbers):
+        note = plain in NOTES or plain.endswith(("notes", "note", "comment"))
+        repeated = all(values) and len(set(values)) < len(values) and all(value == int(value) for value in numbers)
+        if name in CONFIG or (plain in CONFIG and not numbers) or (repeated and not note):
             chosen.append(name)
     return tuple(name for name in chosen if name != "bytes" or "collective" in known or {"bandwidth", "algbw"} & known)
 
@@ -256,10 +263,11 @@ def _reading(names: list[str], heading: list[Column], config: tuple[str, ...], l
     used, apart, unused = [], [], []
     for place, (name, column) in enumerate(zip(names, heading, strict=True)):
         if column.name:
-            word = columns.WORDS.get(column.name.removeprefix("step_") if column.name != "step_seconds" else column.name,
-                                     column.name.replace("_", " "))
-            word += " of a step" * (column.name.startswith("step_") and column.name != "step_seconds")
-            unit = f" [{column.unit}]" * bool(column.unit and column.unit not in word and f"[{column.unit}]" not in name)
+            part = column.name.removeprefix("step_") if column.name.removeprefix("step_") in columns.PARTS else ""
+            word = columns.WORDS.get(part or column.name, column.name.replace("_", " "))
+            word += " of a step" * (part != column.name and bool(part))
+            told = not column.unit or column.unit in word or f"[{column.unit}]" in name
+            unit = "" if told else f" [{column.unit}]"
             used.append(name if name.lower().replace("_", " ") == word else f"{name} as {word}{unit}")
         elif _label(place, names) in config:
             apart.append(name)
@@ -268,8 +276,8 @@ def _reading(names: list[str], heading: list[Column], config: tuple[str, ...], l
     parts = [f"read {', '.join(used)}"] if used else []
     parts += [f"told apart by {', '.join(apart)}"] if apart else []
     parts += [f"not used: {', '.join(unused)}"] if unused else []
-    parts += [f"no figures, left out: {', '.join(left_out[:5])}" + f" and {len(left_out) - 5} more" * (len(left_out) > 5)
-              ] if left_out else []
+    more = f" and {len(left_out) - 5} more" * (len(left_out) > 5)
+    parts += [f"no figures, left out: {', '.join(left_out[:5])}{more}"] if left_out else []
     parts += [f"summaries, left out: line{'s' * (len(summaries) > 1)} {', '.join(map(str, summaries[:9]))}"
               ] if summaries else []
     return "; ".join(parts)
@@ -288,15 +296,17 @@ class _Figure:
 
 
 NUMBER = r"[+\-\u2212]?(?:\d[\d.,'\u2019 \u00a0\u202f\u2009_]*\d|\d|[.,]\d+)(?:[eE][+-]?\d+)?"
-CELL = re.compile(rf"(?:[~≈]|ca\.?|approx\.?|about)?\s*[x×]?\s*(?P<number>{NUMBER})\s*(?P<rest>.*)", re.DOTALL)
+CELL = re.compile(rf"(?:[~\u2248]|ca\.?|approx\.?|about)?\s*[x\u00d7]?\s*(?P<number>{NUMBER})\s*(?P<rest>.*)",
+                  re.DOTALL)
 GROUPED = re.compile(r"\d{1,3}([ '\u2019\u00a0\u202f\u2009_]\d{3})+(?=$|[.,])")
 CLOCK = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:[.,]\d+)?)")
-SPOKEN = re.compile(r"(?:(\d+) ?h(?:ours?)?)? ?(?:(\d+) ?m(?:in(?:utes?)?)?)? ?(?:(\d+(?:[.,]\d+)?) ?s(?:ec(?:onds?)?)?)?")
-ONES = {word: count for count, word in enumerate("one two three four five six seven eight".split(), 1)} | {"single": 1}
-EMPTY = re.compile(r"[\s\-–—./?]*|n/?a|nan|none|null|nil|no data|baseline|base|ref(erence)?|tbd|missing|\(?empty\)?",
-                   re.IGNORECASE)
-SUMMARY = re.compile(r"(grand )?(total|sum|summe|mean|average|avg|median|std|sd|stdev|min|max|overall|mittelwert|geomean"
-                     r"|moyenne|durchschnitt|best|worst|ci95|95 ?% ?ci)[.: ]*", re.IGNORECASE)
+SPOKEN = re.compile(r"(?:(\d+) ?h(?:ours?)?)? ?(?:(\d+) ?m(?:in(?:utes?)?)?)? ?"
+                    r"(?:(\d+(?:[.,]\d+)?) ?s(?:ec(?:onds?)?)?)?")
+ONES = {"single": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+EMPTY = re.compile(r"[\s\-\u2013\u2014./?]*|n/?a|nan|none|null|nil|no data|baseline|base|ref(erence)?|tbd|missing"
+                   r"|\(?empty\)?", re.IGNORECASE)
+SUMMARY = re.compile(r"(grand )?(total|sum|summe|mean|average|avg|median|std|sd|stdev|min|max|overall|mittelwert"
+                     r"|geomean|moyenne|durchschnitt|best|worst|ci95|95 ?% ?ci)[.: ]*", re.IGNORECASE)
 
 
 def _figures(column: Column, texts: list[str], marks: set[str], between: str) -> list[_Figure]:
@@ -361,16 +371,19 @@ def _count(text: str) -> int:
     word = re.match(r"(\w+)[ -](?=gpu|worker|process|rank|node)", low)
     if word and word[1] in ONES:
         return ONES[word[1]]
-    product = re.match(r"(\d+)\s*(?:nodes?|hosts?)?\s*[x×*]\s*(\d+)\b", low)
+    product = re.match(r"(\d+)\s*(?:nodes?|hosts?)?\s*[x\u00d7*]\s*(\d+)\b", low)
     if product:
         return int(product[1]) * int(product[2])
-    single = re.match(r"(\d+)\s*(?:[x×]\s*)?(?=[a-z])(?!e\d)", low)
+    single = re.match(r"(\d+)\s*(?:[x\u00d7]\s*)?(?=[a-z])(?!e\d)", low)
     return int(single[1]) if single else 0
+
+
+COUNTED = {"worker", "node", "image", "epochs", "epoch", "steps", "step", "cores", "nodes", "threads", "per", "runs"}
 
 
 def _scale(column: Column, rest: str) -> float | None:
     """Return the factor of what stands behind a number; None if that makes it no number."""
-    if not rest or rest == "%" or rest.lower() in ("x", "×", "times", "fach", "-fach", "times faster", "x faster"):
+    if not rest or rest == "%" or rest.lower() in ("x", "\u00d7", "times", "fach", "-fach", "times faster", "x faster"):
         return column.factor
     plain = re.sub(r"\s*(/|per) ?(epoch|step|run)$", "", rest)
     unit = columns.meaning(f"time ({plain})") if plain else Column("")
@@ -385,8 +398,7 @@ def _scale(column: Column, rest: str) -> float | None:
         other = columns.meaning(rest)
         return other.factor if other.name == "images_per_sec" else None
     nouns = [columns.SAME.get(word, word) for word in re.findall(r"[a-z]+", rest.lower())]
-    return column.factor if nouns and set(nouns) <= {"worker", "node", "image", "epochs", "epoch", "steps", "step", "cores",
-                                                     "nodes", "threads", "per", "runs", "repeats"} else None
+    return column.factor if nouns and set(nouns) <= COUNTED else None
 
 
 def _decimal_marks(texts: Any) -> set[str]:

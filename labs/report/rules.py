@@ -42,6 +42,8 @@ from labs.report.findings import (
 )
 
 Rule = Callable[[Table], Iterator[Finding | None]]
+CLOSE = 20
+"""How many rows are searched for the one that a wrong speedup was divided by."""
 NOISE = 0.1
 """How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
 CONTROL = ("the base is slow for another reason (input?), or another number of workers ran than the row says; "
@@ -124,7 +126,8 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
     """A speedup that is not rate(n) / rate(1) of the same configuration; the text says what it is instead."""
     if "speedup" not in table.columns:
         return
-    everything = [row for row in table.rows if rate(row, measure(table)) > 0]
+    best = measure(table)
+    everything = [row for row in table.rows if rate(row, best) > 0]
     fits = {by: _fitting(table, by) for by in measures(table)}
     unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
     stated = {row["id"] for row in table.having("speedup")}
@@ -158,8 +161,8 @@ def _scale(family: Family, table: Table, by: str) -> float:
     devices = [name for name in table.config if name in DEVICES]
     for other in table.having("speedup") if devices and told else ():
         apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
-        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", over(rate(rows[0], by), rate(other, by)),
-                                                           slack(rows[0], by) + slack(other, by)):
+        ratio, loose = over(rate(rows[0], by), rate(other, by)), slack(rows[0], by) + slack(other, by)
+        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
             return told[0]
     return 1.0
 
@@ -171,7 +174,7 @@ def _fitting(table: Table, by: str) -> set[int]:
         scale, first = _scale(family, table, by), min(family)
         bases = [rate(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
-        for base in {float(np.median(bases)), float(np.mean(bases)), *bases}:
+        for base in {float(np.median(bases)), float(np.mean(bases)), *bases[:CLOSE]}:
             rights = {row["id"]: scale * rate(row, by) / base for row in rows}
             loose = {row["id"]: slack(row, by) + slack(family[first][0], by) for row in rows}
             found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
@@ -192,7 +195,8 @@ def _typed(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
 
 def _instead(told: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
     """Say which other ratio of the table a speedup is."""
-    peers = [other for members in family.values() for other in members if other["id"] != row["id"]]
+    members = itertools.islice(itertools.chain.from_iterable(family.values()), CLOSE)
+    peers = [other for other in members if other["id"] != row["id"]]
     for ratio, text in itertools.chain(_own(row, base, peers, by), _strange(row, everything, by)):
         if near(told, ratio, 0.005) or abs(told - ratio) < 0.0051:
             return text
@@ -219,7 +223,8 @@ def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, 
     def far(other: Row) -> tuple:
         return size(other) != size(row), abs(other["row"] - row["row"])
 
-    for other in sorted((other for other in everything if other["id"] != row["id"]), key=far):
+    close = (other for other in everything if 0 < abs(other["id"] - row["id"]) < CLOSE)
+    for other in sorted(close, key=far):
         name = f"line {other['row']}, {_difference(row, other)}"
         yield rate(row, by) / rate(other, by), f"it was divided by {name}"
         yield rate(other, by) / rate(row, by), f"inverted, and against {name}"
@@ -254,8 +259,8 @@ def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
             waits = [over(value(row, "communication_seconds"), value(row, "epoch_seconds")) for row in family[place]]
             if place[0] > before[0] and not max(waits) > 0.5:  # Then the table says what they did.
                 yield finding("slower than in turns", f"{on(row)} took {times:.3g} times as long as "
-                              f"{number(before[0])}: they would have been faster one after the other; too many threads on the cores, a "
-                              "slow link, or a busy machine? Measure again", row
+                              f"{number(before[0])}: they would have been faster one after the other; too many "
+                              "threads on the cores, a slow link, or a busy machine? Measure again", row
                               ) if times > 1.1 * place[0] / before[0] else None
 
 

@@ -301,12 +301,14 @@ def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
 
 
 @pytest.mark.parametrize(("seconds", "uneven"), [
-    ([30.0, 10.0, 10.4, 16.0], True), ([30.0, 10.0, 10.4, 14.9], False), ([10.0, 30.0], False), ([10.0, 0.0, 1.0], False),
+    ([30.0, 10.0, 10.4, 16.0], True), ([30.0, 10.0, 10.4, 14.9], False), ([10.0, 30.0], False),
+    ([10.0, 0.0, 1.0], False),
 ])
 def test_epochs_of_one_run_that_differ_are_a_busy_machine(seconds, uneven, tmp_path):
     found = lint.check_store(store(tmp_path, clocked("a", 1, seconds)))
     assert [str(finding) for finding in found] == [
-        "lab10_caltech/a: uneven epochs: the slowest epoch took 1.6 times as long as the fastest, the first left out: was the "
+        "lab10_caltech/a: uneven epochs: the slowest epoch took 1.6 times as long as the fastest, the first left "
+        "out: was the "
         "machine busy? Measure again"] * uneven
 
 
@@ -314,13 +316,15 @@ def test_identical_clocks_in_one_store_and_in_two(tmp_path):
     first, second = [31.7182818, 10.1415926, 10.5772156], [31.7182818, 10.1415926, 10.5772157]
     store(tmp_path / "anna", clocked("a", 1, first), clocked("b", 1, first), clocked("c", 1, second))
     assert [str(finding) for finding in lint.check_store(tmp_path / "anna")] == [
-        "lab10_caltech/b: identical clocks: its 3 epochs took the same times as those of lab10_caltech/a, to the last digit: "
+        "lab10_caltech/b: identical clocks: its 3 epochs took the same times as those of lab10_caltech/a, to the "
+        "last digit: "
         "copied, not measured"]
     store(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
     (tmp_path / "alias").symlink_to(tmp_path / "ben")
     assert lint.check_store(tmp_path / "ben") == []
     found = [str(line) for line in lint.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
-    assert found == [f"{tmp_path}/alias/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as those of "
+    assert found == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
+                     f"those of "
                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
@@ -339,7 +343,8 @@ def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes,
 
 @pytest.mark.parametrize(("row", "limit"), [
     ("1,,8,370,", ""), ("1,,8,475,", ""), ("1,,8,524,", "no all-reduce reaches 500 over today's NVLink"),
-    ("1,B200,8,832,", ""), ("1,V100,8,234,", "reaches 165 on the hardware that the row names"), ("1,H100,8,400,25 GbE", ""),
+    ("1,B200,8,832,", ""), ("1,V100,8,234,", "reaches 165 on the hardware that the row names"),
+    ("1,H100,8,400,25 GbE", ""),
     ("2,H100,16,400,25 GbE", "reaches 3.281 on the hardware"), ("2,H100,16,370,NDR InfiniBand", ""),
 ])
 def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit, tmp_path):

@@ -207,7 +207,8 @@ def test_the_commands(tmp_path):
     reference = ROOT / "data/reference"
     done = labs("lint", reference / "published_scaling.csv")
     assert (done.returncode, done.stdout) == (
-        0, "published_scaling.csv: read model, workers, scaling_efficiency; not used: source; checked efficiency above 1, "
+        0, "published_scaling.csv: read model, workers, scaling_efficiency; not used: source; checked efficiency "
+           "above 1, "
            "impossible figures\nnothing implausible\nloaded\n")
     done = labs("lint", reference / "lab08_speedup.csv", tmp_path / "none.csv")
     assert done.returncode == 1
