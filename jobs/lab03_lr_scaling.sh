@@ -2,7 +2,7 @@
 # Lab 3: what the learning rate has to do when workers are added; one task is one worker.
 #
 #   sbatch jobs/lab03_lr_scaling.sh
-#   sbatch -N 2 --gpus-per-node=4 --ntasks-per-node=4 jobs/lab03_lr_scaling.sh --preset paper
+#   sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab03_lr_scaling.sh --preset paper
 #SBATCH --job-name=lab03_lr_scaling
 #SBATCH --output=%x-%j.out
 #SBATCH --open-mode=append

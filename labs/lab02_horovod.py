@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import textwrap
 import time
 from typing import Literal
 
@@ -88,6 +90,25 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: all begin at rank 0's weights.
     model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
     return model
+
+
+def marked_lines(source: str) -> list[str]:
+    """Return each `# Horovod:` comment of a module together with the statement that it explains.
+
+    Args:
+        source: The module's text.
+    """
+    lines, found = source.splitlines(), []
+    ends: dict[int, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt):
+            ends[node.lineno] = max(node.end_lineno or 0, ends.get(node.lineno, 0))
+    for first, line in enumerate(lines, 1):
+        if "# Horovod:" in line:
+            start = next(number for number in range(first, len(lines) + 1)
+                         if not lines[number - 1].lstrip().startswith("#"))
+            found.append(textwrap.dedent("\n".join(lines[first - 1:ends[start]])))
+    return found
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen

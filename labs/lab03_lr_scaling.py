@@ -1,7 +1,7 @@
 """Lab 3: what the learning rate has to do when the batch grows: scaling rules and warmup.
 
     labs run lab03_lr_scaling --workers 2
-    sbatch jobs/lab03_lr_scaling.sh --preset paper
+    sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab03_lr_scaling.sh --preset paper
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ PRESETS = {
         decay_epoch=4, optimizer="sgd", validation_split=0.1, augment=True,
     ),
 }
+
+WORKERS = {"demo": 2, "paper": 4}
+"""Workers on which the notebook runs each preset; the global batch, and with it k, follows."""
 
 
 def learning_rate(config: Config, images: int, size: int):

@@ -27,6 +27,9 @@ def q3(runs):
 
 def q4(runs):
     """`a` is what a step costs before its first image, `c` what an image costs."""
-    table = records.table(runs)
-    c, a = np.polyfit(table["batch_size"], 1000 * table["batch_size"] / table["images_per_sec"], 1)
-    return a + c * 256
+    sizes = np.array([run["config"]["batch_size"] for run in runs])
+    later = [run["history"][1:] for run in runs]
+    t = np.array([1000 * sum(row["train_seconds"] for row in rows) / sum(row["steps"] for row in rows)
+                  for rows in later])
+    c, a = np.polyfit(sizes, t, 1, w=1 / t)
+    return {"a": a, "c": c, "step": a + c * 256}

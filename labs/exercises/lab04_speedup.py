@@ -16,6 +16,7 @@ from labs.exercises.judge import (
     speedup,
     timed,
 )
+from labs.report import scaling
 from labs.report.plots import PARTS
 
 COMMAND = "`labs sweep lab04_speedup`"
@@ -58,7 +59,7 @@ def _speedups(answer, runs: list[Record]) -> str:
 def _bound(answer, runs: list[Record]) -> str:
     one, many = runs
     size, wall = many["layout"]["size"], _part(many, "wall")
-    excess = {name: _part(many, name) - _part(one, name) / size for name in PARTS}
+    excess = scaling.excess(one["metrics"], many["metrics"], size)
     right = {name for name in PARTS if excess[name] > max(excess.values()) - 0.02 * wall}
     others = dict.fromkeys(PARTS, f"another part lies farther above its part(1) / {size}")
     largest = max(PARTS, key=lambda name: _part(many, name))

@@ -26,6 +26,17 @@ def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
     return sum(row["train_seconds"] + row.get("val_seconds", 0.0) for row in later) / len(later) if later else None
 
 
+def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
+    """Return the mean seconds of a training step, without the first epoch; None when there is no other.
+
+    All steps have the same shape: `sharding.shard` pads the last batch of an epoch with images of weight 0, and they
+    are computed like the others. So `batch_size / images_per_sec`, which counts real images alone, is not a step.
+    """
+    later = history[1:]
+    steps = sum(row["steps"] for row in later)
+    return sum(row["train_seconds"] for row in later) / steps if steps else None
+
+
 def supply(part: Part, batch_size: int, seconds: float = 1.0) -> float:
     """Return the images per second that the input delivers to one worker when nothing trains on them.
 

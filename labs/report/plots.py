@@ -115,14 +115,18 @@ def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
     axes = axes or _axes((6.6, 3.6))
     by = [by] if isinstance(by, str) else list(by)
-    for number, (name, line) in enumerate(lines(frame, by)):
-        colour, line = COLOURS[number % len(COLOURS)], line.dropna(subset=[value]).sort_values("size")
-        if len(line):
-            axes.errorbar(line["size"], line[value], _errors(line, value), fmt="-o", color=colour, capsize=3,
-                          label=name)
-    for number, (name, line) in enumerate(lines(reference, by) if reference is not None else ()):
+    measured = dict(lines(frame, by))
+    reported = dict(lines(reference, by)) if reference is not None else {}
+    # By name: the same batch size has one colour in both.
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate({**measured, **reported})}
+    for name, line in measured.items():
         line = line.dropna(subset=[value]).sort_values("size")
-        axes.plot(line["size"], line[value], "--s", color=COLOURS[number % len(COLOURS)], markerfacecolor="none",
+        if len(line):
+            axes.errorbar(line["size"], line[value], _errors(line, value), fmt="-o", color=colours[name], capsize=3,
+                          label=name)
+    for name, line in reported.items():
+        line = line.dropna(subset=[value]).sort_values("size")
+        axes.plot(line["size"], line[value], "--s", color=colours[name], markerfacecolor="none",
                   alpha=0.6, label=f"report, {name}".removesuffix(", measured"))
     sizes = sorted({*frame["size"], *(reference["size"] if reference is not None else ())})
     ideal = sizes if value == "speedup" else [1] * len(sizes)

@@ -7,7 +7,7 @@ workers. Nothing here compares one configuration with another.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from labs.errors import LabError
 if TYPE_CHECKING:
     import pandas as pd
 
+LEDGER_WALL = "ledger_wall_seconds"
 SECONDS = ("seconds_per_epoch", "first_epoch_seconds", "total_seconds")
 
 
@@ -193,6 +194,21 @@ def difference(first: Sequence[float] | np.ndarray, second: Sequence[float] | np
     freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0
     centre, half = float(mine.mean() - theirs.mean()), float(_half(a + b, freedom))
     return centre, centre - half, centre + half
+
+
+def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) -> dict[str, float]:
+    """Return by how many seconds each part of an epoch exceeds the ideal, an n-th of one worker's; largest first.
+
+    The sum is what keeps the speedup below n: the wall time on n workers less an n-th of that on one.
+
+    Args:
+        one: Ledger of one worker, `ledger_<part>_seconds` as in a record's metrics; other keys are ignored.
+        many: Ledger of `workers` workers, with the same batch per worker.
+        workers: How many.
+    """
+    keys = [key for key in many if key.startswith("ledger_") and key.endswith("_seconds") and key != LEDGER_WALL]
+    parts = {key.removeprefix("ledger_").removesuffix("_seconds"): many[key] - one[key] / workers for key in keys}
+    return dict(sorted(parts.items(), key=lambda part: -part[1]))
 
 
 # What bounds a speedup.

@@ -50,6 +50,27 @@ def with_first_epoch(run) -> float:
     return sum(row["train_seconds"] for row in history) / sum(row["images"] for row in history)
 
 
+def batches(runs) -> np.ndarray:
+    return np.array([run["config"]["batch_size"] for run in runs])
+
+
+def step_seconds(runs) -> np.ndarray:
+    return np.array([run["history"][1]["train_seconds"] / run["history"][1]["steps"] for run in runs])
+
+
+def per_image(runs) -> np.ndarray:
+    return step_seconds(runs) / batches(runs)
+
+
+def by_rate(runs) -> dict:
+    c, a = np.polyfit(batches(runs), 1000 * batches(runs) / rates(runs), 1)
+    return {"a": a, "c": c}
+
+
+def unweighted(runs) -> float:
+    return np.polyfit(batches(runs), 1000 * step_seconds(runs), 1)[0]
+
+
 WRONG = [  # Question, answer from the runs and from what is right, words of what is told.
     ("lab01.q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with a smaller batch"),
     ("lab01.q1", lambda runs, right: 40 * 7, "leaves out the last, smaller batch"),
@@ -60,8 +81,13 @@ WRONG = [  # Question, answer from the runs and from what is right, words of wha
     ("lab01.q3", lambda runs, right: 1024, "busy is not fast"),
     ("lab01.q3", lambda runs, right: 8, "steps are the shortest"),
     ("lab01.q3", lambda runs, right: 64, "64 is none of: 8, 32, 128, 1024"),
-    ("lab01.q4", lambda runs, right: right / 1000, "a thousand times too small; look at the units"),
-    ("lab01.q4", lambda runs, right: 256 * 1000 / max(rates(runs)), "as if a step cost nothing before its first image"),
+    ("lab01.q4", lambda runs, right: right | {"step": right["step"] / 1000}, "step: .* a thousand times too small"),
+    ("lab01.q4", lambda runs, right: right | {"a": -3.5}, "cannot be negative: .*train_seconds / steps .* 1 / t"),
+    ("lab01.q4", lambda runs, right: right | by_rate(runs), r"a: .* 1000 b / images_per_sec, which is not a measured"),
+    ("lab01.q4", lambda runs, right: right | {"c": unweighted(runs)}, "c: .* a fit without weights"),
+    ("lab01.q4", lambda runs, right: right | {"a": right["c"]}, "a: .* that is c, the time of an image"),
+    ("lab01.q4", lambda runs, right: right | {"step": 256 * 1000 * min(per_image(runs))},
+     "step: .* as if a step cost nothing before its first"),
     ("lab02.q1", lambda runs, right: 1 / right, r"rate\(1\) / rate\(4\), upside down"),
     ("lab02.q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "start and first epoch weigh most"),
     ("lab02.q1", lambda runs, right: right / 4, "that is the scaling efficiency"),
@@ -260,6 +286,14 @@ def test_what_a_run_of_lab_10_leaves_is_judged(tmp_path):
     """A real run; those of the other labs are judged where they are made, in tests/labs."""
     lab10_caltech.run(lab10_caltech.Config(epochs=2), command.Options(results=tmp_path))
     solved(*exercises.questions("lab10"), store=tmp_path)
+
+
+def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
+    """Steps of 32 images that took a quarter of the time they should: the machine was busy during the others."""
+    runs = [planted.made("lab01", rate=rate, batch_size=batch) for batch, rate in ((32, 900), (128, 240), (1024, 230))]
+    planted.write(tmp_path, *runs)
+    with pytest.raises(AssertionError, match=r"negative a, .* something else running\? Repeat section 'M1: how busy'"):
+        exercises.check("lab01.q4", {"a": 1, "c": 1, "step": 257}, tmp_path)
 
 
 # Which runs.

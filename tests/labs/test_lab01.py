@@ -8,9 +8,10 @@ import time
 import pytest
 
 from labs import lab01_baseline as lab
-from labs.datasets.sharding import steps_per_epoch
+from labs.datasets.sharding import shard, steps_per_epoch
 from labs.errors import LabError
 from labs.launch import local
+from labs.measure import throughput
 from labs.measure.utilization import Utilization
 from tests.exercises.solved import solved
 
@@ -30,6 +31,20 @@ def test_one_worker_learns_the_digits_and_tells_how_busy_it_was():
     assert ("gpu0_percent" in metrics) == bool(record["layout"]["gpus"])
     assert record["layout"]["size"] == 1
     solved("lab01.q1", "lab01.q2")
+
+
+def test_a_step_is_timed_by_its_steps_and_not_by_the_images_per_second():
+    """1,438 images in batches of 1,024 are two steps of 1,024: the second is padded and takes as long as the first."""
+    images, batch, seconds = 1438, 1024, 0.5
+    steps = steps_per_epoch(images, batch, 1)
+    padded = shard(images, batch, 0, 1, epoch=0, seed=1)
+    assert padded.rows.shape == (2, 1024)
+    assert int((padded.weights == 0).sum()) == 2 * 1024 - images
+    row = {"images": images, "steps": steps, "train_seconds": steps * seconds}
+    history = [row | {"train_seconds": 99}, row, row]
+    assert throughput.seconds_per_step(history) == pytest.approx(seconds)
+    assert batch / throughput.images_per_sec(history) > 1.4 * seconds, "this is not a step"
+    assert throughput.seconds_per_step(history[:1]) is None
 
 
 @pytest.mark.workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -10,6 +11,7 @@ from labs import command
 from labs import lab03_lr_scaling as lab
 from labs.errors import LabError
 from labs.launch import local
+from labs.places import ROOT
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -34,8 +36,18 @@ def test_m5_is_the_case_of_one_workers_batch_as_reference():
 
 def test_paper_is_the_reports_setting():
     paper = lab.PRESETS["paper"]
-    assert (paper.data, paper.epochs, paper.batch_size * 4 / paper.base_batch_size) == ("real", 5, 16)
-    assert lab.learning_rate(paper, 45_000, 4).peak == pytest.approx(1.6)
+    workers = lab.WORKERS["paper"]
+    assert (paper.data, paper.epochs, workers, paper.batch_size) == ("real", 5, 4, 512)
+    assert workers * paper.batch_size / paper.base_batch_size == 16
+    assert lab.learning_rate(paper, 45_000, workers).peak == pytest.approx(1.6)
+
+
+@pytest.mark.parametrize("text", [lab.__doc__, (ROOT / "jobs/lab03_lr_scaling.sh").read_text()])
+def test_the_commands_for_paper_start_the_reports_four_workers(text):
+    (command_line,) = [line for line in text.splitlines() if "sbatch" in line and "--preset paper" in line]
+    tasks, nodes = re.search(r"--ntasks-per-node=(\d+)", command_line), re.search(r"-N (\d+)", command_line)
+    assert tasks, command_line
+    assert int(tasks[1]) * int(nodes[1] if nodes else 1) == lab.WORKERS["paper"]
 
 
 def test_a_batch_of_nothing_is_refused():

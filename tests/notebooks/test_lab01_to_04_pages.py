@@ -1,0 +1,161 @@
+"""The committed pages of labs 1 to 4: their sentences follow from their tables, their tables from what was measured.
+
+Reads the notebooks' JSON; nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import math
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labs import command
+from labs.places import ROOT
+from labs.report import proportions
+
+
+def cells(lab: str) -> list[dict]:
+    return json.loads((ROOT / f"notebooks/{command.called(command.find(lab))}.ipynb").read_text())["cells"]
+
+
+def source(cell: dict) -> str:
+    return "".join(cell["source"])
+
+
+def code(lab: str) -> str:
+    return "\n".join(source(cell) for cell in cells(lab) if cell["cell_type"] == "code")
+
+
+def prose(lab: str) -> str:
+    return " ".join(" ".join(source(cell) for cell in cells(lab) if cell["cell_type"] == "markdown").split())
+
+
+def printed(lab: str, part: str) -> str:
+    """Return what the one cell that has `part` in its source printed."""
+    (cell,) = [each for each in cells(lab) if each["cell_type"] == "code" and part in source(each)]
+    return "".join("".join(output.get("text", "")) for output in cell["outputs"])
+
+
+def table(lab: str, column: str) -> pd.DataFrame:
+    """Return the one displayed table that has a column, by its first column."""
+    outputs = [output for cell in cells(lab) for output in cell.get("outputs", [])]
+    pages = ["".join(output["data"]["text/html"]) for output in outputs if "text/html" in output.get("data", {})]
+    (page,) = [page for page in pages if f"<th>{column}</th>" in page.split("</thead>")[0]]
+    head, body = page.split("</thead>")
+    names = re.findall(r"<th>(.*?)</th>", head.split("</tr>")[0])
+    rows = [[html.unescape(value) for value in re.findall(r"<t[hd]>(.*?)</t[hd]>", row)] for row in body.split("</tr>")]
+    frame = pd.DataFrame([row for row in rows if row], columns=["", *names[-(len(rows[0]) - 1):]]).set_index("")
+    return frame.replace("", None).apply(pd.to_numeric)
+
+
+# Lab 1.
+
+IMAGES = 1438
+
+
+def test_lab01_shows_measured_steps_through_which_a_line_can_be_put():
+    """1000 b / images_per_sec, taken for a step, gave a step of 777 ms for 1,024 images, and a line with a < 0."""
+    shown = table("lab01", "ms_per_step")
+    steps = [math.ceil(IMAGES / batch) for batch in shown["batch_size"]]
+    epoch = shown["ms_per_step"] * steps / 1000
+    assert list(IMAGES / epoch) == pytest.approx(list(shown["images_per_sec"]), rel=0.01)
+    _, fixed = np.polyfit(shown["batch_size"], shown["ms_per_step"], 1, w=1 / shown["ms_per_step"])
+    assert fixed > 0
+
+
+def test_lab01_says_of_the_largest_batch_what_its_table_shows():
+    shown = table("lab01", "images_per_sec")
+    best, last = shown.loc[shown["images_per_sec"].idxmax()], shown.loc[shown["batch_size"].idxmax()]
+    below = 1 - last["images_per_sec"] / best["images_per_sec"]
+    padding = 1 - last["images_per_sec"] / last["computed_per_sec"]
+    told = printed("lab01", "Highest throughput")
+    assert f"at batch size {best['batch_size']:.0f}." in told
+    found = re.search(r"images/s, (\d+)% below that\.\nOf what .*, (\d+)% is padding", told)
+    assert [int(share) for share in found.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
+
+
+# Lab 2.
+
+def test_lab02_prints_each_comment_with_its_code():
+    told = printed("lab02", "(fit, saver)")
+    blocks = [block for block in told.split("\n\n") if "# Horovod:" in block]
+    assert len(blocks) == told.count("# Horovod:") >= 9
+    for block in blocks:
+        assert [line for line in block.splitlines() if not line.lstrip().startswith("#")], block
+
+
+# Lab 3.
+
+def test_lab03_runs_every_preset_on_its_own_number_of_workers():
+    """`paper` is report C's experiment on four workers only if nothing on the page says two."""
+    tree = ast.parse(code("lab03"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and "batch_size" in ast.unparse(node):
+            assert not isinstance(node.left, ast.Constant), ast.unparse(node)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"local.run", "lab.learning_rate"}:
+            assert "workers" in ast.unparse(node.args[-1]) or "workers=workers" in ast.unparse(node), ast.unparse(node)
+    assert "lab.WORKERS[preset]" in code("lab03")
+
+
+def test_lab03_says_of_its_seeds_and_of_noise_what_its_tables_show():
+    seeds, ends = table("lab03", "linear, warmup"), table("lab03", "val_accuracy")
+    assert len(seeds) >= 3
+    assert (seeds["linear, warmup"] > seeds["linear"]).all()
+    told = printed("lab03", "proportions.compared")
+    low, high, warm_low, warm_high = (float(each) for each in re.search(
+        r"seeds: ([\d.]+) to ([\d.]+); with warmup: ([\d.]+) to ([\d.]+);", told).groups())
+    for name, ends_of in (("linear", (low, high)), ("linear, warmup", (warm_low, warm_high))):
+        assert ends_of == pytest.approx((seeds[name].min(), seeds[name].max()), abs=0.006), name
+    images = 398
+    verdict_of = r"^{} and {}: .* differ by ([\d.]+) standard errors: (.*)$"
+    for one, other in (("linear, warmup", "no scaling"), ("linear, warmup", "sqrt"), ("small batch", "linear, warmup")):
+        (verdict,) = re.findall(verdict_of.format(one, other), told, re.MULTILINE)
+        shown = abs(proportions.difference(*ends["val_accuracy"][[one, other]], images))
+        assert float(verdict[0]) == pytest.approx(shown, abs=0.1)
+        assert (verdict[1] == "within noise") == (float(verdict[0]) <= 2)
+
+
+def test_lab03_types_no_measured_figure_into_its_prose():
+    (text,) = [source(cell) for cell in cells("lab03") if source(cell).startswith("* **No scaling** learns")]
+    assert not re.findall(r"\b0\.\d\d", text), "an accuracy that the next run will not repeat"
+
+
+# Lab 4.
+
+def test_lab04_divides_one_fixed_amount_in_every_row():
+    shown = table("lab04", "seconds_x_reported_mb")
+    reference = pd.read_csv(ROOT / "data/reference/lab04_speedup.csv").dropna(subset="comm_seconds_as_reported")
+    divided = 1000 * reference["comm_seconds_as_reported"] * reference["bandwidth_gb_per_sec_as_reported"]
+    assert list(shown["seconds_x_reported_mb"]) == pytest.approx(list(divided), abs=0.01)
+    assert divided.round(1).unique().tolist() == [178.0]
+    gradients = shown["gradients_mb"]
+    assert gradients.max() > 30 * gradients.min()
+    assert "**178 MB in every row**, for 782 steps as for 25" in prose("lab04")
+    first, last = gradients.iloc[0] / 1000, gradients.iloc[-1] / 1000
+    assert f"{first:.0f} GB in the first row and {last:.1f} GB in the last" in prose("lab04")
+
+
+def test_lab04_does_not_call_a_speed_impossible_that_nvlink_reaches():
+    shown = table("lab04", "gradients_gb_per_sec")["gradients_gb_per_sec"].max()
+    assert shown < 370, "NVLink between two H100s (nccl-tests, issue 212)"
+    assert "No link" not in prose("lab04")
+
+
+def test_lab04_names_the_largest_excess_of_its_ledger():
+    shown = table("lab04", "why")
+    told = printed("lab04", "scaling.excess").splitlines()
+    assert len(told) == len(shown[shown["size"] > 1])
+    for line in told:
+        batch, took, ideal, largest, parts = re.fullmatch(
+            r"batch (\d+): ([\d.]+) s .*, ideally ([\d.]+) s\. The largest excess is (\w+): (.*)", line).groups()
+        excess = {name: float(seconds) for name, seconds in re.findall(r"(\w+) ([+-][\d.]+) s", parts)}
+        assert set(excess) == {"compute", "communication", "input", "other"}
+        assert excess[largest] == max(excess.values())
+        assert sum(excess.values()) == pytest.approx(float(took) - float(ideal), abs=0.004)
+        assert int(batch) in set(shown["batch_size"])
