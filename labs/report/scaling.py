@@ -335,7 +335,7 @@ def explain(kind: Literal["weak", "strong"], sizes: Sequence[int], speedups: Seq
     return f"{name} needs s = {shares}; the fit, s = {serial:.2f}, is off by {miss[worst]:+.0%} at n = {n[worst]:g}"
 
 
-def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.05) -> str:
+def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
     """Return a sentence on efficiencies: whether the most workers keep what the fewest reach, and how many are fastest.
 
     Args:
