@@ -128,7 +128,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
             batch_size=config.batch_size, epochs=config.epochs, augment=Augment(), enough=stop,
         )
         test = evaluate(job, model, fruits.test, config.batch_size)
-        again = {}
+        again: dict[str, Any] = {}
         if config.recompute_statistics:
             batch_norm.recompute_statistics(job, model, fruits.train, config.batch_size, Augment())
             again = evaluate(job, model, fruits.test, config.batch_size)

@@ -38,7 +38,7 @@ def _odd(records: list[Record]) -> list[Record]:
         if run["layout"]["size"] == 1 and different(run, one) - set(FREE) == {"base_lr"}:
             return sorted([one, many, run], key=lambda each: each["started"])
     raise missing("one worker with another learning rate, and all else as it was",
-                  "section 'The report: 0.0005 and 0.1' of notebooks/lab09_fruits.ipynb")
+                  "section 'Report F: 0.0005 and 0.1' of notebooks/lab09_fruits.ipynb")
 
 
 def _outsider(answer, runs: list[Record]) -> str:

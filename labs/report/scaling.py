@@ -188,7 +188,7 @@ def ratio(rates: Sequence[float] | np.ndarray, base: Sequence[float] | np.ndarra
 
 
 def difference(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
-    """Return the difference of two means and its 95 % interval (Welch 1947); NaN if either has fewer than two values."""
+    """Return the difference of two means and its 95 % interval (Welch 1947); NaN if either has only one value."""
     mine, theirs = np.asarray(first, float), np.asarray(second, float)
     (a, free_a), (b, free_b) = _spread(mine), _spread(theirs)
     freedom = (a + b) ** 2 / (a**2 / free_a + b**2 / free_b) if a + b > 0 else 1.0

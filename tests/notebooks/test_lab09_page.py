@@ -1,0 +1,64 @@
+"""What the committed page of lab 9 says about its runs is what its runs show."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from labs.places import ROOT
+from labs.report import proportions
+from tests.notebooks import page
+
+VERDICT = re.compile(r"(0\.\d+) and (0\.\d+) differ by (\S+) standard errors: (within noise|more than noise)")
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return page.cells("lab09_fruits")
+
+
+@pytest.fixture(scope="module")
+def images(cells) -> int:
+    return int(re.search(r"(\d+) test images", page.output(cells, "fruits = parts."))[1])
+
+
+def test_each_run_is_judged_with_running_and_with_recomputed_statistics(cells, images):
+    """The drop of several workers is explained: the weights are right, the running statistics lag behind them."""
+    told = page.output(cells, "judged = ").splitlines()
+    both = [VERDICT.search(line) for line in told if "with running and with recomputed statistics" in line]
+    assert len(both) == 4
+    lagging = [found for found in both if found[4] == "more than noise"]
+    assert lagging
+    assert all(float(found[2]) > float(found[1]) for found in lagging), "recomputed statistics are better"
+    learnt = [VERDICT.search(line) for line in told if line.endswith("noise") and "both recomputed" in line]
+    assert len(learnt) == 3
+    for one, other, errors, verdict in (found.groups() for found in (*both, *learnt)):
+        # Printed accuracies have three digits.
+        assert abs(proportions.difference(float(one), float(other), images)) == pytest.approx(float(errors), abs=0.1)
+        assert (verdict == "within noise") == (float(errors) <= proportions.NOISE)
+
+
+def test_the_learning_rates_of_report_f_are_compared_over_seeds(cells):
+    told = page.output(cells, "over_seeds.compared(")
+    found = re.search(r"^training, learning rates 0.0005 and 0.1: means .* differ by (\S+), "
+                      r"95 % interval (\S+) to (\S+): more than the seeds do$", told, re.MULTILINE)
+    assert found, "the experiment does not show that these learning rates differ"
+    difference, low, high = map(float, found.groups())
+    assert low < difference < high
+    assert low * high > 0
+
+
+def test_a_leak_is_announced_once_and_not_for_a_false_alarm(cells):
+    outputs = "".join(str(cell.get("outputs")) for cell in cells)
+    assert outputs.count("leak check:") == 1
+    assert "partly memory" not in outputs
+
+
+def test_readmes_picture_shows_the_workers_that_its_text_names(cells):
+    alt = re.search(r'lab09_fruits\.png"[^>]*alt="([^"]+)"', (ROOT / "README.md").read_text())[1]
+    named = {int(number) for number in re.findall(r"\d+", alt)}
+    (code,) = ["".join(cell["source"]) for cell in cells if "picture" in cell["metadata"].get("tags", [])]
+    assert "curves(list(runs.values())" in code
+    ran = re.findall(r"lab09_fruits: (\d+) workers?", page.output(cells, "runs = {"))
+    assert named == set(map(int, ran))
