@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labs.errors import LabError
-from labs.text import printable
 from labs.launch import reasons, request, site
 from labs.launch.site import Partition
+from labs.text import printable
 
 # Read with separators, not as JSON: this is the same in every Slurm; 22.05's JSON lacks half of it.
 FORMAT = "%i|%F|%u|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
