@@ -111,6 +111,7 @@ def recorded(found: list[records.Record]) -> Table:
     for place, record in enumerate(found):
         last = record["history"][-1] if record["history"] else {}
         about: Row = {"row": 0, "where": f"{record['lab']}/{record['run']}", "clocks": _clocks(record)}
+        about |= {"chosen": "trials" in record.get("tables", {})}
         about |= {"images": last.get("images"), "steps_per_epoch": last.get("steps")}
         about |= {"bandwidth": record["metrics"].get("busbw_gb_per_sec"), "gpus": record["machine"].get("gpus")}
         rows.append(records.flat(record) | about | {name: values[place] for name, values in apart.items()})
@@ -119,7 +120,9 @@ def recorded(found: list[records.Record]) -> Table:
 
 
 def _clocks(record: records.Record) -> list[tuple[float, float]]:
-    """Return seconds and steps of each epoch."""
+    """Return seconds and steps of each epoch; none of an elastic run, whose epochs have other workers each."""
+    if "events" in record.get("tables", {}):
+        return []
     rows = ((row.get("train_seconds"), row.get("steps", 1)) for row in record["history"])
     return [(seconds, steps) for seconds, steps in rows
             if isinstance(seconds, int | float) and isinstance(steps, int | float) and steps > 0]

@@ -267,9 +267,10 @@ def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
 def uneven_epochs(table: Table) -> Iterator[Finding | None]:
     """Epochs of one run, the first left out, that differ by more than 1.5 times."""
     for row in table.rows:
-        clocks = [over(seconds, steps) for seconds, steps in row.get("clocks", ())[1:]]
+        later = row.get("clocks", ())[1:]
+        clocks = [over(seconds, steps) for seconds, steps in later]
         if len(clocks) > 1 and min(clocks) > 0:
-            yield _uneven(clocks, row)
+            yield _uneven(clocks, row) if max(later)[0] - min(later)[0] > 0.1 else None
     by = next((name for name in ("epoch_seconds", "train_seconds", "total_seconds") if table.having("epoch", name)), "")
     run: list[Row] = []
     for row in [*(table.having("epoch", by) if by else ()), None]:
@@ -327,7 +328,9 @@ def _copy(row: Row, other: Row) -> Finding:
 
 
 def _clock(row: Row) -> tuple[float, ...]:
-    """Return the seconds of a record's epochs; nothing if they are round: those may coincide."""
+    """Return the seconds of a record's epochs; nothing if they are round, or those of the best trial of a search."""
+    if row.get("chosen"):
+        return ()
     seconds = tuple(seconds for seconds, _ in row.get("clocks", ()))
     return seconds if any(second != round(second, 3) for second in seconds) else ()
 

@@ -328,6 +328,15 @@ def test_identical_clocks_in_one_store_and_in_two(tmp_path):
                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
+def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
+    """A search has its best trial's history, elastic epochs their own workers, and a tenth of a second is no finding."""
+    seconds = [31.7182818, 10.1415926, 10.5772156]
+    store(tmp_path, clocked("trial", 1, seconds), clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]}),
+          clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
+          clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
+    assert lint.check_store(tmp_path) == []
+
+
 @pytest.mark.parametrize(("gpus", "nodes", "busbw", "limit"), [
     (["NVIDIA H100 80GB HBM3"], 1, 370.0, ""), (["NVIDIA H200"], 1, 475.0, ""), (["NVIDIA B200"], 1, 832.0, ""),
     (["NVIDIA H200"], 1, 524.0, "500"), (["Tesla V100-SXM2-32GB"], 1, 234.0, "165"), (["Tesla T4"], 1, 120.0, "64"),
