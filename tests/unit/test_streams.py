@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -9,7 +10,9 @@ import sys
 
 import pytest
 
+from labs.launch import local
 from tests.report.test_records import record
+from tests.waiting import ends
 
 COMMANDS = [["--help"], ["list"], ["results"], ["results", "--help"], ["report"], ["lint"], ["exercises", "lab10"],
             ["completion", "bash"], ["run", "lab10", "--help"], ["queue", "--help"]]
@@ -81,3 +84,12 @@ def test_an_empty_path_is_an_error(arguments, tmp_path):
     assert "empty" in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_does_not_wait_for_a_reader_that_is_gone():
+    """What its workers print is read on: else they would wait for room in a pipe, and for each other."""
+    program = [sys.executable, "-c", "for line in range(20_000): print('step', line)"]
+    code = None
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full, ends(30):  # Closing it tries once more.
+        code, _ = local._supervise(program, {}, full, asks_first=False)
+    assert code == 0
