@@ -74,7 +74,7 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
 
 @pytest.mark.parametrize(("arguments", "told"), [
     (["lab04", "--workers", "1,999"], r"999 workers on \d+ cores would wait for each other; .*--oversubscribe"),
-    (["lab04", "--workers", "0"], "--workers 0: a run needs at least one"),
+    (["lab04", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
     (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
     (["lab10"], "lab10_caltech has no sweep for preset 'demo'; `labs run` runs it once"),
     (["lab04", "--name", "mine"], "--name is for one run"),
