@@ -329,7 +329,7 @@ def test_identical_clocks_in_one_store_and_in_two(tmp_path):
 
 
 def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
-    """A search has its best trial's history, elastic epochs their own workers, and a tenth of a second is no finding."""
+    """A search has its best trial's history, elastic epochs have other workers, and short epochs no exact time."""
     seconds = [31.7182818, 10.1415926, 10.5772156]
     store(tmp_path, clocked("trial", 1, seconds), clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]}),
           clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
