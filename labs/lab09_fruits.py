@@ -139,7 +139,8 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         )
         if job.rank == 0 and job.size > 1:
             # One worker's learning rate is the same under every scaling rule.
-            print(tables.against_one_worker(record, command.store(options), free=("scaling", "leak_check")))
+            free = ("scaling", "leak_check", "recompute_statistics")  # They change nothing for one worker's speed.
+            print(tables.against_one_worker(record, command.store(options), free))
         return record
 
 

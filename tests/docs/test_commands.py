@@ -20,7 +20,8 @@ from tests.slurm.conftest import running
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
-    r"labs run .*--data DIR": "DIR is the reader's; tests/labs/test_lab09.py trains on a folder",
+    r"labs run .*--data DIR": "DIR is the reader's; tests/labs/test_own_data.py trains on a folder",
+    r"labs run .*--norm group": "tests/labs/test_lab10.py trains so on two workers",
     r"labs run .*--resume": "tests/workers holds what it promises, on runs that are killed",
     r"labs run lab12_elastic$": "two minutes; its notebook runs it",
     r"horovodrun ": "waits for ever on a closed network; tests/workers/test_backends.py starts workers with it",
