@@ -97,12 +97,13 @@ def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
     assert checkpoint.restore(tmp_path, model, Config()).epoch == 3, "the pipe does not stop the run that goes on"
 
 
-def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path):
+def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path, capsys):
     model = network(1)
     whole = np.load(checkpoint.save(tmp_path, model, Position(2), Config()))
     with open(tmp_path / "epoch-00003.npz", "wb") as file:
         np.savez_compressed(file, **whole)
     assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
+    assert "epoch-00003.npz is damaged" in capsys.readouterr().out
 
 
 def test_no_pickle_is_loaded(tmp_path):
