@@ -84,6 +84,8 @@ def read_csv(path: Path) -> Table:
     known = {column.name for column in heading if column.name}
     known |= {"spread"} if any(column.spread for column in heading) else set()
     known |= {"local"} if any(columns.meaning(name).name == "worker_batch_size" for name in names) else set()
+    known |= {"bus"} if any(column.name == "bandwidth" and "bus" in name.lower()
+                            for name, column in zip(names, heading, strict=True)) else set()
     rows, known = _completed(rows, known)
     course = COURSE.get(path.stem, {})
     rows = [course | row for row in rows]

@@ -611,6 +611,17 @@ def _error(row: Row) -> float:
     return math.sqrt(row["test_accuracy"] * (1 - row["test_accuracy"]) / _images(row))
 
 
+def rate_against_time(table: Table) -> Iterator[Finding | None]:
+    """Images/s x seconds per epoch that are not the images of an epoch."""
+    for row in table.having("images_per_sec", "epoch_seconds", "images"):
+        seen = row["images_per_sec"] * row["epoch_seconds"]
+        ratio = over(max(seen, row["images"]), min(seen, row["images"]))
+        if ratio > 0:  # An epoch's seconds may hold its validation too, and a rate may leave out the first steps.
+            yield finding("rate against time", f"{number(row['images_per_sec'])} images/s x "
+                          f"{number(row['epoch_seconds'])} s are {number(seen)} images, not {number(row['images'])}: "
+                          "is one of them of a single worker, or of another run?", row) if ratio > 1.5 else None
+
+
 def impossible_figures(table: Table) -> Iterator[Finding | None]:
     """Times, rates and shares that no run can have."""
     for name in ("images_per_sec", *TIMES, "ledger_wall_seconds", "speedup", "scaling_efficiency", "size"):
@@ -629,8 +640,8 @@ BOTH: tuple[Rule, ...] = (
     traffic.bandwidth_above_the_machines, impossible_figures,
 )
 TYPED: tuple[Rule, ...] = (
-    *BOTH, wrong_speedup, wrong_efficiency, upside_down, more_workers_longer, missing_workers, two_things_changed,
-    strong_scaling_that_is_none, difference_within_noise, *traffic.RULES,
+    *BOTH, wrong_speedup, wrong_efficiency, upside_down, rate_against_time, more_workers_longer, missing_workers,
+    two_things_changed, strong_scaling_that_is_none, difference_within_noise, *traffic.RULES,
 )
 """Rules for a table that somebody typed."""
 RECORDED: tuple[Rule, ...] = (*BOTH, other_layout_than_asked)

@@ -148,6 +148,22 @@ def bytes_by_batch(table: Table) -> Iterator[Finding | None]:
             yield from _by_batch(name, group)
 
 
+def bytes_per_step(table: Table) -> Iterator[Finding | None]:
+    """Bytes of an epoch that are not the same bytes in each of its steps, whatever the batch."""
+    for name in sorted(name for name in table.columns if name.endswith("_bytes_per_epoch")):
+        groups = defaultdict(list)
+        others = [column for column in table.config if column != "batch_size"]
+        for row in table.having(name, "steps_per_epoch"):
+            if row[name] > 0 and row["steps_per_epoch"] > 0:
+                groups[(*key(row, others), size(row) if size(row) > 0 else None)].append(row)
+        for group in groups.values():
+            each = [row[name] / row["steps_per_epoch"] for row in group]
+            if len(group) > 1:
+                told = ", ".join(number(one) for one in each)
+                yield finding("bytes by batch", f"bytes per epoch / steps per epoch = {told}: per step the gradients "
+                              "are the same bytes for every batch", *group) if max(each) > 1.1 * min(each) else None
+
+
 def _by_batch(name: str, group: list[Row]) -> Iterator[Finding | None]:
     values = [row[name] for row in group]
     products = [row[name] * row["batch_size"] for row in group]
@@ -201,7 +217,9 @@ def wrong_busbw(table: Table) -> Iterator[Finding | None]:
         algbw = value(row, "algbw")
         if not algbw > 0:
             algbw = over(value(row, "bytes"), value(row, "seconds")) / 1e9
-        rights = [factor * share for factor in FACTORS.get(name, ())] or [1.0, 2 * share, share]
+        rights = [factor * share for factor in FACTORS.get(name, ())] or [
+            # A "bandwidth" may be bytes / seconds; that of a broadcast is, on the bus too.
+            2 * share, share, *([] if "bus" in table.columns and not name else [1.0])]
         if algbw > 0 and size(row) > 1:
             yield finding("wrong bandwidth", f"busbw {number(row['bandwidth'])} GB/s is not {number(algbw)} GB/s "
                           f"(bytes / seconds) x 2 (n - 1) / n = {number(algbw * _ring(row))} GB/s", row
@@ -209,5 +227,5 @@ def wrong_busbw(table: Table) -> Iterator[Finding | None]:
 
 
 RULES = (
-    too_little_communication, wrong_bandwidth, bytes_by_batch, input_is_no_traffic, wrong_busbw,
+    too_little_communication, wrong_bandwidth, bytes_by_batch, bytes_per_step, input_is_no_traffic, wrong_busbw,
 )

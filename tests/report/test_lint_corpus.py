@@ -412,6 +412,17 @@ def test_nothing_is_found_in_a_right_table(name, tmp_path):
 
 
 WRONG = {  # Rule, line, table.
+    "bus bandwidth without 2 (n - 1) / n": ("wrong bandwidth", 2, """ranks,message (MB),time (ms),bus bandwidth (GB/s)
+4,100,10,10
+4,100,20,7.5"""),
+    "bytes per step that follow the batch": ("bytes by batch", 2,
+                                             """batch size,GPUs,allreduce bytes per epoch,steps per epoch
+32,2,16632000,781
+128,2,33264000,195"""),
+    "throughput of one worker beside times of two": ("rate against time", 3,
+                                                     """gpus,images_per_sec,epoch_time_s,training_images
+1,500,100,50000
+2,500,52,50000"""),
     "divided by the row before": ("wrong speedup", 4, """gpus,epoch_time_s,speedup
 1,100,1
 2,52.5,1.905
