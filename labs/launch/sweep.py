@@ -128,6 +128,10 @@ class Unfinished(NamedTuple):
     elsewhere: list[Cell]
     """Those that another sweep was running."""
 
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.failed or self.elsewhere)
+
 
 def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> Unfinished:
     """Run the cells that have no record yet, and return those that still have none.
