@@ -95,8 +95,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         job.say(pictures.description)
 
         rate = learning_rate(config, len(pictures.train), job.size)
+        after = f" in the first step, {rate.peak:.4g} after the warmup" if config.warmup_epochs else ""
         job.say(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
-                f"learning rate {float(rate(0)):.4g} in the first step, {rate.peak:.4g} after the warmup")
+                f"learning rate {float(rate(0)):.4g}{after}")
         model = getattr(cifar, config.model)(len(pictures.class_names))
         adam = config.optimizer == "adam"
         history = fit(

@@ -70,7 +70,7 @@ QUESTIONS = {
                    "a share, from 0 to 1", _validated, _cost),
     "q3": Question("Which is the best epoch of this run by validation accuracy?", "an epoch, counted from 1",
                    _validated, _best),
-    "q4": Question("The network of that epoch goes into a report. Which figure may stand there as its accuracy?",
+    "q4": Question("The network after the last epoch goes into a report. Which figure may stand there as its accuracy?",
                    '`"accuracy"`, `"val_accuracy"`, `"val_accuracy of the best epoch"` or `"test_accuracy"`',
                    _validated, _reported),
 }

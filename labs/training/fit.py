@@ -100,7 +100,7 @@ def fit(
     with stop.noted():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
-            # Horovod: from here to the end of the epoch all workers must hold, and judge, one and the same model.
+            # Horovod: from here to the end of the epoch all workers must hold and evaluate the same model.
             stack.average_statistics(model)
             workers.compare_weights(model, f"after epoch {row['epoch']}")
             row |= _validate(job, model, validation, batch_size)
@@ -169,6 +169,7 @@ def _begin(job: Job, model: tf.keras.Model, train: Part, validation: Part | None
                    f"resume it with --workers {len(position.own)}")
     if problem:
         raise LabError(problem)
+    # Horovod: all workers begin with rank 0's weights and optimizer state.
     stack.broadcast_state(model)
     workers.agree(
         config=dataclasses.asdict(job.config),
@@ -213,8 +214,8 @@ def _train_epoch(job, model, train, saver, steps, batch_size, pieces, augment) -
     if int(model._train_counter) != passes:
         raise LabError(f"took {int(model._train_counter)} of the {passes} passes left of epoch {epoch + 1}; "
                        "the data ran out")
-    # Horovod: each worker has the mean over its own images; the history holds the mean over all. So with the clocks:
-    # what is decided by them must be decided alike on all workers.
+    # Horovod: each worker has the mean over its own images; the history holds the mean over all workers. Times are
+    # averaged too, because every worker must take the same decision from them.
     means = stack.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
     return {"epoch": epoch + 1, **means, "learning_rate": _learning_rate(model), "images": len(train),
             "steps": steps, "train_seconds": stack.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
@@ -251,7 +252,7 @@ def _evaluate(job: Job, model: tf.keras.Model, part: Part, batch_size: int) -> d
         batches = eval_batches(part.images, part.labels, mine, batch_size)
         model._steps_per_execution.assign(1)
         means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[StillMoving(watch.current())])
-    # Horovod: the workers' parts differ in size by one image; their means are weighted with it.
+    # Horovod: shards differ in size by at most one image; weight each mean by its shard's size.
     return stack.mean_over_workers(means, len(mine))
 
 

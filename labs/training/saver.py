@@ -72,7 +72,7 @@ class Saver:
     def _asked(self) -> tuple[bool, bool]:
         """Return whether to save, and whether to stop."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
-        # Horovod: one worker may have heard of it a step before the others, and clocks differ; they decide as one.
+        # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
         everyone = stack.ask([due, stop.asked()])
         return bool(everyone[0, 0]), bool(everyone[:, 1].any())
 
