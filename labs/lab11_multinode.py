@@ -288,7 +288,8 @@ def scaled(frame: pd.DataFrame, kind: Literal["weak", "strong"]) -> pd.DataFrame
 def _notes(frame: pd.DataFrame) -> Iterator[str]:
     """Yield how the tables are to be read."""
     yield ("layout: nodes x workers on each. Accuracy [95 % interval]: over the seeds; of one seed, that of a share of "
-           "so many test images.\nWhere intervals overlap, no difference is certain. all-reduce: all gradients of a "
+           "so many test images.\nOverlapping intervals do not prove equality: compare two accuracies by the standard "
+           "error of their difference. all-reduce: all gradients of a "
            "step, with nothing to hide behind.")
     if not frame["own"].all():
         yield ("Nodes that are one machine share its cores, and nothing crosses a network: what they say of accuracy "
