@@ -24,6 +24,18 @@ def cell(lab: str, fragment: str) -> Cell:
     return found
 
 
+def prose(cells: list[Cell]) -> str:
+    """Return all Markdown of some cells."""
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def output(cells: list[Cell], code: str) -> str:
+    """Return the text that the one cell with this code has put out."""
+    (cell,) = [cell for cell in cells if cell["cell_type"] == "code" and code in "".join(cell["source"])]
+    texts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
+    return "".join("".join(text) for text in texts)
+
+
 def printed(cell: Cell) -> str:
     """Return what a cell has printed."""
     return "".join("".join(output["text"]) for output in cell.get("outputs", []) if "text" in output)

@@ -8,7 +8,7 @@ import pytest
 
 from labs.places import ROOT
 from labs.report import proportions
-from tests.notebooks import page
+from tests.notebooks import committed as page
 
 VERDICT = re.compile(r"(0\.\d+) and (0\.\d+) differ by (\S+) standard errors: (within noise|more than noise)")
 
