@@ -231,7 +231,7 @@ def _results(arguments: list[str]) -> None:
 
     parser = _parser("results", "Show the runs in the results store, oldest first.")
     parser.add_argument("lab", nargs="?", help="of this lab alone; its name, or the beginning of it: lab04")
-    parser.add_argument("--csv", type=_path, metavar="FILE",
+    parser.add_argument("--csv", type=Path, metavar="FILE",
                         help="write all that is known of them, one row each, as CSV")
     asked = parser.parse_args(arguments)
     if asked.csv:
@@ -243,13 +243,6 @@ def _results(arguments: list[str]) -> None:
     with _choosing("--csv"):
         durable.write_text(asked.csv, results.csv(runs))
     print(f"{printable(asked.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")
-
-
-def _path(word: str) -> Path:
-    """Read a path; an empty one, such as that of an unset variable, is no name of the current folder."""
-    if not word:
-        raise LabError("an empty path names no file or folder; give a name, or leave the option out")
-    return Path(word)
 
 
 @contextlib.contextmanager
@@ -266,9 +259,9 @@ def _report(arguments: list[str]) -> None:
     from labs.report import page
 
     parser = _parser("report", "Write all results as one page that needs no network and no other file.")
-    parser.add_argument("--results", type=_path, default=results_dir(), help="the results store")
-    parser.add_argument("--output", type=_path, help="the page; default: report.html in the results store")
-    parser.add_argument("--markdown", type=_path, help="the same as Markdown, its plots in a folder beside it")
+    parser.add_argument("--results", type=Path, default=results_dir(), help="the results store")
+    parser.add_argument("--output", type=Path, help="the page; default: report.html in the results store")
+    parser.add_argument("--markdown", type=Path, help="the same as Markdown, its plots in a folder beside it")
     asked = parser.parse_args(arguments)
     output = asked.output or asked.results / "report.html"
     durable.refuse_special(output, "--output")

@@ -176,9 +176,6 @@ def parse(lab: ModuleType, arguments: Sequence[str], launches: bool = False,
     """
     import tyro
 
-    if any(word == "--results=" or pair == ("--results", "") for pair in itertools.pairwise(["", *arguments])
-           for word in pair):
-        raise LabError("--results is empty, and names no folder; give one, or leave it out")
     preset, rest = split_preset(lab, arguments)
     usage.refuse_empty(rest)
     flat = tyro.conf.OmitArgPrefixes
