@@ -149,7 +149,7 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
         assert not (tmp_path / "lab04_speedup" / cell.name).exists()
         assert cli._dispatch([*words, "--list"]) == 0
         assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
-    assert told.out.startswith("0 of 1 runs done, 0 failed, 1 running elsewhere; ")
+    assert told.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
     assert "running elsewhere: 1 worker, seed 1: another sweep has it" in told.err
     assert cli._dispatch([*words, "--list"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("to do")
