@@ -30,7 +30,7 @@ def test_a_mistake_is_the_last_line_and_missing_gpus_the_first(slurm, tmp_path):
     assert (job.wait(180), job.facts()["ExitCode"]) == ("FAILED", "1:0")
     first, *_, last = job.text().splitlines()
     assert re.fullmatch(rf"labs: error: .*{re.escape(str(data))}.*", last)
-    assert first == "labs: each node of this job has 2 GPU(s), but the job asked for none and trains on CPUs; " \
+    assert first == "labs: each node of this job has 2 GPUs, but the job asked for none and trains on CPUs; " \
                     "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2"
 
 
