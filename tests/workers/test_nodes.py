@@ -52,7 +52,8 @@ def test_a_worker_killed_on_the_other_node_is_named_with_its_place(running):
     (worker,) = [each for each in there if rank_of(each) == 1]
     worker.send_signal(signal.SIGKILL)
     last = last_line(process, timeout=15)
-    assert re.fullmatch(f"labs: error: rank 1 on n2 {PLACE}: killed by SIGKILL; out of memory[?]", last), last
+    cause = "killed by SIGKILL; out of memory[?] Then lower --batch-size"
+    assert re.fullmatch(f"labs: error: rank 1 on n2 {PLACE}: {cause}", last), last
     psutil.wait_procs(here + there, timeout=5)
     assert not [each for each in here + there if works(each)]
 
