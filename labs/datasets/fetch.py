@@ -11,10 +11,10 @@ from labs import durable, places
 from labs.datasets.archives import unpack
 from labs.datasets.download import download
 from labs.datasets.embedded import digest, embedded, stand_in, verify_embedded
-from labs.datasets.folders import printable
 from labs.datasets.locks import alone, sweep
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.errors import LabError
+from labs.text import printable
 
 
 def fetch(name: str, root: Path | None = None) -> Path:
