@@ -14,6 +14,16 @@ ROOT = Path(__file__).resolve().parent.parent
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def environment():
+    """Give each test the variables that it began with: a lab run in this process sets Horovod's for its own run."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """The folder of real pictures for development; where there is none, its tests are skipped."""
