@@ -21,8 +21,8 @@ import psutil
 import tyro
 
 from benchmarks.questions import QUESTIONS
-from labs import durable
-from labs.places import ROOT
+from labs.run import atomic
+from labs.run.paths import ROOT
 
 RESULTS = ROOT / "benchmarks/results"
 
@@ -47,7 +47,7 @@ def main() -> None:
     for name in asked.only:
         file = RESULTS / f"{name}.json"
         if not asked.show and (found := QUESTIONS[name](asked.rounds)):
-            durable.write_json(file, {"question": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(),
+            atomic.write_json(file, {"question": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(),
                                       "rows": [dataclasses.asdict(row) for row in found]})
         if file.exists():
             print(table(pd.DataFrame(json.loads(file.read_text())["rows"])), flush=True)

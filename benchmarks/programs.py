@@ -15,7 +15,7 @@ from pathlib import Path
 
 import labs
 from labs.launch import local
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 Figures = dict[str, float]
 LONGEST = 1200

@@ -14,7 +14,7 @@ from benchmarks.cases import PHOTO_SIDES, STEPS
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
 from labs import CYCLE_MS, FUSION_MB, SETTINGS
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 PYTHON = sys.executable
 LABS = (PYTHON, "-m", "labs")

@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 
-from labs.report.scaling import interval
+from labs.results.scaling import interval
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """`python -m labs` is the command `labs`."""
 
-from labs.cli import main
+from labs.cli.commands import main
 
 main()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs.command import Options, main
-from labs.errors import LabError
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +36,17 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train one worker, watch how busy it is, judge on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.measure.utilization import Utilization
     from labs.models import cnn
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab01_baseline", config, options) as job:
         if job.size > 1:
             raise LabError("lab 1 measures one worker; add --workers 1, or take lab02_horovod for several")
-        digits = parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+        digits = splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
         job.say(digits.description)
         model = cnn.mnist_cnn()
         with Utilization() as busy:
@@ -56,7 +57,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         test = evaluate(job, model, digits.test, config.batch_size)
         # The first epoch traces the model and reads the data: it would hide how busy the others are.
         use = busy.summary(skip=history[0]["train_seconds"])
-        return records.finish(
+        return run_record.finish(
             job, history, test_accuracy=test["accuracy"], test_loss=test["loss"],
             steps=sum(row["steps"] for row in history), **use,
         )

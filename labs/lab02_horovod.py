@@ -12,7 +12,8 @@ import textwrap
 import time
 from typing import Literal
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,14 +116,14 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, judge on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.models import cnn
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import schedule, workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab02_horovod", config, options) as job:
-        digits = parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+        digits = splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
         job.say(digits.description)
         if config.code == "textbook":
             return _run_by_hand(job, digits)
@@ -135,14 +136,14 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs,
         )
         test = evaluate(job, model, digits.test, config.batch_size)
-        return records.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        return run_record.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 def _run_by_hand(job, digits):
     """Let `train_together` train, judge its model on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.report import records
+    from labs.report import run_record
 
     tf.get_logger().setLevel("ERROR")  # Keras would complain that the broadcast is slower than a batch.
     config, images, labels = job.config, digits.train.images, digits.train.labels
@@ -152,7 +153,7 @@ def _run_by_hand(job, digits):
     row = {"epoch": config.epochs, **{name: values[-1] for name, values in model.history.history.items()}}
     row |= {"images": config.epochs * len(images), "train_seconds": time.perf_counter() - began}
     loss, accuracy = model.evaluate(digits.test.images, digits.test.labels, verbose=0)
-    return records.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
+    return run_record.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
 
 if __name__ == "__main__":

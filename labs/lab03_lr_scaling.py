@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +83,16 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train with a scaled rate, judge on validation and test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.datasets.augment import Augment
     from labs.models import cifar
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab03_lr_scaling", config, options) as job:
         cifar10 = arrays.read_cifar10(fetch.locate("cifar10", config.data))
-        pictures = parts.from_arrays(cifar10, config.validation_split, config.seed)
+        pictures = splits.from_arrays(cifar10, config.validation_split, config.seed)
         job.say(pictures.description)
 
         rate = learning_rate(config, len(pictures.train), job.size)
@@ -106,7 +107,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs, augment=Augment() if config.augment else None,
         )
         test = evaluate(job, model, pictures.test, config.batch_size)
-        return records.finish(
+        return run_record.finish(
             job, history, test_accuracy=test["accuracy"], test_loss=test["loss"],
             validation_images=len(pictures.validation),
         )

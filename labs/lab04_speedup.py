@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from labs.command import Options, main
-from labs.launch.sweep import Sweep, divide
+from labs.run.options import Options
+from labs.run.sweeps import Sweep, divide
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,17 +71,17 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, measure where the time goes, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.datasets.augment import Augment
     from labs.measure import ledger, wire
     from labs.measure.utilization import Utilization
     from labs.models import cifar
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import schedule, workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab04_speedup", config, options) as job:
-        pictures = parts.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
+        pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
         job.say(pictures.description)
         train = dataclasses.replace(pictures.train, positions=pictures.train.positions[:config.images or None])
         model = getattr(cifar, config.model)(len(pictures.class_names))
@@ -92,7 +93,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
                           epochs=config.epochs, **how)
         test = evaluate(job, model, pictures.test, config.batch_size)
         times, rounds = ledger.measure(job, model, train, history, **how) if config.ledger else ({}, [])
-        return records.finish(
+        return run_record.finish(
             job, history, tables={"ledger": rounds},
             test_accuracy=test["accuracy"], test_loss=test["loss"],
             gradient_bytes=wire.gradient_bytes(model),

@@ -12,8 +12,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from labs.command import Options, main
-from labs.launch.sweep import Sweep
+from labs.run.options import Options
+from labs.run.sweeps import Sweep
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +100,7 @@ def built() -> dict[str, str]:
 def _speed(job):
     """Time the collectives and the fusion of many small tensors."""
     from labs.measure import collectives
-    from labs.report import records
+    from labs.report import run_record
 
     config = job.config
     sizes = collectives.message_sizes(int(config.largest_mb * 2**20))
@@ -107,7 +108,7 @@ def _speed(job):
     found = collectives.measure(job.layout.backend, sizes, config.seconds)
     small = collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
     reduced = allreduces(found, f"Horovod over {job.layout.backend}")
-    return records.finish(
+    return run_record.finish(
         job, [], tables={"first_calls": first, "collectives": found, "fusion": small, "built": [built()]},
         latency_seconds=reduced[0]["seconds"], busbw_gb_per_sec=reduced[-1]["busbw"] / 1e9,
     )
@@ -141,11 +142,11 @@ def small_messages(record: dict[str, Any]) -> str:
 
 def _training(job):
     """Return a network with batch norm and the pictures it is trained on."""
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.models import cifar, cnn
 
     config = job.config
-    pictures = parts.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
+    pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
     classes = len(pictures.class_names)
     return cifar.resnet18(classes) if config.model == "resnet18" else cnn.photo_cnn(32, classes), pictures
 
@@ -155,17 +156,18 @@ def _traffic(job):
     import tensorflow as tf
 
     from labs.measure import wire
-    from labs.report import records
-    from labs.training import horovod_keras as stack
-    from labs.training.fit import compile_for
+    from labs.report import run_record
+    from labs.training import hvd_ops
+    from labs.training.loop import compile_for
 
     model, pictures = _training(job)
     # Horovod: the optimizer and the equal beginning that `fit` gives a model.
-    optimizer = stack.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr))
+    optimizer = hvd_ops.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr))
     compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
-    stack.broadcast_state(model)
+    hvd_ops.broadcast_state(model)
     rows = wire.measure(job, model, pictures.train, [job.config.batch_size * times for times in (1, 2, 4)])
-    return records.finish(job, [], tables={"wire": rows, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model))
+    return run_record.finish(job, [], tables={"wire": rows, "built": [built()]},
+                             gradient_bytes=wire.gradient_bytes(model))
 
 
 def _messages(job):
@@ -173,20 +175,20 @@ def _messages(job):
     import tensorflow as tf
 
     from labs.measure import wire
-    from labs.report import records
-    from labs.training import horovod_keras as stack
-    from labs.training.fit import fit
+    from labs.report import run_record
+    from labs.training import hvd_ops
+    from labs.training.loop import fit
 
     model, pictures = _training(job)
     history = fit(job, model, tf.keras.optimizers.SGD(job.config.base_lr), pictures.train,
                   batch_size=job.config.batch_size, epochs=1)
-    sent = records.exchanged(job)  # Now: what follows is not part of the epoch.
+    sent = run_record.exchanged(job)  # Now: what follows is not part of the epoch.
 
     _some_steps(job, model, pictures.train)
     before = wire.spread(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, pictures.test)
-    stack.average_statistics(model)
-    return records.finish(
+    hvd_ops.average_statistics(model)
+    return run_record.finish(
         job, history, tables={"messages": sent, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model),
         spread_of_weights=wire.spread(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=wire.spread(model.non_trainable_weights), **unequal,
@@ -211,19 +213,19 @@ def _unequal_accuracies(job, model, test) -> dict[str, float]:
     """
     import numpy as np
 
-    from labs.training import horovod_keras as stack
+    from labs.training import hvd_ops
 
     positions = test.positions[np.argsort(test.labels[test.positions], kind="stable")]
     cuts = np.cumsum(np.arange(1, job.size + 1))[:-1] * len(positions) // sum(range(1, job.size + 1))
     mine = np.split(positions, cuts)[job.rank]
     # Rank 0's model judges for all: the workers' batch-norm statistics differ here.
-    guesses = stack.broadcast_object(model.predict(test.images[positions], verbose=0).argmax(-1))
+    guesses = hvd_ops.broadcast_object(model.predict(test.images[positions], verbose=0).argmax(-1))
     right = guesses == test.labels[positions]
     accuracy = float(right[np.isin(positions, mine)].mean())
     return {
         "accuracy_of_all": float(right.mean()),
-        "accuracy_weighted_mean": stack.mean_over_workers({"accuracy": accuracy}, len(mine))["accuracy"],
-        "accuracy_plain_mean": float(np.mean(stack.gather_object(accuracy))),
+        "accuracy_weighted_mean": hvd_ops.mean_over_workers({"accuracy": accuracy}, len(mine))["accuracy"],
+        "accuracy_plain_mean": float(np.mean(hvd_ops.gather_object(accuracy))),
     }
 
 

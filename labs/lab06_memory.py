@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from labs import FOR_MEMORY
-from labs.command import Options, main
-from labs.launch.sweep import Sweep, divide
+from labs.run.options import Options
+from labs.run.sweeps import Sweep, divide
+from labs.run.worker import main
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +97,7 @@ SWEEPS = {
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Try whether a training step fits; if so train, or else say so; with `search`, look for what fits."""
     from labs.measure import memory
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import workers
 
     with workers.start("lab06_memory", config, options) as job:
@@ -106,7 +107,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         tried = _try(job, config)
         if not tried.fits:
             job.say(f"does not fit: {tried.cause}")
-            return records.finish(job, [], fits=False, peak_mb=tried.peak_mb, parameters=parameters(config))
+            return run_record.finish(job, [], fits=False, peak_mb=tried.peak_mb, parameters=parameters(config))
         return _train(job)
 
 
@@ -115,16 +116,15 @@ def _train(job):
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets import fetch, parts
+    from labs.datasets import fetch, splits
     from labs.measure import memory
     from labs.models.denoiser import judged, psnr, unchanged
-    from labs.report import records
-    from labs.training import horovod_keras as stack
-    from labs.training import schedule
-    from labs.training.fit import compile_for, evaluate, fit
+    from labs.report import run_record
+    from labs.training import hvd_ops, schedule
+    from labs.training.loop import compile_for, evaluate, fit
 
     config = job.config
-    photos = parts.from_folder(fetch.locate("caltech256", config.data), config.image_size, config.test_split, 0.0,
+    photos = splits.from_folder(fetch.locate("caltech256", config.data), config.image_size, config.test_split, 0.0,
                                config.seed)
     job.say(photos.description)
     some = np.random.default_rng(config.seed).permutation(photos.train.positions)[:config.images or None]
@@ -136,12 +136,12 @@ def _train(job):
     history = fit(job, model, tf.keras.optimizers.Adam(rate), train, loss="mae", metrics=(psnr,),
                   batch_size=config.batch_size, epochs=config.epochs, backward_passes_per_step=_pieces(config))
     found = evaluate(job, model, test, config.batch_size // _pieces(config))
-    peak = max(stack.gather_object(memory.peak_mb()))
+    peak = max(hvd_ops.gather_object(memory.peak_mb()))
     # Without the PSNR of the noisy pictures nobody can tell whether the network has learnt anything.
     nothing = judged(unchanged(config.image_size), config.noise_level, config.seed)
     compile_for(nothing, tf.keras.optimizers.SGD(), "mae", (psnr,))
     noisy = evaluate(job, nothing, test, config.batch_size)
-    return records.finish(job, history, fits=not config.memory_limit_mb or peak <= config.memory_limit_mb,
+    return run_record.finish(job, history, fits=not config.memory_limit_mb or peak <= config.memory_limit_mb,
                           peak_mb=peak, noisy_psnr=noisy["psnr"], test_psnr=found["psnr"],
                           parameters=model.count_params())
 
@@ -172,7 +172,7 @@ def one_step(config: Config, threads: int) -> None:
     import tensorflow as tf
 
     from labs.models.denoiser import psnr
-    from labs.training.fit import compile_for, take_steps
+    from labs.training.loop import compile_for, take_steps
     from labs.training.optimizers import in_one_pass
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -191,9 +191,9 @@ def _pieces(config: Config) -> int:
 
 def _try(job, config: Config):
     """Try a training step in a process of rank 0's, and return on all workers what came of it."""
-    from labs.errors import LabError
     from labs.measure import memory
-    from labs.training import horovod_keras as stack
+    from labs.run.errors import LabError
+    from labs.training import hvd_ops
 
     found, problem = None, ""
     if job.rank == 0:
@@ -202,7 +202,7 @@ def _try(job, config: Config):
         except LabError as error:
             problem = str(error)
     # Horovod: the workers are alike; one tries for all.
-    found, problem = stack.broadcast_object((found, problem))
+    found, problem = hvd_ops.broadcast_object((found, problem))
     if problem:
         raise LabError(problem)
     return found
@@ -211,7 +211,7 @@ def _try(job, config: Config):
 def _search(job):
     """Look for the largest batch, width or depth that fits, by bisection, and return the record with all trials."""
     from labs.measure import memory
-    from labs.report import records
+    from labs.report import run_record
 
     name, rows = job.config.search, []
 
@@ -225,12 +225,12 @@ def _search(job):
     smallest = 3 if name == "depth" else 1
     most = memory.largest(lambda more: fits(more + smallest - 1), first=getattr(job.config, name))
     most += smallest - 1 if most else 0
-    return records.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": most})
+    return run_record.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": most})
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:
     """Return what the runs of the sweeps say: heatmaps in figures, what helps, and where the end is."""
-    from labs.report import records
+    from labs.results import records
 
     frame = records.table(runs)
     parts = [text for tell in (_told_grid, _told_remedies, _told_limits) for text in tell(frame)]
@@ -271,7 +271,8 @@ def drawn(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Figure]]:
     """Yield the heatmaps of the grid, each with its title, one figure for each value."""
     import itertools
 
-    from labs.report import plots, records
+    from labs.report import plots
+    from labs.results import records
 
     for title, group in itertools.groupby(heatmaps(records.table(runs)), key=lambda part: part[0]):
         yield title, plots.heatmaps(title, {f"{size} worker{'s' * (size > 1)}": (table, fits)

@@ -12,9 +12,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs import command
-from labs.command import Options, main
-from labs.launch.sweep import Sweep, divide
+from labs.run import naming
+from labs.run.options import Options
+from labs.run.sweeps import Sweep, divide
+from labs.run.worker import main
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,15 +82,16 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, count what crosses, and return the run's record."""
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.measure import wire
     from labs.models.vit import vit
-    from labs.report import records, tables
+    from labs.report import run_record
+    from labs.results import tables
     from labs.training import workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab07_vit", config, options) as job:
-        pictures = parts.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
+        pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
         train = dataclasses.replace(pictures.train, positions=pictures.train.positions[:config.images or None])
         model = vit(32, len(pictures.class_names), config.width, config.depth, config.heads, config.patch_size)
         job.say(f"{pictures.description}; {model.count_params():,} parameters")
@@ -98,13 +100,13 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         test = evaluate(job, model, pictures.test, config.batch_size)
         counted = config.traffic and job.size > 1  # One worker has nobody to send to.
         rows = wire.measure(job, model, train, [config.batch_size * n for n in (1, 2, 4)]) if counted else []
-        record = records.finish(
+        record = run_record.finish(
             job, history, tables={"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
             parameters=model.count_params(), gradient_bytes=wire.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
         if job.rank == 0 and job.size > 1:
-            print(tables.against_one_worker(record, command.store(options), free=("backend", "traffic")))
+            print(tables.against_one_worker(record, naming.results_root(options), free=("backend", "traffic")))
         return record
 
 
@@ -138,8 +140,8 @@ def compare(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.report import records as store
-    from labs.report import scaling
+    from labs.results import records as store
+    from labs.results import scaling
 
     frame = store.table(records)
     unlike = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.
@@ -167,7 +169,7 @@ def by_transport(rows: pd.DataFrame) -> str:
     Args:
         rows: Of `compare`, of one model and one number of workers.
     """
-    from labs.report.tables import cell
+    from labs.results.tables import cell
 
     return "; ".join(f"over {row['backend']}: speedup {cell(row, 'speedup')}, {row['verdict']} "
                      f"({row['repeats']} run{'s' * (row['repeats'] > 1)})" for row in rows.to_dict("records"))
@@ -189,7 +191,7 @@ def crossover(rows: pd.DataFrame) -> int | None:
 
 def summary(records: Sequence[dict[str, Any]]) -> str:
     """Return what some runs say, as text: a table, and the crossover wherever the size of the model was varied."""
-    from labs.report import tables
+    from labs.results import tables
 
     if not any(record["timings"]["images_per_sec"] for record in records):
         return ""

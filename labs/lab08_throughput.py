@@ -14,11 +14,12 @@ import shutil
 from collections.abc import Callable
 from typing import Any, Literal
 
-from labs.command import Options, main
-from labs.errors import LabError
 from labs.launch import local
-from labs.launch.sweep import Sweep, divide
-from labs.text import plural
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.run.sweeps import Sweep, divide
+from labs.run.text import plural
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +68,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.measure import throughput, wire
     from labs.measure.utilization import Utilization, together
     from labs.models.faces import age_model
-    from labs.report import records
-    from labs.training import horovod_keras as stack
-    from labs.training import workers
+    from labs.report import run_record
+    from labs.training import hvd_ops, workers
     from labs.training.binding import bound
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab08_throughput", config, options) as job, bound(job.layout):
         faces = _faces(config, job.size)
@@ -84,15 +84,15 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
                 batch_size=config.batch_size, epochs=config.epochs,
             )
         use = busy.summary(skip=history[0]["train_seconds"])
-        use = together(stack.gather_object(use), job.layout.nodes)
+        use = together(hvd_ops.gather_object(use), job.layout.nodes)
         test = evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
         supply = throughput.supply(faces.train, config.batch_size)
         if job.rank == 0:  # Up to a gigabyte that nobody goes on from.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         measured: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | use
-        return records.finish(
+        return run_record.finish(
             job, history, **measured,
-            input_images_per_sec=job.size * stack.mean_over_workers({"supply": supply}, 1.0)["supply"],
+            input_images_per_sec=job.size * hvd_ops.mean_over_workers({"supply": supply}, 1.0)["supply"],
             gradient_bytes=wire.gradient_bytes(model),
         )
 
@@ -110,12 +110,12 @@ def _faces(config: Config, size: int):
     """Return the faces in their parts; for training so many as the steps of an epoch take, if there are so many."""
     import numpy as np
 
-    from labs.datasets import fetch, parts
+    from labs.datasets import fetch, splits
 
     count = config.steps_per_epoch * config.batch_size * size
     if config.input == "synthetic":
-        return parts.from_noise(count or 1024, config.image_size, config.seed)
-    faces = parts.from_faces(fetch.locate("imdb_wiki", config.data), config.image_size, config.test_split, 0.0,
+        return splits.from_noise(count or 1024, config.image_size, config.seed)
+    faces = splits.from_faces(fetch.locate("imdb_wiki", config.data), config.image_size, config.test_split, 0.0,
                              config.seed, cached=config.input == "cached")
     if not count:
         return faces

@@ -16,10 +16,11 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
-from labs import command
-from labs.command import Options, main
-from labs.errors import LabError
-from labs.launch.sweep import Sweep
+from labs.run import command_line, naming
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.run.sweeps import Sweep
+from labs.run.worker import main
 
 LAB = "lab09_fruits"
 
@@ -107,16 +108,17 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
     """
     import tensorflow as tf
 
-    from labs.datasets import fetch, parts
+    from labs.datasets import fetch, splits
     from labs.datasets.augment import Augment
     from labs.models import cnn
-    from labs.report import records, tables
+    from labs.report import run_record
+    from labs.results import tables
     from labs.training import batch_norm, schedule, workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start(LAB, config, options) as job:
         root = fetch.locate("fruits360", config.data)
-        fruits = parts.from_tree(root, config.image_size, config.test_split, config.validation_split, config.seed)
+        fruits = splits.from_tree(root, config.image_size, config.test_split, config.validation_split, config.seed)
         job.say(fruits.description)
         # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
         rate = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
@@ -132,7 +134,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         if config.recompute_statistics:
             batch_norm.recompute_statistics(job, model, fruits.train, config.batch_size, Augment())
             again = evaluate(job, model, fruits.test, config.batch_size)
-        record = records.finish(
+        record = run_record.finish(
             job, history, test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(fruits.test),
             **{f"test_{name}_recomputed": value for name, value in again.items()},
             **(_leak(fruits) if config.leak_check and job.rank == 0 else {}),
@@ -140,7 +142,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         if job.rank == 0 and job.size > 1:
             # One worker's learning rate is the same under every scaling rule.
             free = ("scaling", "leak_check", "recompute_statistics")  # They change nothing for one worker's speed.
-            print(tables.against_one_worker(record, command.store(options), free))
+            print(tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 
@@ -174,7 +176,7 @@ def search(config: Config, options: Options):
         warnings.simplefilter("ignore")
         import optuna
 
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import workers
 
     if int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
@@ -190,18 +192,18 @@ def search(config: Config, options: Options):
     values = {name: best["config"][name] for name in SEARCHED}
     print("\n" + _told(found, best))
     with workers.start(LAB, dataclasses.replace(config, **values), options) as job:
-        return records.finish(job, best["history"], tables={"trials": _rows(found, best)}, **best["metrics"])
+        return run_record.finish(job, best["history"], tables={"trials": _rows(found, best)}, **best["metrics"])
 
 
 def _trial(study, number: int, base: Config, options: Options):
     """Run one trial, or read it from the store, and tell the study what came of it."""
     from optuna.trial import TrialState
 
-    from labs.report import records
+    from labs.results import records
 
     trial = study.ask()
     config = dataclasses.replace(base, **suggest(trial))
-    folder = command.store(options) / LAB / f"search-{command.mark(base)}-trial{number:03d}"
+    folder = naming.results_root(options) / LAB / f"search-{command_line.config_hash(base)}-trial{number:03d}"
 
     def pruned(row: dict[str, float]) -> bool:
         trial.report(row["val_accuracy"], int(row["epoch"]))

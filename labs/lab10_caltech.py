@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,16 +56,16 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     # TensorFlow loads here, not above: `labs list` and `--help` answer at once.
     import tensorflow as tf
 
-    from labs.datasets import fetch, parts
+    from labs.datasets import fetch, splits
     from labs.datasets.augment import Augment
     from labs.models import cnn
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import schedule, workers
-    from labs.training.fit import evaluate, fit, steps_per_epoch
+    from labs.training.loop import evaluate, fit, steps_per_epoch
 
     with workers.start("lab10_caltech", config, options) as job:
         root = fetch.locate("caltech256", config.data)
-        photos = parts.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
+        photos = splits.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
         job.say(photos.description)
 
         # Horovod: `size` workers make one step on `size` times the images, so each step may be as much longer.
@@ -79,7 +80,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             augment=Augment() if config.augment else None,
         )
         test = evaluate(job, model, photos.test, config.batch_size)
-        return records.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        return run_record.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 if __name__ == "__main__":

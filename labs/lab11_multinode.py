@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs.command import Options, main
-from labs.launch.sweep import Sweep, divide
+from labs.run.options import Options
+from labs.run.sweeps import Sweep, divide
+from labs.run.worker import main
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,15 +88,15 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Say the layout, train on this worker's share, time the exchange, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
     from labs.measure import wire
     from labs.models import cnn
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import schedule, workers
-    from labs.training.fit import evaluate, fit
+    from labs.training.loop import evaluate, fit
 
     with workers.start("lab11_multinode", config, options) as job:
-        digits = parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+        digits = splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
         machines, planned = _machines(), plan(config, len(train), job.size)
         job.say("\n".join(told(config, job.layout.hosts, machines, planned)))
@@ -106,7 +107,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         history = fit(job, model, tf.keras.optimizers.Adam(rate), train,
                       batch_size=config.batch_size, epochs=config.epochs)
         test = evaluate(job, model, digits.test, config.batch_size)
-        return records.finish(
+        return run_record.finish(
             job, history, test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
             machines=machines, scaled_lr=planned["scaled_lr"], **_exchange(job, wire.gradient_bytes(model)),
         )
@@ -169,10 +170,10 @@ def shape(hosts: Sequence[str], machines: int) -> str:
 
 def _machines() -> int:
     """Return on how many machines the workers run: a test cluster's nodes may all be one."""
-    from labs.training import horovod_keras as stack
+    from labs.training import hvd_ops
 
     # Horovod: each worker knows the start of its own machine alone; all that share a machine name the same one.
-    return len(set(stack.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
+    return len(set(hvd_ops.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
 
 
 def _exchange(job, nbytes: int) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def _exchange(job, nbytes: int) -> dict[str, Any]:
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:
     """Return what some runs say, as text: layouts with their accuracy and exchange, weak and strong scaling."""
-    from labs.report import tables
+    from labs.results import tables
 
     if not runs:
         return ""
@@ -214,7 +215,7 @@ def _with_digits(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run; `attrs["varied"]` names the settings in which they differ."""
-    from labs.report import records, scaling
+    from labs.results import records, scaling
 
     frame = records.table(runs)
     by = scaling.configuration(frame)
@@ -240,7 +241,7 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.report import scaling
+    from labs.results import scaling
 
     by, rows = [*frame.attrs["by"], "layout", "nodes", "size", "global_batch_size", "scaled_lr"], []
     for values, same in frame.groupby(by, dropna=False):
@@ -265,7 +266,7 @@ def scaled(frame: pd.DataFrame, kind: Literal["weak", "strong"]) -> pd.DataFrame
     """
     import pandas as pd
 
-    from labs.report import scaling
+    from labs.results import scaling
 
     one = frame[frame["nodes"] == 1]
     families = [(1, one)]

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from labs import command, durable
-from labs.command import Options, main
+from labs.run import atomic, naming
+from labs.run.options import Options
+from labs.run.worker import main
 
 LAB = "lab12_elastic"
 
@@ -70,9 +71,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def _digits(config: Config):
-    from labs.datasets import arrays, fetch, parts
+    from labs.datasets import arrays, fetch, splits
 
-    return parts.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+    return splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
 
 
 def _elastic(config: Config, options: Options):
@@ -112,12 +113,12 @@ def _resume(config: Config, options: Options):
 
     from labs.models import cnn
     from labs.training import schedule, workers
-    from labs.training.fit import evaluate, fit, steps_per_epoch
+    from labs.training.loop import evaluate, fit, steps_per_epoch
 
     began = time.time()
-    runs = command.store(options) / LAB
+    runs = naming.results_root(options) / LAB
     # Now: as soon as the workers start, they note their places anew.
-    before = _life(runs / command.run_name(options, runs, 1)) if options.resume else None
+    before = _life(runs / naming.run_name(options, runs, 1)) if options.resume else None
     with workers.start(LAB, config, options) as job:
         digits = _digits(config)
         job.say(digits.description)
@@ -140,11 +141,11 @@ def _resume(config: Config, options: Options):
 
 def _life(folder: Path) -> dict | None:
     """Return what is known of a run that has ended early: its events, its workers' last places, its checkpoint."""
-    from labs.training import watch
+    from labs.run import heartbeat
 
     if not (folder / "events.json").exists():
         return None
-    places = watch.read_places(folder / "places")
+    places = heartbeat.read_places(folder / "places")
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # What was noted outlives even SIGKILL; `fit` comes back to note it about five times a second.
@@ -166,17 +167,17 @@ def _came_back(job, noted: dict, place, steps: int) -> None:
 
 
 def _note(folder: Path, noted: dict) -> None:
-    durable.write_json(folder / "events.json", {name: noted[name] for name in ("began", "events")})
+    atomic.write_json(folder / "events.json", {name: noted[name] for name in ("began", "events")})
 
 
 def _when(reached: Callable, act: Callable) -> None:
     """Call `act` with this worker's place, from a thread, as soon as the place is one that is waited for."""
-    from labs.training import watch
+    from labs.run import heartbeat
 
     def wait() -> None:
-        while not reached(watch.current().place()):
+        while not reached(heartbeat.current().place()):
             time.sleep(0.005)
-        act(watch.current().place())
+        act(heartbeat.current().place())
 
     threading.Thread(target=wait, name="labs-fault", daemon=True).start()
 
@@ -187,15 +188,15 @@ def _die(_) -> None:
 
 def _finish(job, history: list[dict], test: dict, tables: dict):
     """Print what was lost, and return the record."""
-    from labs.report import records
-    from labs.report import tables as text
+    from labs.report import run_record
+    from labs.results import tables as text
 
     losses = [event for event in tables["events"] if event["kind"] != "start"]
     columns = ("kind", "seconds", "size", "step", "steps_lost", "seconds_lost")
     rows = [[text.figure(event[name]) if name != "kind" else event[name] for name in columns]
             for event in tables["events"]]
     job.say("\n" + text.text([[name.replace("_", " ") for name in columns], *rows]))
-    return records.finish(job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
+    return run_record.finish(job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
                           steps_lost=sum(event["steps_lost"] for event in losses),
                           seconds_lost=sum(event["seconds_lost"] for event in losses))
 

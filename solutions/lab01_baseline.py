@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from labs.report import records
+from labs.results import records
 
 
 def q1(runs):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labs.report import records
+from labs.results import records
 
 
 def q1(runs):

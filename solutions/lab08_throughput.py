@@ -1,6 +1,6 @@
 """Lab 8."""
 
-from labs.report import scaling
+from labs.results import scaling
 
 
 def q1(runs):

@@ -1,6 +1,6 @@
 """Lab 10."""
 
-from labs.report import records
+from labs.results import records
 
 
 def q1(runs):

@@ -10,12 +10,12 @@ import subprocess
 
 import pytest
 
-from labs import command
-from labs.places import ROOT
 from labs.report import plots
+from labs.run import catalogue
+from labs.run.paths import ROOT
 
-ROOMS = ["datasets", "models", "training", "measure", "report"]
-LABS = command.names()
+ROOMS = ["datasets", "models", "training", "measure", "results", "report"]
+LABS = catalogue.lab_names()
 
 
 @pytest.mark.parametrize("lab", LABS)
@@ -27,7 +27,7 @@ def test_a_lab_is_one_stem_in_three_places_and_a_row(lab):
 
 @pytest.mark.parametrize("lab", LABS)
 def test_a_lab_has_the_shape_of_a_lab(lab):
-    module = command.find(lab)
+    module = catalogue.load_lab(lab)
     assert re.match(r"Lab \d+: .*\.\n\n    labs run ", module.__doc__)
     assert set(module.PRESETS) >= {"demo", "paper"}
     assert module.PRESETS["demo"] == module.Config(), "the defaults are the demo"

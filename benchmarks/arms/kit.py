@@ -12,10 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import cases
-from labs.command import Options
-from labs.datasets.parts import Part
+from labs.datasets.splits import Subset
+from labs.run.options import Options
 from labs.training import workers
-from labs.training.fit import fit
+from labs.training.loop import fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.pictures(steps * batch_size * job.size)
-        part = Part(x, y, np.arange(len(x)))
+        part = Subset(x, y, np.arange(len(x)))
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
         history = fit(job, cases.network(name), optimizer, part, batch_size=batch_size, epochs=cases.EPOCHS,

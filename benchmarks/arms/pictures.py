@@ -14,7 +14,8 @@ from pathlib import Path
 import tensorflow as tf
 
 from benchmarks.cases import LATER_EPOCHS, show
-from labs.datasets import folders, parts, pictures
+from labs.datasets import decode as decoding
+from labs.datasets import folders, splits
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
 
@@ -23,7 +24,7 @@ COPIES = 4
 
 
 def kit(root: Path, side: int) -> Iterator[Iterable]:
-    train = parts.from_folder(root, side, test_split=0, validation_split=0, seed=1).train
+    train = splits.from_folder(root, side, test_split=0, validation_split=0, seed=1).train
     for epoch in range(1 + LATER_EPOCHS):
         share = shard(train.positions, BATCH_SIZE, rank=0, size=1, epoch=epoch, seed=1)
         yield train_batches(train.images, train.labels, share, epoch=epoch, seed=1)
@@ -46,8 +47,8 @@ def decode(root: Path, side: int) -> Iterator[Iterable]:
     """Nothing but the decoder, on all cores: the most that a first epoch can reach."""
     paths = folders.index(root).paths
     blocks = [paths[first : first + BATCH_SIZE] for first in range(0, len(paths), BATCH_SIZE)]
-    with ThreadPoolExecutor(pictures.cores()) as pool:
-        yield pool.map(lambda block: [pictures.read(root / path, side) for path in block], blocks)
+    with ThreadPoolExecutor(decoding.cores()) as pool:
+        yield pool.map(lambda block: [decoding.read(root / path, side) for path in block], blocks)
 
 
 ARMS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
@@ -72,7 +73,7 @@ def copy(photos: Path, sound: Path) -> None:
     Each COPIES times: an epoch of the sample alone is over before a pipeline is under way.
     """
     index = folders.index(photos)
-    for path in folders.without(index, pictures.undecodable(index)).paths:
+    for path in folders.without(index, decoding.undecodable(index)).paths:
         (sound / path).parent.mkdir(exist_ok=True)
         for copy in range(COPIES):
             shutil.copy(photos / path, (sound / path).with_stem(f"{Path(path).stem}_{copy}"))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import nbformat
 
-from labs import command, durable
-from labs.places import ROOT
+from labs.run import atomic, catalogue
+from labs.run.paths import ROOT
 
 
 def picture(lab: str) -> bytes:
@@ -18,6 +18,6 @@ def picture(lab: str) -> bytes:
 
 
 if __name__ == "__main__":
-    for lab in command.names():
-        with durable.writing(Path(__file__).with_name(f"{lab}.png")) as file:
+    for lab in catalogue.lab_names():
+        with atomic.writing(Path(__file__).with_name(f"{lab}.png")) as file:
             file.write(picture(lab))

@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, refused, warn
-from labs.checks.programs import Answer, ask
 from labs.checks.storage import owner
-from labs.errors import LabError
-from labs.launch import site
+from labs.checks.subprocesses import Answer, ask
+from labs.run.errors import LabError
+from labs.slurm import site
 
 TELL = "tell who runs the cluster"
 AS_ROOT = "have who runs the cluster type: "

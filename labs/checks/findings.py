@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from labs.checks import software
 from labs.checks.findings import Finding, absent, fail, ok, warn
-from labs.launch import local, slurm
-from labs.text import plural
+from labs.launch import local
+from labs.run.text import plural
+from labs.slurm import allocation
 
 WORKER_GB = 1.0
 """What a worker of a demo takes, and some air."""
@@ -25,11 +26,11 @@ SHARED_MB = 32
 
 def cores() -> Finding:
     """Count the cores that workers may use: this machine's, or the allocation's."""
-    allocation = slurm.allocation()
-    slurm.check_step()
-    if allocation:
-        tasks, nodes = plural(allocation.ntasks, "task"), plural(allocation.nodes, "node")
-        return ok(f"{tasks} of {allocation.cpus_per_task} on {nodes} (job {allocation.job_id})")
+    granted = allocation.current()
+    allocation.check_step()
+    if granted:
+        tasks, nodes = plural(granted.ntasks, "task"), plural(granted.nodes, "node")
+        return ok(f"{tasks} of {granted.cpus_per_task} on {nodes} (job {granted.job_id})")
     mine, there = local.slots(), os.cpu_count()
     if mine < 2:
         return warn(f"{mine} of {there}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")

@@ -15,8 +15,8 @@ from typing import Any
 
 from labs.checks import variables
 from labs.checks.findings import Finding, fail, ok, warn
-from labs.checks.programs import Answer, ask
-from labs.places import ROOT, shown
+from labs.checks.subprocesses import Answer, ask
+from labs.run.paths import ROOT, shown
 
 LOADING_SECONDS = 180
 """Four on an idle machine; a cold network disk takes minutes."""
@@ -125,10 +125,10 @@ def _mpirun() -> tuple[Path, Answer]:
 
 @functools.cache
 def loading() -> tuple[dict[str, Any], Answer]:
-    """Return what labs/checks/loading.py said of both libraries, and how it ended."""
+    """Return what labs/checks/import_probe.py said of both libraries, and how it ended."""
     from labs.launch import local
 
-    answer = ask([sys.executable, "-m", "labs.checks.loading"], LOADING_SECONDS, local.environment())
+    answer = ask([sys.executable, "-m", "labs.checks.import_probe"], LOADING_SECONDS, local.environment())
     lines = [json.loads(line) for line in answer.out.splitlines() if line.startswith("{")]
     return {name: value for line in lines for name, value in line.items()}, answer
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from labs import places
 from labs.checks.findings import Finding, absent, fail, ok, warn
-from labs.errors import LabError
-from labs.places import shown
+from labs.run import paths
+from labs.run.errors import LabError
+from labs.run.paths import shown
 
 NEEDED_MB = 100
 """Checkpoints and curves of a demo."""
@@ -25,12 +25,12 @@ SKEW_SECONDS = 60
 
 def results() -> Finding:
     """Look at the results store: its room, its rights, and whether its clock is ours."""
-    found = _writable(places.results_dir(), "LABS_RESULTS")
-    closed = [lab for lab in places.results_dir().glob("*/") if not os.access(lab, os.W_OK | os.X_OK)]
+    found = _writable(paths.results_dir(), "LABS_RESULTS")
+    closed = [lab for lab in paths.results_dir().glob("*/") if not os.access(lab, os.W_OK | os.X_OK)]
     if found.state != "fail" and closed:  # Of a run that root has started.
         return fail(f"{shown(closed[0])} cannot be written (it belongs to {owner(closed[0])})",
                     f"sudo chown -R {os.getuid()} {shown(closed[0])}")
-    written = [path.stat().st_mtime for path in places.results_dir().glob("*/*/record.json")]
+    written = [path.stat().st_mtime for path in paths.results_dir().glob("*/*/record.json")]
     ahead = max(written, default=0) - time.time()
     if found.state == "ok" and ahead > SKEW_SECONDS:
         return warn(f"its newest record is {ahead / 60:.0f} minutes ahead of this machine's clock: --resume may take "
@@ -40,12 +40,12 @@ def results() -> Finding:
 
 def data() -> Finding:
     """Look at the folder of the data sets."""
-    return _writable(places.data_dir(), "LABS_DATA")
+    return _writable(paths.data_dir(), "LABS_DATA")
 
 
 def cache() -> Finding:
     """Look at the folder of what can be made again, such as decoded pictures."""
-    return _writable(places.cache_dir(), "LABS_CACHE")
+    return _writable(paths.cache_dir(), "LABS_CACHE")
 
 
 def temporary() -> Finding:
@@ -58,9 +58,9 @@ def temporary() -> Finding:
 
 def locks() -> Finding:
     """Look for runs and downloads that somebody holds, or has left."""
-    runs = list(places.results_dir().glob("*/*/.lock"))
+    runs = list(paths.results_dir().glob("*/*/.lock"))
     held = []
-    for lock in [*runs, *places.data_dir().glob("downloads/*/lock")]:
+    for lock in [*runs, *paths.data_dir().glob("downloads/*/lock")]:
         try:
             with FileLock(lock, timeout=0):
                 pass
@@ -90,12 +90,12 @@ def datasets() -> Finding:
     from labs.datasets import fetch
     from labs.datasets.registry import DATASETS
 
-    here = [name for name, dataset in DATASETS.items() if (places.data_dir() / dataset.folder).is_dir()]
+    here = [name for name, dataset in DATASETS.items() if (paths.data_dir() / dataset.folder).is_dir()]
     for name in here:
         try:
             fetch.locate(name, "real")
         except LabError as error:
-            folder = shown(places.data_dir() / DATASETS[name].folder)
+            folder = shown(paths.data_dir() / DATASETS[name].folder)
             return fail(str(error), f"move {folder} away, then labs data fetch {name}")
     if not here:
         return absent(f"none of {len(DATASETS)}; the labs draw their own pictures", "labs data fetch NAME")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs import PLAIN
 from labs.checks.findings import Finding, ok
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 
 @dataclass(frozen=True)

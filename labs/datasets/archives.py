@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 Member = tuple[str, bool, int, Callable[[], object]]  # Name, plain file or folder?, bytes, how to extract it.
 

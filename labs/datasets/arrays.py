@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # Bytes: a label, then the red, the green and the blue plane.
 

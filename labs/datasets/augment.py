@@ -26,7 +26,7 @@ class Augment:
         return bool(self.rotation or self.zoom)
 
 
-def draw(n: int, seed: int, epoch: int) -> np.ndarray:
+def random_params(n: int, seed: int, epoch: int) -> np.ndarray:
     """Return the luck of each of `n` images in an epoch: float32 [n, 5] on [-1, 1).
 
     It belongs to an image's position, not to a worker: 2 workers with batch 32 see what 1 sees with 64.

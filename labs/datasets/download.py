@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 if TYPE_CHECKING:
     import requests

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from labs.datasets import pictures
+from labs.datasets import decode
 
 BITS = 64
 FALSE_ALARMS = 0.05
@@ -65,7 +65,7 @@ def leak(root: Path, train: Sequence[str], test: Sequence[str], bits: int = 2, s
     import sys
 
     paths = [*train, *test]
-    with ThreadPoolExecutor(pictures.cores()) as pool:
+    with ThreadPoolExecutor(decode.cores()) as pool:
         looks = list(tqdm(pool.map(lambda path: _look(root / path), paths), total=len(paths), desc="leak check",
                           unit="picture", leave=False, disable=not show, file=sys.stderr))
     first = {look[0]: path for look, path in zip(looks[: len(train)], train, strict=True)}

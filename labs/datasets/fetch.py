@@ -7,14 +7,14 @@ import os
 import shutil
 from pathlib import Path
 
-from labs import durable, places
 from labs.datasets.archives import unpack
 from labs.datasets.download import download
-from labs.datasets.embedded import digest, embedded, stand_in, verify_embedded
 from labs.datasets.locks import alone, sweep
 from labs.datasets.registry import DATASETS, Dataset, get
-from labs.errors import LabError
-from labs.text import printable
+from labs.datasets.synthetic.embedded import digest, embedded, stand_in, verify_embedded
+from labs.run import atomic, paths
+from labs.run.errors import LabError
+from labs.run.text import printable
 
 
 def fetch(name: str, root: Path | None = None) -> Path:
@@ -28,7 +28,7 @@ def fetch(name: str, root: Path | None = None) -> Path:
     Raises:
         LabError: No network, no room, or not the file that was promised.
     """
-    dataset, root = get(name), root or places.data_dir()
+    dataset, root = get(name), root or paths.data_dir()
     home = root / dataset.folder
     if not home.is_dir():
         with alone(_desk(dataset, root) / "lock", f"downloading {name}"):
@@ -45,7 +45,7 @@ def verify(name: str, root: Path | None = None) -> str:
     Raises:
         LabError: Something differs, or nothing is here yet.
     """
-    dataset, root = get(name), root or places.data_dir()
+    dataset, root = get(name), root or paths.data_dir()
     findings = []
     if (root / dataset.folder).is_dir():
         findings.append(_verify_real(dataset, root))
@@ -71,7 +71,7 @@ def locate(name: str, data: str) -> Path:
         return _inner(dataset, embedded(name))
     if data != "real":
         return _own(dataset, data)
-    home = places.data_dir() / dataset.folder
+    home = paths.data_dir() / dataset.folder
     if not home.is_dir():
         cure = f"`labs data fetch {name}` downloads it, --data embedded needs no network"
         raise LabError(f"{name} is not in {home}; {cure}")
@@ -103,7 +103,7 @@ SYNTHETIC = ("Synthetic data: small images that the kit generates itself, in the
 
 def listing() -> str:
     """Return a table of the data sets and of what is here."""
-    root = places.data_dir()
+    root = paths.data_dir()
     rows = [("name", "images", "classes", "download", "real data", "synthetic data", "licence")]
     for dataset in DATASETS.values():
         size = f"{'' if dataset.size else '~'}{(dataset.size or dataset.unpacked) / 1e6:,.0f} MB"
@@ -167,13 +167,13 @@ def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:
     import pooch
 
     try:
-        with durable.folder(home) as fresh:
+        with atomic.folder(home) as fresh:
             unpack(archive, fresh, max(2 * dataset.files, 10), 2 * dataset.unpacked)
             _inner(dataset, fresh)
             checksum = dataset.checksum or f"sha256:{pooch.file_hash(str(archive))}"
             size = archive.stat().st_size
             record = {"url": dataset.url, "bytes": size, "checksum": checksum, "digest": digest(fresh)}
-            durable.write_json(_desk(dataset, root) / "record.json", record)
+            atomic.write_json(_desk(dataset, root) / "record.json", record)
             os.sync()  # So that no power cut leaves a renamed folder of empty files.
     except OSError as error:  # A full disk: the archive is good and stays.
         raise LabError(f"cannot unpack {archive} ({error.strerror})") from error

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
 

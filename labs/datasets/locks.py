@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 PATIENCE = 3.0  # Seconds to wait in silence.
 

@@ -9,11 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.arrays import in_place
-from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
-from labs.datasets.images import Images
-from labs.datasets.noise import Noise
+from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
+from labs.datasets.image_cache import Images
 from labs.datasets.sharding import Shard
-from labs.errors import LabError
+from labs.datasets.synthetic.noise import Noise
+from labs.run.errors import LabError
 
 AHEAD = 2  # Batches made ready while the model works on one.
 
@@ -44,7 +44,7 @@ def train_batches(
     read = _reader(images, labels, shard.rows)
     columns = [shard.rows, shard.weights]
     if augment:
-        columns.append(draw(len(images), seed, epoch)[shard.rows])
+        columns.append(random_params(len(images), seed, epoch)[shard.rows])
 
     def batch(rows, weights, draws=None):
         x, y = read(rows)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 
 @dataclasses.dataclass(frozen=True)

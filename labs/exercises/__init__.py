@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs import command
-from labs.errors import LabError, quoted
 from labs.exercises.judge import Question, Record
-from labs.report import records
-from labs.text import printable
+from labs.results import records
+from labs.run import catalogue
+from labs.run.errors import LabError, quoted
+from labs.run.text import printable
 
 
 def check(question: str, answer: Any, store: Path | None = None) -> None:
@@ -92,7 +92,7 @@ def questions(lab: str) -> dict[str, Question]:
     Raises:
         LabError: No lab has that name.
     """
-    name = command.resolve(lab)
+    name = catalogue.resolve(lab)
     found = importlib.import_module(f"labs.exercises.{name}").QUESTIONS
     return {f"{name.partition('_')[0]}.{number}": question for number, question in found.items()}
 
@@ -110,7 +110,8 @@ INTRODUCTION = ("\"This run\" and \"these runs\" are those of your own results s
 
 def listing(lab: str, store: Path | None = None) -> Iterator[str]:
     """Yield the lines that tell the questions of a lab, and the runs that they are about or what makes them."""
-    found = records.read_all(command.called(command.find(lab)), store)  # Once: each bad record is named once, too.
+    # Once: each bad record is named once, too.
+    found = records.read_all(catalogue.lab_name(catalogue.load_lab(lab)), store)
     for name, asked in questions(lab).items():
         yield f"{name}  {asked.text}"
         yield f"    answer: {asked.answer}"
@@ -122,7 +123,7 @@ def listing(lab: str, store: Path | None = None) -> Iterator[str]:
 
 
 def _lab(question: str) -> str:
-    return command.resolve(question.partition(".")[0])
+    return catalogue.resolve(question.partition(".")[0])
 
 
 def _question(question: str) -> Question:

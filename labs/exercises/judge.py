@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from labs.report.records import Record
+from labs.results.records import Record
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,8 @@ from labs.exercises.judge import (
     speedup,
     timed,
 )
-from labs.report import scaling
 from labs.report.plots import PARTS
+from labs.results import scaling
 
 COMMAND = "`labs sweep lab04_speedup`"
 

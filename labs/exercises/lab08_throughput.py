@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labs.exercises.judge import Question, Record, against_one, efficiency, newest, number, ratio, timed
-from labs.report import scaling
+from labs.results import scaling
 
 NOTEBOOK = "section 'A4 to A6: more workers' of notebooks/lab08_throughput.ipynb"
 FREE = ("epochs",)

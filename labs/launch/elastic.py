@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from labs import durable
-from labs.errors import LabError
-from labs.launch import slurm
+from labs.run import atomic
+from labs.run.errors import LabError
+from labs.slurm import allocation
 
 LONER = "127.0.0.1"
 """The host of the worker that leaves. A host that loses one worker loses all, so it needs a name of its own."""
@@ -30,8 +30,8 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
     Raises:
         LabError: The workers would be on several nodes.
     """
-    allocation = slurm.allocation()
-    if allocation and allocation.nodes > 1:
+    granted = allocation.current()
+    if granted and granted.nodes > 1:
         raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")
     write_hosts(folder, workers)
     return [
@@ -52,13 +52,13 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
 def write_hosts(folder: Path, workers: int) -> None:
     """Write the host file: one line per host, with the number of workers that it has room for."""
     lines = [f"{OTHERS}:{workers - 1}", f"{LONER}:1"]
-    durable.write_text(folder / "hosts", "\n".join(lines) + "\n")
+    atomic.write_text(folder / "hosts", "\n".join(lines) + "\n")
 
 
 def lose_host(folder: Path) -> None:
     """Take the loner out of the host file."""
     kept = [line for line in _hosts(folder) if not line.startswith(LONER)]
-    durable.write_text(folder / "hosts", "\n".join(kept) + "\n")
+    atomic.write_text(folder / "hosts", "\n".join(kept) + "\n")
 
 
 def return_host(folder: Path) -> bool:
@@ -66,7 +66,7 @@ def return_host(folder: Path) -> bool:
     kept = _hosts(folder)
     if any(line.startswith(LONER) for line in kept):
         return False
-    durable.write_text(folder / "hosts", "\n".join([*kept, f"{LONER}:1"]) + "\n")
+    atomic.write_text(folder / "hosts", "\n".join([*kept, f"{LONER}:1"]) + "\n")
     return True
 
 

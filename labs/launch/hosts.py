@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.errors import LabError
-from labs.launch import slurm
+from labs.run.errors import LabError
+from labs.slurm import allocation
 
 VARIABLES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
 """Where Open MPI 5 and 4 look for a host file that no option names."""
@@ -40,5 +40,5 @@ def slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 
 def nodes() -> int:
     """Return over how many nodes mpirun may spread the workers."""
-    allocation = slurm.allocation()
-    return allocation.nodes if allocation else len(slots()) or 1
+    granted = allocation.current()
+    return granted.nodes if granted else len(slots()) or 1

@@ -22,11 +22,12 @@ from typing import IO, Any
 import psutil
 from filelock import FileLock, Timeout
 
-from labs import claims, command
-from labs.errors import LabError
-from labs.launch import hosts, lifeline, site, slurm, verdict
-from labs.places import ROOT, temporary_dir
-from labs.text import plural
+from labs.launch import hosts, verdict
+from labs.run import catalogue, command_line, lifeline, naming, run_lock
+from labs.run.errors import LabError
+from labs.run.paths import ROOT, temporary_dir
+from labs.run.text import plural
+from labs.slurm import allocation, site
 
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
@@ -68,18 +69,18 @@ def run(lab: str | ModuleType, asked: Any = (), workers: int | None = None, over
         LabError: The command line is wrong, or the run ended badly: with rank, host, step and cause.
         Finished: It was interrupted, but too late.
     """
-    from labs.report import records
+    from labs.results import records
 
-    module = command.find(lab) if isinstance(lab, str) else lab
-    name = command.called(module)
-    arguments = command.spell(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
-    config, options = command.parse(module, arguments, launches=True)
+    module = catalogue.load_lab(lab) if isinstance(lab, str) else lab
+    name = catalogue.lab_name(module)
+    arguments = command_line.to_argv(module, asked) if dataclasses.is_dataclass(asked) else list(asked)
+    config, options = command_line.parse(module, arguments, launches=True)
     workers = _workers(workers, oversubscribe)
-    runs = command.store(options) / name
-    run_name = command.run_name(options, runs, workers)
-    claims.refuse_held(runs / run_name)
+    runs = naming.results_root(options) / name
+    run_name = naming.run_name(options, runs, workers)
+    run_lock.refuse_held(runs / run_name)
     program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
-    with claims.discarding_unused(runs / run_name):
+    with run_lock.discarding_unused(runs / run_name):
         start = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
@@ -118,21 +119,21 @@ def mpirun(workers: int) -> list[str]:
 def _workers(asked: int | None, oversubscribe: bool) -> int:
     if asked is not None and asked < 1:
         raise LabError(f"--workers {asked}: a run needs at least one")
-    allocation = slurm.allocation()
-    if allocation:
-        slurm.check_step()
-        if advice := slurm.advice(allocation) or _without_gpus(allocation):
+    granted = allocation.current()
+    if granted:
+        allocation.check_step()
+        if advice := allocation.advice(granted) or _without_gpus(granted):
             print(f"labs: {advice}", file=sys.stderr, flush=True)
-        return slurm.workers(allocation, asked)
+        return allocation.workers(granted, asked)
     workers = visible_gpus() or 1 if asked is None else asked
     if not oversubscribe:
         check_slots(workers)
     return workers
 
 
-def _without_gpus(allocation: slurm.Allocation) -> str:
+def _without_gpus(granted: allocation.Allocation) -> str:
     """Return one line on GPUs that the job's nodes have and the job did not ask for, or an empty string."""
-    gpus = site.gpus_of_nodes(allocation.node_list) if allocation.gpus_per_node == 0 else 0
+    gpus = site.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0
     if gpus == 0:
         return ""
     return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
@@ -141,9 +142,9 @@ def _without_gpus(allocation: slurm.Allocation) -> str:
 
 def slots() -> int:
     """Return how many workers there is room for: per core, per CPU that Slurm granted, or per slot of a host file."""
-    allocation = slurm.allocation()
-    if allocation:
-        return allocation.ntasks * allocation.cpus_per_task
+    granted = allocation.current()
+    if granted:
+        return granted.ntasks * granted.cpus_per_task
     return sum(hosts.slots().values()) or len(os.sched_getaffinity(0))
 
 

@@ -7,8 +7,8 @@ import signal
 import time
 from pathlib import Path
 
-from labs.text import one_line
-from labs.training import watch
+from labs.run import heartbeat
+from labs.run.text import one_line
 
 ERROR = "labs: error: "
 PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
@@ -43,7 +43,7 @@ class Evidence:
         """When it was reported, on the monotonic clock."""
         self.launcher = ""
         """The launcher's messages."""
-        self.heard: dict[int, tuple[watch.Place, float]] = {}
+        self.heard: dict[int, tuple[heartbeat.Place, float]] = {}
         """The last heartbeat of each rank and when it came; a rank that has left the run is not here."""
 
     def take_error(self, text: str) -> None:
@@ -57,19 +57,19 @@ class Evidence:
 
     def take_heartbeats(self, text: str) -> str:
         """Take the heartbeats out of a line, and return what is left of it."""
-        for place in watch.heartbeats(text):
+        for place in heartbeat.heartbeats(text):
             if place.alive:
                 self.heard[place.rank] = place, time.monotonic()
             else:
                 self.heard.pop(place.rank, None)
-        return watch.HEARTBEAT.sub("", text)
+        return heartbeat.HEARTBEAT.sub("", text)
 
     def silent_node(self, seconds: float) -> str:
         """Return what is known of a node that fell silent so long before the others, or nothing.
 
         Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
         """
-        nodes: dict[str, list[tuple[watch.Place, float]]] = {}
+        nodes: dict[str, list[tuple[heartbeat.Place, float]]] = {}
         for place, when in [*self.heard.values()]:  # A copy: another thread adds to it.
             nodes.setdefault(place.host, []).append((place, when))
         last = {node: max(when for _, when in heard) for node, heard in nodes.items()}
@@ -99,7 +99,7 @@ class Evidence:
             return ""
         end = match.groupdict()
         rank, node = int(end["rank"]), end.get("node", "an unnamed node")
-        place = next((str(place) for place in watch.read_places(places) if place.rank == rank),
+        place = next((str(place) for place in heartbeat.read_places(places) if place.rank == rank),
                      f"rank {rank} on {node}")
         if "signal" not in end:
             return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"

@@ -18,7 +18,7 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from labs.training import horovod_keras as stack
+from labs.training import hvd_ops
 
 Row = dict[str, Any]
 Call = Callable[[], Any]
@@ -164,7 +164,7 @@ def mpi():
 def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
     """Call each in turns, and return the seconds of each repeat: those of its slowest worker."""
     once = sum(min(_time(call) for _ in range(WARMUP)) for call in calls.values())
-    return _repeated(calls, int(np.clip(seconds / max(stack.gather_object(once)), *REPEATS)))
+    return _repeated(calls, int(np.clip(seconds / max(hvd_ops.gather_object(once)), *REPEATS)))
 
 
 def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
@@ -173,7 +173,7 @@ def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
     for repeat in range(repeats):
         for name in _rotated(list(calls), repeat):
             times[name][repeat] = _time(calls[name])
-    return {name: np.max(stack.gather_object(mine), axis=0) for name, mine in times.items()}
+    return {name: np.max(hvd_ops.gather_object(mine), axis=0) for name, mine in times.items()}
 
 
 def _rotated(names: list[str], by: int) -> Iterator[str]:
@@ -195,7 +195,7 @@ def together() -> None:
     """
     world = mpi()
     if world is None:
-        stack.barrier()
+        hvd_ops.barrier()
     else:
         world.Barrier()
 

@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.parts import Part
 from labs.datasets.pipeline import AHEAD, Augment, train_batches
 from labs.datasets.sharding import shard
-from labs.training import horovod_keras as stack
-from labs.training.fit import copy_alone, take_steps
+from labs.datasets.splits import Subset
+from labs.training import hvd_ops
+from labs.training.loop import copy_alone, take_steps
 from labs.training.workers import Job
 
 
 def measure(
     job: Job,
     model: tf.keras.Model,
-    train: Part,
+    train: Subset,
     history: Sequence[dict[str, float]],
     *,
     loss: str = "sparse_categorical_crossentropy",
@@ -66,7 +66,7 @@ def measure(
     for number in range(rounds):
         turned = [*arms][number % len(arms):] + [*arms][:number % len(arms)]
         took = {kind: arms[kind](count) for kind in turned}
-        found.append({"round": number + 1} | stack.mean_over_workers(took, 1.0))
+        found.append({"round": number + 1} | hvd_ops.mean_over_workers(took, 1.0))
     return _parts(found, wall, steps), found
 
 
@@ -76,7 +76,7 @@ def _epoch(history: Sequence[dict[str, float]]) -> tuple[float, int]:
     return float(np.median([row["train_seconds"] for row in later])), int(later[-1]["steps"])
 
 
-def _epochs(job: Job, train: Part, batch_size: int, augment: Augment | None, epochs: range) -> tf.data.Dataset:
+def _epochs(job: Job, train: Subset, batch_size: int, augment: Augment | None, epochs: range) -> tf.data.Dataset:
     """Return this worker's batches of several epochs, one after the other."""
     seed = job.config.seed
     shards = (shard(train.positions, batch_size, job.rank, job.size, epoch, seed) for epoch in epochs)
@@ -102,7 +102,7 @@ def _arms(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics: S
 
 def _time(model: tf.keras.Model, batches: Iterator, count: int) -> float:
     """Return the seconds of one of `count` steps, begun by all workers at once."""
-    stack.barrier()
+    hvd_ops.barrier()
     began = time.perf_counter()
     take_steps(model, batches, count)
     return (time.perf_counter() - began) / count

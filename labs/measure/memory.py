@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from labs import FOR_MEMORY
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 LOOK = 0.005
 """Seconds between two looks at the memory of a process on trial."""

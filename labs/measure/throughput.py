@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from labs.datasets.parts import Part
+    from labs.datasets.splits import Subset
 
 
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
@@ -37,7 +37,7 @@ def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
     return sum(row["train_seconds"] for row in later) / steps if steps else None
 
 
-def supply(part: Part, batch_size: int, seconds: float = 1.0) -> float:
+def supply(part: Subset, batch_size: int, seconds: float = 1.0) -> float:
     """Return the images per second that the input delivers to one worker when nothing trains on them.
 
     No network can train faster than this; one that comes near it waits for its input.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from labs import durable
+from labs.run import atomic
 
 Row = dict[str, Any]
 KINDS = (
@@ -51,7 +51,7 @@ def mend(path: Path) -> list[Row]:
     try:
         json.loads(Path(path).read_text(errors="replace"))
     except ValueError:
-        durable.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
+        atomic.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
     return events
 
 

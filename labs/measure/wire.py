@@ -15,11 +15,11 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
-from labs.datasets.parts import Part
 from labs.datasets.sharding import steps_per_epoch
+from labs.datasets.splits import Subset
 from labs.measure import collectives
-from labs.training import horovod_keras as stack
-from labs.training.fit import copy_alone, take_steps
+from labs.training import hvd_ops
+from labs.training.loop import copy_alone, take_steps
 from labs.training.workers import Job
 
 SILENT = 0.01
@@ -36,7 +36,7 @@ def predicted(nbytes: int, size: int) -> int:
     return 2 * (size - 1) * nbytes
 
 
-def measure(job: Job, model: tf.keras.Model, train: Part, batch_sizes: Sequence[int], steps: int = 20, *,
+def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], steps: int = 20, *,
             loss: str = "sparse_categorical_crossentropy") -> list[dict[str, Any]]:
     """Return a row per batch size: bytes per step predicted and measured, on all nodes together.
 
@@ -75,7 +75,7 @@ def carried(measured: float, expected: float) -> str:
     return "network interfaces" if measured > SILENT * expected else "no interface: shared memory"
 
 
-def _batches(job: Job, train: Part, batch_size: int):
+def _batches(job: Job, train: Subset, batch_size: int):
     """Return an iterator that repeats one batch of this worker's, of a size that its type does not tell.
 
     So all batch sizes are trained by one traced function.
@@ -95,7 +95,7 @@ def _count(job: Job, action) -> tuple[int, float]:
     collectives.together()
     sent, seconds = _sent() - before, time.perf_counter() - began
     # Horovod: the counters are those of a node, and one of its workers reads them.
-    everyone = stack.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
+    everyone = hvd_ops.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
     return sum(bytes_ for bytes_, _ in everyone), max(seconds for _, seconds in everyone)
 
 
@@ -113,4 +113,4 @@ def spread(variables: Sequence[tf.Variable]) -> float:
     flat = tf.concat([tf.reshape(tf.cast(variable, tf.float32), [-1]) for variable in variables], axis=0)
     # Horovod: rank 0's values, against each worker's own.
     zero = hvd.broadcast(flat, root_rank=0, name="spread")
-    return max(stack.gather_object(float(tf.reduce_max(tf.abs(flat - zero)))))
+    return max(hvd_ops.gather_object(float(tf.reduce_max(tf.abs(flat - zero)))))

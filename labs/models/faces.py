@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 layers = tf.keras.layers
 applications = tf.keras.applications

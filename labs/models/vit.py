@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 layers = tf.keras.layers
 SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}

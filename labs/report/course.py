@@ -6,10 +6,10 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.errors import LabError
-from labs.places import ROOT
-from labs.report import findings, lint, reading
-from labs.report.tables import Grid
+from labs.lint import checker, findings, reading
+from labs.results.tables import Grid
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +48,7 @@ def _short(cell: str) -> str:
 
 def _found(path: Path) -> list[str]:
     try:
-        return findings.brief(lint.check_csv(path))
+        return findings.brief(checker.check_csv(path))
     except LabError:
         return []  # A table of words.
 
@@ -82,5 +82,5 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
 
 def _lines(path: Path) -> set[int]:
     """Return the lines that tell of other workers than ran."""
-    wrong = [finding for finding in lint.check_csv(path) if finding.rule == "steps of other workers"]
+    wrong = [finding for finding in checker.check_csv(path) if finding.rule == "steps of other workers"]
     return {line for finding in wrong for line in finding.rows}

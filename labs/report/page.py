@@ -22,13 +22,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from labs import command, durable
-from labs.errors import LabError
-from labs.places import shown
-from labs.report import course, lint, plots, records, rules, scaling, speeds
-from labs.report.findings import Finding, brief
-from labs.report.tables import Grid, grid, markdown
-from labs.text import plural, printable_lines
+from labs.lint import checker, rules
+from labs.lint.findings import Finding, brief
+from labs.report import course, plots
+from labs.results import records, scaling, speeds
+from labs.results.tables import Grid, grid, markdown
+from labs.run import atomic, catalogue
+from labs.run.errors import LabError
+from labs.run.paths import shown
+from labs.run.text import plural, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,14 +93,14 @@ def write(root: Path, output: Path, markdown: Path | None = None) -> None:
         raise LabError(f"there are no results in {root}; `labs run lab10_caltech --workers 2` makes some")
     with records.uncollected():
         page = _page(root)
-    durable.write_text(output, _template("page.html").render(page))
+    atomic.write_text(output, _template("page.html").render(page))
     if markdown:
         folder = markdown.parent / f"{markdown.stem}_plots"
         for name, picture in _pictures(page["sections"]):
-            with durable.writing(folder / name) as file:
+            with atomic.writing(folder / name) as file:
                 file.write(picture.svg)
         names = {id(picture): f"{folder.name}/{name}" for name, picture in _pictures(page["sections"])}
-        durable.write_text(markdown, _template("page.md").render(page, file=lambda picture: names[id(picture)]))
+        atomic.write_text(markdown, _template("page.md").render(page, file=lambda picture: names[id(picture)]))
 
 
 def _template(name: str):
@@ -126,7 +128,7 @@ def _page(root: Path) -> dict[str, Any]:
         found[record["lab"]].append(record)
     everything = [record for runs in found.values() for record in runs]
     judged = _beside(_judged, everything)
-    parts = {name: list(_parts(name, found[name])) for name in sorted({*command.names(), *found})}
+    parts = {name: list(_parts(name, found[name])) for name in sorted({*catalogue.lab_names(), *found})}
     wrong = judged()
     return {
         "made": time.strftime("%Y-%m-%d %H:%M"), "store": shown(root.absolute()), "runs": len(everything),
@@ -148,7 +150,7 @@ def _beside(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
 def _judged(found: list[records.Record]) -> dict[str, list[Finding]]:
     """Return what cannot be right in the records, by lab."""
     wrong = defaultdict(list)
-    for finding in rules.judge(lint.recorded(found), rules.RECORDED) if found else ():
+    for finding in rules.judge(checker.recorded(found), rules.RECORDED) if found else ():
         wrong[finding.where.partition("/")[0]].append(finding)
     return wrong
 
@@ -174,12 +176,12 @@ def _versions(found: list[records.Record]) -> list[str]:
 
 
 def _module(name: str) -> ModuleType | None:
-    return command.find(name) if name in command.names() else None
+    return catalogue.load_lab(name) if name in catalogue.lab_names() else None
 
 
 def _title(name: str) -> str:
     module = _module(name)
-    return command.title(module) if module else f"{name} (not a lab of this clone)"
+    return catalogue.title(module) if module else f"{name} (not a lab of this clone)"
 
 
 def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
@@ -209,11 +211,11 @@ def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
 
 def _sweeps(module: Any, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
     """Yield a lab's sweeps with their preset and, where runs are to be found by their names, their cells."""
-    from labs.launch import sweep as sweeping
+    from labs.run import sweeps
 
-    for preset, sweeps in getattr(module, "SWEEPS", {}).items():
-        for sweep in sweeps:
-            yield preset, sweep, sweeping.cells(module, [sweep], module.PRESETS[preset]) if named else []
+    for preset, asked in getattr(module, "SWEEPS", {}).items():
+        for sweep in asked:
+            yield preset, sweep, sweeps.cells(module, [sweep], module.PRESETS[preset]) if named else []
 
 
 def _told(module: Any, runs: list[records.Record]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.report.tables import figure as figure_of
-from labs.report.tables import named
+from labs.results.tables import figure as figure_of
+from labs.results.tables import named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,9 +75,9 @@ def save_curves(record: dict[str, Any], path: Path) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as a PNG."""
-    from labs import durable
+    from labs.run import atomic
 
-    with durable.writing(path) as file:
+    with atomic.writing(path) as file:
         figure.savefig(file, format="png", dpi=120)
 
 
@@ -221,7 +221,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
 
 def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
     """Return the median of some rows, and how far their interval reaches below and above it."""
-    from labs.report.scaling import interval
+    from labs.results.scaling import interval
 
     middle = float(rows[value].median())
     low, high = interval(rows[value])

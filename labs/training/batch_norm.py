@@ -10,18 +10,17 @@ from __future__ import annotations
 import tensorflow as tf
 
 from labs.datasets.augment import Augment
-from labs.datasets.parts import Part
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
-from labs.training import horovod_keras as stack
-from labs.training import workers
+from labs.datasets.splits import Subset
+from labs.training import hvd_ops, workers
 from labs.training.workers import Job
 
 MOST_STEPS = 200
 """Batches per worker that are enough: the averages hardly change after some thousand images (Wu and Johnson)."""
 
 
-def recompute_statistics(job: Job, model: tf.keras.Model, train: Part, batch_size: int,
+def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_size: int,
                          augment: Augment | None = None) -> None:
     """Replace batch norm's running statistics by plain means over one more pass through the training images.
 
@@ -47,5 +46,5 @@ def recompute_statistics(job: Job, model: tf.keras.Model, train: Part, batch_siz
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     # Horovod: each worker has seen its own images; the statistics are the mean over all of them.
-    stack.average_statistics(model)
+    hvd_ops.average_statistics(model)
     workers.compare_weights(model, "with recomputed statistics")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import tensorflow as tf
 from tqdm import tqdm
 
-from labs.training import horovod_keras as stack
-from labs.training import watch
+from labs.run import heartbeat
+from labs.training import hvd_ops
 
 BETWEEN_CALLBACKS = 0.2
 """Seconds that may pass without a look at signals, bar and place: steps faster than that run several at a time."""
@@ -38,7 +38,7 @@ class Steps(tf.keras.callbacks.Callback):
             epoch there.
     """
 
-    def __init__(self, watched: watch.Watch, epoch: int, steps: int, pieces: int, bar: bool, *, first: int,
+    def __init__(self, watched: heartbeat.Watch, epoch: int, steps: int, pieces: int, bar: bool, *, first: int,
                  begin: Callable[[], None], between: Callable[[int], bool]):
         super().__init__()
         self.watched, self.epoch, self.steps, self.pieces, self.first = watched, epoch, steps, pieces, first
@@ -70,7 +70,7 @@ class Steps(tf.keras.callbacks.Callback):
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
         # Horovod: workers that return after other steps would have nobody there to exchange anything with.
-        self.model._steps_per_execution.assign(self.pieces * int(stack.ask([pace]).min()))
+        self.model._steps_per_execution.assign(self.pieces * int(hvd_ops.ask([pace]).min()))
         self.paced = True
 
     def on_train_end(self, logs=None):
@@ -80,7 +80,7 @@ class Steps(tf.keras.callbacks.Callback):
 class StillMoving(tf.keras.callbacks.Callback):
     """Tells the watch that an evaluation moves."""
 
-    def __init__(self, watched: watch.Watch):
+    def __init__(self, watched: heartbeat.Watch):
         super().__init__()
         self.watched = watched
 

@@ -1,6 +1,6 @@
 """Checkpoints: weights, optimizer state, history and the place in the data, in one file that is whole or not there.
 
-The file is a plain .npz (a zip with a CRC-32 for each array, read without pickle); `durable.writing` makes it whole.
+The file is a plain .npz (a zip with a CRC-32 for each array, read without pickle); `atomic.writing` makes it whole.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from labs import durable
-from labs.errors import LabError
-from labs.text import printable
+from labs.run import atomic
+from labs.run.errors import LabError
+from labs.run.text import printable
 
 KEEP = 2
 PLACE = ("epoch", "history", "step", "seconds")
@@ -89,7 +89,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
            for number, value in enumerate(values)}
     meta["arrays"] = sorted([*shared, *own])
     path = folder / (f"epoch-{position.epoch:05d}" + f"-step-{position.step:07d}" * (position.step > 0) + ".npz")
-    with durable.writing(path) as file:
+    with atomic.writing(path) as file:
         _write(file, {"meta": np.array(json.dumps(meta, default=str)), **shared, **own})
     for old in by_age(folder)[:-KEEP]:
         old.unlink()
@@ -136,7 +136,7 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return what a checkpoint says of the run, the state all workers share, and each worker's own."""
-    descriptor = durable.open_regular(path, psutil.virtual_memory().total)
+    descriptor = atomic.open_regular(path, psutil.virtual_memory().total)
     with os.fdopen(descriptor, "rb") as whole, np.load(whole, allow_pickle=False) as file:
         if any(part.compress_type != zipfile.ZIP_STORED for part in file.zip.infolist()):
             raise ValueError("its arrays are compressed, as none is written: they could fill the memory")

@@ -20,18 +20,17 @@ import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.tensorflow.elastic import TensorFlowKerasState
 
-from labs import command
-from labs.claims import claim
-from labs.command import Options
-from labs.datasets.parts import Part
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
-from labs.errors import LabError
+from labs.datasets.splits import Subset
 from labs.launch.elastic import is_loner, listen_here_alone
-from labs.text import plural
-from labs.training import checkpoint, schedule, watch, workers
-from labs.training import horovod_keras as stack
-from labs.training.fit import _learning_rate, _line, _seed_dropout, compile_for, evaluate, take_steps
+from labs.run import command_line, heartbeat, naming
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.run.run_lock import hold
+from labs.run.text import plural
+from labs.training import checkpoint, hvd_ops, schedule, workers
+from labs.training.loop import _learning_rate, _line, _seed_dropout, compile_for, evaluate, take_steps
 from labs.training.workers import Job
 
 LOST = "worker lost"
@@ -70,15 +69,15 @@ class Elastic:
     """
 
     def __init__(self, lab: str, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
-        command.check(config)
+        command_line.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
         if options.tensorboard:
             raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
         self.lab, self.config, self.fault = lab, config, fault
         self.gpu, self.threads = _join(config.seed)
-        runs = command.store(options) / lab
-        name = command.run_name(options, runs, hvd.size())
+        runs = naming.results_root(options) / lab
+        name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()
         self.memory = Memory(began=began, stopped=began)
@@ -87,7 +86,8 @@ class Elastic:
         self.in_step = self.running = False
         self.weights: list[dict[str, int]] = []
 
-    def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Part, test: Part) -> dict:
+    def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
+              test: Subset) -> dict:
         """Train through whatever happens to the other workers, and return loss and metrics over the test images.
 
         Args:
@@ -98,7 +98,7 @@ class Elastic:
         """
         self.model, self.part = model, train
         # Horovod: the gradients are averaged over the workers that are there in that step.
-        compile_for(model, stack.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
+        compile_for(model, hvd_ops.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
         position = checkpoint.Position()
         if self.options.resume:
             position = checkpoint.restore(self.folder / "checkpoints", model, self.config)
@@ -111,8 +111,8 @@ class Elastic:
 
     def close(self) -> None:
         """End the watch and let go of the run's folder."""
-        if watch.current():
-            watch.current().close()
+        if heartbeat.current():
+            heartbeat.current().close()
         self.claims.close()
 
     @property
@@ -120,7 +120,7 @@ class Elastic:
         """Epochs trained so far, with the steps that are not committed yet."""
         return self.state.epoch + self.seen / len(self.part)
 
-    def _segment(self, state: TensorFlowKerasState, test: Part) -> dict[str, float]:
+    def _segment(self, state: TensorFlowKerasState, test: Subset) -> dict[str, float]:
         """Train until the end, or until the set of workers changes."""
         self.state, self.seen, self.uncommitted = state, state.seen, 0
         self.in_step = self.running = False
@@ -128,7 +128,7 @@ class Elastic:
             self._gather()
             while state.epoch < self.config.epochs:
                 self._epoch()
-            watch.current().rest()
+            heartbeat.current().rest()
             self.weights = _weights(self.model)
             return evaluate(self.job, self.model, test, self.config.batch_size)
         except (HorovodInternalError, HostsUpdatedInterrupt):
@@ -142,11 +142,11 @@ class Elastic:
         """Bring all workers that are here to one understanding of the run."""
         layout = workers.layout(self.gpu, self.threads)
         # Horovod: ranks are dealt anew at each reset; those who have been there longest come first.
-        self.memory = stack.broadcast_object(self.memory)
+        self.memory = hvd_ops.broadcast_object(self.memory)
         if layout.rank == 0 and not hasattr(self, "job"):
             # A survivor who takes over goes on in a folder that has checkpoints.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            self.claims.enter_context(claim(self.lab, options, layout.size))
+            self.claims.enter_context(hold(self.lab, options, layout.size))
         self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began)
         self._watch(layout)
         # Horovod: fewer workers make smaller steps of the whole, and the learning rate follows.
@@ -156,9 +156,9 @@ class Elastic:
 
     def _watch(self, layout: workers.Layout) -> None:
         """Watch this worker under the rank that it has now."""
-        if watch.current():
-            watch.current().close()
-        watch.begin(self.folder / "places", layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
+        if heartbeat.current():
+            heartbeat.current().close()
+        heartbeat.begin(self.folder / "places", layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
         for place in (self.folder / "places").glob("rank-*"):
             if int(place.name.partition("-")[2]) >= layout.size:
                 place.unlink(missing_ok=True)  # Of a worker that is gone: nobody waits for it.
@@ -170,7 +170,7 @@ class Elastic:
         # Horovod: shards nothing. What the workers before have not used is dealt out to those who are here now.
         first, left = state.seen, order[state.seen :]
         mine = shard(left, config.batch_size, job.rank, job.size, state.epoch, config.seed, shuffle=False)
-        proof = coverage(stack.gather_object(mine), left)
+        proof = coverage(hvd_ops.gather_object(mine), left)
         if not self.running:
             job.say(proof)
         _seed_dropout(self.model, config.seed, state.epoch, job.rank)
@@ -191,7 +191,7 @@ class Elastic:
     def _moved(self) -> None:
         """Note that training goes on; after a reset, what the reset has cost."""
         memory, now = self.memory, time.time()
-        watch.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
+        heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
             kind = "start" if not memory.size else LOST if self.job.size < memory.size else JOINED
             event = {"kind": kind, "seconds": now - memory.began, "size": self.job.size, "step": self.state.step,
@@ -217,7 +217,7 @@ class Elastic:
         """Write the epoch into the history, and a checkpoint for the case that all workers are lost."""
         memory, state, job = self.memory, self.state, self.job
         workers.compare_weights(self.model, f"after epoch {state.epoch + 1}")
-        means = stack.mean_over_workers({each.name: float(each.result()) for each in self.model.metrics}, weight)
+        means = hvd_ops.mean_over_workers({each.name: float(each.result()) for each in self.model.metrics}, weight)
         now = time.time()
         row = {"epoch": state.epoch + 1, **means, "learning_rate": _learning_rate(self.model),
                "images": len(self.part),
@@ -239,8 +239,8 @@ class Elastic:
 
     def _stop(self) -> None:
         """Note what is lost now."""
-        if watch.current():
-            watch.current().rest()
+        if heartbeat.current():
+            heartbeat.current().rest()
         memory = self.memory
         memory.size = self.job.size if self.running else memory.size
         # The step in which the loss was found counts too: it was computed for nothing.
@@ -267,7 +267,7 @@ def _join(seed: int) -> tuple[str | None, int]:
 def _weights(model: tf.keras.Model) -> list[dict[str, int]]:
     """Return a checksum of every worker's weights and optimizer state."""
     mine = zlib.crc32(repr(workers.checksums(model)).encode())
-    return [{"rank": rank, "checksum": int(theirs)} for rank, (theirs,) in enumerate(stack.gather([mine]))]
+    return [{"rank": rank, "checksum": int(theirs)} for rank, (theirs,) in enumerate(hvd_ops.gather([mine]))]
 
 
 def _horovods(error: tf.errors.OpError) -> Exception:

@@ -8,7 +8,7 @@ import math
 import psutil
 import tensorflow as tf
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 
 def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:

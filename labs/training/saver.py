@@ -7,8 +7,8 @@ import time
 
 import tensorflow as tf
 
-from labs.training import checkpoint, stop
-from labs.training import horovod_keras as stack
+from labs.run import stop
+from labs.training import checkpoint, hvd_ops
 from labs.training.workers import Job
 
 
@@ -45,7 +45,7 @@ class Saver:
         due, stopping = self._asked()
         if due or stopping:
             # Horovod: within an epoch the workers share weights and optimizer, and nothing else.
-            own = stack.gather_object(tuple(variable.numpy() for variable in checkpoint.own_state(self.model)))
+            own = hvd_ops.gather_object(tuple(variable.numpy() for variable in checkpoint.own_state(self.model)))
             self._save(dataclasses.replace(self.position, step=step, seconds=self.seconds, own=tuple(own)))
         return stopping
 
@@ -73,7 +73,7 @@ class Saver:
         """Return whether to save, and whether to stop."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        everyone = stack.ask([due, stop.asked()])
+        everyone = hvd_ops.ask([due, stop.asked()])
         return bool(everyone[0, 0]), bool(everyone[:, 1].any())
 
     def _save(self, position: checkpoint.Position) -> None:

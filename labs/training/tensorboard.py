@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from labs.places import shown
+from labs.run.paths import shown
 from labs.training.workers import Job
 
 FOLDER = "tensorboard"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 if TYPE_CHECKING:
     import tensorflow as tf

@@ -23,15 +23,14 @@ import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 import labs
-from labs import command
-from labs.claims import claim
-from labs.command import Options
-from labs.errors import LabError
-from labs.launch import slurm
-from labs.places import shown
-from labs.text import plural
-from labs.training import checkpoint, gloo, stop, timeline, watch
-from labs.training import horovod_keras as stack
+from labs.run import command_line, heartbeat, naming, stop
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.run.paths import shown
+from labs.run.run_lock import hold
+from labs.run.text import plural
+from labs.slurm import allocation
+from labs.training import checkpoint, hvd_ops, rendezvous, timeline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +97,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
     Raises:
         LabError: The run's name is taken, or another run holds it.
     """
-    command.check(config)
+    command_line.check(config)
     environment = settings(config) | timeline.settings(options.timeline)
     layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:
@@ -106,14 +105,14 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         problem = name = None
         if layout.rank == 0:
             try:
-                name = claims.enter_context(claim(lab, options, layout.size))
+                name = claims.enter_context(hold(lab, options, layout.size))
             except LabError as error:
                 problem = str(error)
-        name, problem = stack.broadcast_object((name, problem))
+        name, problem = hvd_ops.broadcast_object((name, problem))
         if problem:
             raise LabError(problem)
-        folder = command.store(options) / lab / name
-        claims.callback(watch.begin(folder / "places", layout.rank, options.stall_seconds, _node()).close)
+        folder = naming.results_root(options) / lab / name
+        claims.callback(heartbeat.begin(folder / "places", layout.rank, options.stall_seconds, _node()).close)
         job = Job(lab, name, folder, config, options, layout, time.time())
         job.say(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
@@ -159,10 +158,10 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         os.environ.setdefault(name, value)
     horovod_settings()  # Refused now if at all: a run must not lose its record to them.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
-    with gloo.meeting(_node()):
+    with rendezvous.meeting(_node()):
         hvd.init()
     if hvd.size() == 1:
-        slurm.check_step()
+        allocation.check_step()
     gpu = _pin_gpu(hvd.local_rank(), hvd.local_size())
     threads = _set_threads(threads or _share_of_cores(hvd.local_size()))
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
@@ -206,7 +205,7 @@ def layout(gpu: str | None, threads: int) -> Layout:
         gpu: Name of this worker's GPU, if it has one.
         threads: TensorFlow's threads of this worker.
     """
-    everyone = stack.gather_object((_node(), gpu))
+    everyone = hvd_ops.gather_object((_node(), gpu))
     hosts = tuple(host for host, _ in everyone)
     return Layout(
         rank=hvd.rank(),
@@ -315,7 +314,7 @@ def agree(**items: Any) -> None:
     """
     mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
     # Horovod: the workers were started apart; nothing but this says that they were started alike.
-    everyone = stack.gather_object(mine)
+    everyone = hvd_ops.gather_object(mine)
     for name in mine:
         for rank, theirs in enumerate(everyone):
             if theirs[name] != everyone[0][name]:
@@ -339,7 +338,7 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
         LabError: Names the first variable that differs and the rank that holds the other value.
     """
     mine = checksums(model)
-    everyone = stack.gather(mine.values())
+    everyone = hvd_ops.gather(mine.values())
     ranks, columns = np.nonzero(everyone != everyone[0])
     if len(ranks):
         variable = list(mine)[columns[0]]

@@ -13,7 +13,7 @@ import labs
 from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, Asked, verdict
 from benchmarks.cases import STEPS
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 
 def arms(order: list[str], **figures: float) -> dict[str, rounds.Arm]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 from tests.setup.clone import claim_package
 
 SITE = Path(sysconfig.get_path("purelib"))
@@ -127,8 +127,8 @@ class Machine:
 
     def hold(self, then: str) -> subprocess.Popen:
         """Have a process claim a run and go on as told."""
-        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.claims import claim\n"
-                   "from labs.command import Options\n"
+        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.run.run_lock import claim\n"
+                   "from labs.run.options import Options\n"
                    "with claim('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")
         program += "".join(f"    {line}\n" for line in then.splitlines())
         self._holder = subprocess.Popen([sys.executable, "-c", program, self.results], env=self.env, text=True,

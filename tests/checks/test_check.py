@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.checks import screen
+from labs.checks import runner
 from tests.checks.machine import Machine
 from tests.setup.clone import claim_package
 
@@ -338,7 +338,7 @@ def test_a_machine_that_is_well_is_green_on_one_screen(machine):
     assert last == "this machine can run the labs"
     assert len(lines) <= 24  # A terminal's height, with the command and the last line.
     states = {name: state for state, name in (line.split()[:2] for line in lines)}
-    assert set(states) >= set(screen.CHECKS)
+    assert set(states) >= set(runner.CHECKS)
     assert {states[name] for name in ("python", "keras", "mpi", "tensorflow", "horovod", "proof", "results")} == {"ok"}
     assert "fail" not in states.values()
     assert "\033" not in done.stdout, "colour, and this is no terminal"

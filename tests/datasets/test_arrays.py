@@ -9,7 +9,7 @@ import pytest
 from scipy.io import savemat
 
 from labs.datasets import arrays
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 
 def mnist(path, **changes):

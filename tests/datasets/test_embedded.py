@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labs.datasets import arrays, embedded, fetch
+from labs.datasets import arrays, fetch
 from labs.datasets.registry import DATASETS, get
-from labs.errors import LabError
+from labs.datasets.synthetic import embedded
+from labs.run.errors import LabError
 
 forked = multiprocessing.get_context("fork")
 

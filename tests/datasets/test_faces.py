@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from labs.datasets import parts
-from labs.datasets.embedded import embedded
-from labs.datasets.images import Images
-from labs.errors import LabError
+from labs.datasets import splits
+from labs.datasets.image_cache import Images
+from labs.datasets.synthetic.embedded import embedded
+from labs.run.errors import LabError
 
 SOUND = 60
 
@@ -41,7 +41,7 @@ def wiki(tmp_path):
 
 
 def test_what_cannot_be_used_is_left_out_and_every_row_counted_once(wiki):
-    faces = parts.from_faces(wiki, 16, 0.2, 0.2, seed=1)
+    faces = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1)
     assert faces.description == (
         "60 faces of 68, aged 20 to 79; left out: 1 no face, 1 two faces, 2 absurd age, 4 undecodable"
     )
@@ -49,7 +49,7 @@ def test_what_cannot_be_used_is_left_out_and_every_row_counted_once(wiki):
 
 
 def test_a_face_keeps_its_age(wiki):
-    faces = parts.from_faces(wiki, 16, 0.2, 0.2, seed=1)
+    faces = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1)
     positions = np.sort(np.concatenate([part.positions for part in (faces.train, faces.validation, faces.test)]))
     assert positions.tolist() == list(range(SOUND)), "every face is in one part"
     assert faces.train.labels.dtype == np.float32
@@ -58,7 +58,7 @@ def test_a_face_keeps_its_age(wiki):
 
 
 def test_the_shares_are_those_asked_for_and_the_ages_alike():
-    faces = parts.from_faces(embedded("imdb_wiki"), 16, 0.2, 0.2, seed=1)
+    faces = splits.from_faces(embedded("imdb_wiki"), 16, 0.2, 0.2, seed=1)
     total = 465
     assert sum(map(len, (faces.train, faces.validation, faces.test))) == total
     assert faces.description.startswith("465 faces of 500, aged 15 to 85; left out: 10 no face, 5 two faces, 10 absurd")
@@ -73,22 +73,22 @@ def test_a_set_without_a_usable_face_is_refused(wiki, tmp_path):
            {"dob": 719_529, "photo_taken": 1969, "face_score": 2, "second_face_score": np.nan}.items()}
     savemat(wiki / "wiki.mat", {"wiki": mat | {"full_path": np.array([["00/a.jpg"]], object)}})
     with pytest.raises(LabError, match=r"none of the 1 faces of .* can be used; fetch or copy"):
-        parts.from_faces(wiki, 16, 0.2, 0.2, seed=1)
+        splits.from_faces(wiki, 16, 0.2, 0.2, seed=1)
 
 
 def test_most_pictures_missing_means_that_the_set_is_not_whole(wiki):
     for k in range(20):
         (wiki / f"00/{k}_1930-01-01_2000.jpg").unlink()
     with pytest.raises(LabError, match=r"24 of 64 images in .* cannot be decoded"):
-        parts.from_faces(wiki, 16, 0.2, 0.2, seed=1)
+        splits.from_faces(wiki, 16, 0.2, 0.2, seed=1)
 
 
 def test_uncached_pictures_are_decoded_each_time_also_after_a_cached_run(wiki):
     rows = np.arange(5)
-    cached = parts.from_faces(wiki, 16, 0.2, 0.2, seed=1).train.images
+    cached = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1).train.images
     assert isinstance(cached, Images)
     first = cached[rows]
-    uncached = parts.from_faces(wiki, 16, 0.2, 0.2, seed=1, cached=False).train.images
+    uncached = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1, cached=False).train.images
     assert (cached.decoded, uncached.decoded) == (60, 0)  # The check keeps what it decodes.
     assert np.array_equal(uncached[rows], first)
     assert uncached.decoded == 0
@@ -100,7 +100,7 @@ def test_uncached_pictures_are_decoded_each_time_also_after_a_cached_run(wiki):
 
 @pytest.mark.parametrize("count", [7, 3000])
 def test_noise_has_the_shape_of_pictures(count):
-    noise = parts.from_noise(count, 16, seed=1)
+    noise = splits.from_noise(count, 16, seed=1)
     assert (len(noise.train), len(noise.validation), len(noise.test)) == (count, 0, 0)
     images, positions = noise.train.images, noise.train.positions
     assert images.shape == (count, 16, 16, 3)
@@ -108,5 +108,5 @@ def test_noise_has_the_shape_of_pictures(count):
     assert images[positions].shape == images.shape, "more than the block"
     assert images[positions].dtype == np.uint8
     assert noise.train.labels.dtype == np.float32
-    assert noise.train.digest() == parts.from_noise(count, 16, seed=1).train.digest()
-    assert images.digest != parts.from_noise(count, 16, seed=2).train.images.digest
+    assert noise.train.digest() == splits.from_noise(count, 16, seed=1).train.digest()
+    assert images.digest != splits.from_noise(count, 16, seed=2).train.images.digest

@@ -21,9 +21,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from labs.datasets import archives, download, embedded, fetch, locks
+from labs.datasets import archives, download, fetch, locks
 from labs.datasets.registry import DATASETS, get
-from labs.errors import LabError
+from labs.datasets.synthetic import embedded
+from labs.run.errors import LabError
 from tests.datasets.server import serving
 
 forked = multiprocessing.get_context("fork")

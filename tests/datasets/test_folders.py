@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from labs.datasets import folders
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 
 def test_images_are_listed_by_class_and_name(tree):

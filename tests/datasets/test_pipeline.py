@@ -12,12 +12,12 @@ from PIL import Image
 
 from labs.datasets import folders, pipeline
 from labs.datasets.arrays import aligned, in_place
-from labs.datasets.augment import Augment, draw, flip_and_shift, matrices
-from labs.datasets.embedded import embedded
-from labs.datasets.images import Images
-from labs.datasets.parts import Part, from_folder
+from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
+from labs.datasets.image_cache import Images
 from labs.datasets.pipeline import AHEAD, _turn, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import shard
+from labs.datasets.splits import Subset, from_folder
+from labs.datasets.synthetic.embedded import embedded
 
 RANDOM = np.random.default_rng(0)
 DIGITS = RANDOM.integers(0, 256, (50, 9, 7, 1), np.uint8)
@@ -86,10 +86,10 @@ def test_pictures_that_lie_anywhere_are_read_right(start):
     read_only = DIGITS.copy()
     read_only.flags.writeable = False
     mine = shard(50, 50, 0, 1, 0, 1)
-    for each in (images, read_only, Part(images, LABELS, np.arange(50)).images):
+    for each in (images, read_only, Subset(images, LABELS, np.arange(50)).images):
         assert np.array_equal(batches(train_batches(each, LABELS, mine, epoch=0, seed=1))[0][0], DIGITS[mine.rows[0]])
-    assert in_place(Part(images, LABELS, np.arange(50)).images)
-    assert in_place(Part(read_only, LABELS, np.arange(50)).images)
+    assert in_place(Subset(images, LABELS, np.arange(50)).images)
+    assert in_place(Subset(read_only, LABELS, np.arange(50)).images)
 
 
 def test_no_picture_is_read_too_early_or_in_vain():
@@ -130,7 +130,7 @@ def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
     drawn = []
 
     def noted(*arguments):
-        array = draw(*arguments)
+        array = random_params(*arguments)
         drawn.append(weakref.ref(array))
         return array
 
@@ -237,7 +237,7 @@ shapes = st.tuples(st.integers(1, 6), st.integers(2, 12), st.integers(2, 12), st
 @given(shapes, st.floats(0, 0.6), st.booleans(), st.integers(0, 99))
 def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
     images = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
-    draws = draw(shape[0], seed, 0)
+    draws = random_params(shape[0], seed, 0)
     varied = flip_and_shift(images, draws, Augment(flip=flip, shift=shift))
     y, x = np.arange(shape[1]), np.arange(shape[2])
     for image, luck, result in zip(images, draws, varied, strict=True):
@@ -250,7 +250,7 @@ def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
 @settings(max_examples=20)
 @given(st.floats(0, 0.3), st.integers(0, 99))
 def test_turning_by_nothing_is_flip_and_shift(shift, seed):
-    draws, augment = draw(50, seed, 0), Augment(shift=shift, rotation=1e-9)
+    draws, augment = random_params(50, seed, 0), Augment(shift=shift, rotation=1e-9)
     turned = _turn(tf.constant(DIGITS), matrices(draws, augment, 9, 7))
     assert np.array_equal(turned, flip_and_shift(DIGITS, draws, augment))
 
@@ -266,7 +266,7 @@ def test_a_quarter_turn_and_a_zoom():
 
 
 def test_half_are_mirrored_and_shifts_fill_their_range():
-    draws = draw(10000, 1, 0)
+    draws = random_params(10000, 1, 0)
     assert abs((draws[:, 0] < 0).mean() - 0.5) < 0.02
     assert np.abs(draws.mean(0)).max() < 0.03
     assert draws.min() < -0.99 < 0.99 < draws.max()

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from labs.datasets import embedded
 from labs.datasets.registry import DATASETS, get
-from labs.errors import LabError
+from labs.datasets.synthetic import embedded
+from labs.run.errors import LabError
 
 
 @pytest.mark.parametrize("dataset", DATASETS.values(), ids=DATASETS)
@@ -38,7 +38,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 
 
 def test_the_readme_of_the_data_names_every_set():
-    from labs.places import ROOT
+    from labs.run.paths import ROOT
 
     text = (ROOT / "data" / "README.md").read_text()
     for dataset in DATASETS.values():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.datasets.sharding import coverage, shard, steps_per_epoch
-from labs.errors import LabError
+from labs.run.errors import LabError
 
 small, digits = st.integers(1, 8), st.integers(0, 9)
 cases = st.tuples(st.integers(1, 300), st.integers(1, 40), small, digits, digits)

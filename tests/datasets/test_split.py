@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs import places
 from labs.datasets import folders
-from labs.errors import LabError
+from labs.run import paths
+from labs.run.errors import LabError
 
 shares = st.floats(0, 0.6)
 patterns = st.sampled_from(["001_{:04d}.jpg", "{}.png", "r_{}_100.jpg", "é b{}c.gif", "{:x}.jpg"])
@@ -117,7 +117,7 @@ def test_the_split_is_the_same_in_another_process():
             "print(*folders.split(([f'x{n}.jpg' for n in range(50)] + ['é', 'b'], [0] * 52), 0.3, 0.3, 7))")
     command = [sys.executable, "-c", code]
     environments = {"PYTHONHASHSEED": "1", "LC_ALL": "C"}, {"PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8"}
-    first, second = (subprocess.check_output(command, cwd=places.ROOT, env=each) for each in environments)
+    first, second = (subprocess.check_output(command, cwd=paths.ROOT, env=each) for each in environments)
     assert first == second
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from labs import command
-from labs.places import ROOT
+from labs.run import catalogue, command_line
+from labs.run.paths import ROOT
 from tests.slurm.client import Slurm
 from tests.slurm.conftest import running
 
@@ -117,10 +117,10 @@ def test_it_is_parsed(shell, line):
     elif words[:2] == ["labs", "run"]:
         launch = argparse.ArgumentParser()
         launch.add_argument("--workers", type=int)
-        command.parse(command.find(words[2]), launch.parse_known_args(words[3:])[1])
+        command_line.parse(catalogue.load_lab(words[2]), launch.parse_known_args(words[3:])[1])
     elif words[0] in ("horovodrun", "papermill"):
         shell(f"{words[0]} --help")
-        assert any((ROOT / word).is_file() or word.removeprefix("labs.") in command.names() for word in words)
+        assert any((ROOT / word).is_file() or word.removeprefix("labs.") in catalogue.lab_names() for word in words)
     elif words[0].endswith("labs") and words[1] == "sweep":
         assert "to do" in shell(f"{line} --list")
     elif "data" in words:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from labs import command
-from labs.places import ROOT
+from labs.run import catalogue
+from labs.run.paths import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TROUBLE = (ROOT / "docs/troubleshooting.md").read_text()
@@ -96,7 +96,7 @@ def test_the_courses_times_are_the_readmes():
     assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\d+ s) \|", course, re.MULTILINE) == times
 
 
-@pytest.mark.parametrize("lab", command.names())
+@pytest.mark.parametrize("lab", catalogue.lab_names())
 def test_the_picture_of_a_lab_is_one_that_its_notebook_shows(lab):
     picture = f"docs/pictures/{lab}.png"
     assert f'src="{picture}"' in (ROOT / "README.md").read_text()

@@ -11,11 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from labs import command
-from labs.command import Options
-from labs.errors import LabError
 from labs.launch import local
-from labs.training import gloo
+from labs.run import command_line, worker
+from labs.run.errors import LabError
+from labs.run.options import Options
+from labs.training import rendezvous
 from tests.drill import training
 
 SIZE = 2
@@ -25,7 +25,7 @@ SET_PARENT_DEATH_SIGNAL, SET_NAME = 1, 15  # prctl.h
 
 def by_fork(config: training.Config, options: Options) -> None:
     """Start the workers over Gloo as copies of this process; when one is lost, or this process, all end."""
-    server = gloo._server(nodes_apart=False)
+    server = rendezvous._server(nodes_apart=False)
     launcher = os.getpid()
     workers = [fork(lambda rank=rank: _work(rank, launcher, server.server_address, config, options))
                for rank in range(SIZE)]
@@ -45,12 +45,12 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
     if os.getppid() != launcher:  # It was killed before the line above.
         return
     # Horovod: what horovodrun tells a worker; mpirun's find it out by themselves.
-    os.environ |= gloo._places(rank, [socket.gethostname()] * SIZE, *server)
+    os.environ |= rendezvous._places(rank, [socket.gethostname()] * SIZE, *server)
     os.environ |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
     try:
         training.run(config, options)
     except BaseException as problem:
-        command._leave(problem)
+        worker._leave(problem)
     import horovod.tensorflow as hvd
 
     hvd.shutdown()  # Horovod: an exit in which the workers wait for each other; a fork has none of its own.
@@ -58,8 +58,8 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
 
 def by_mpirun(config: training.Config, options: Options) -> None:
     """Start the workers as `labs run` does."""
-    words = [*command.spell(training, config), "--name", options.name, "--results", str(options.results), "--resume",
-             "--save-seconds", str(options.save_seconds)]
+    words = [*command_line.to_argv(training, config), "--name", options.name, "--results", str(options.results),
+             "--resume", "--save-seconds", str(options.save_seconds)]
     try:
         local.run(training, words, workers=SIZE, oversubscribe=True)
     except LabError as problem:

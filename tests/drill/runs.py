@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.command import Options
+from labs.run.options import Options
 from labs.training import checkpoint
 from tests.drill import training
 from tests.drill.launchers import LIBC, SET_PARENT_DEATH_SIGNAL, fork

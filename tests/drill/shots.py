@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs import durable
-from labs.training import watch
+from labs.run import atomic, heartbeat
 from tests.drill import training
 from tests.drill.launchers import SIZE, by_fork, by_mpirun
 from tests.drill.runs import SECONDS_TO_HANG, BreachError, Run, Start, load
@@ -113,7 +112,7 @@ class Tally:
 
     def write(self, path: Path) -> None:
         """Write this to a file."""
-        durable.write_json(path, vars(self) | {"kills": [[*key, count] for key, count in self.kills.items()]})
+        atomic.write_json(path, vars(self) | {"kills": [[*key, count] for key, count in self.kills.items()]})
 
     @property
     def shots(self) -> int:
@@ -171,7 +170,7 @@ def _follow(run: Run, said: str, resumes: bool, tally: Tally) -> None:
         if run.reached - point > 1:
             raise BreachError(f"it had come {run.reached:.2f} epochs far, and {resumed[0]}")
     run.reported = max([run.reported, *map(int, re.findall(r"^epoch (\d+)/", said, re.MULTILINE))])
-    for place in watch.read_places(run.folder / "places"):
+    for place in heartbeat.read_places(run.folder / "places"):
         run.reached = max(run.reached, place.epoch - 1 + place.step / training.STEPS)
 
 

@@ -10,12 +10,13 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from labs.command import Options, main
 from labs.datasets.augment import Augment
-from labs.datasets.parts import Part
-from labs.report import records
+from labs.datasets.splits import Subset
+from labs.report import run_record
+from labs.run.options import Options
+from labs.run.worker import main
 from labs.training import schedule, workers
-from labs.training.fit import fit
+from labs.training.loop import fit
 
 LAB = "tests.drill.training"
 SIDE, CLASSES = 16, 10
@@ -40,11 +41,11 @@ IMAGES, STEPS = 180, 6
 """The last of these steps holds fewer images than the others."""
 
 
-def pictures(seed: int) -> Part:
+def pictures(seed: int) -> Subset:
     """Return random pictures to train on."""
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8)
-    return Part(images, random.integers(0, CLASSES, IMAGES), np.arange(IMAGES))
+    return Subset(images, random.integers(0, CLASSES, IMAGES), np.arange(IMAGES))
 
 
 def network() -> tf.keras.Model:
@@ -64,7 +65,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         optimizer = tf.keras.optimizers.Adam(schedule.Warmup(0.0005, 0.001, 3 * STEPS))
         history = fit(job, network(), optimizer, pictures(config.seed),
                       batch_size=config.batch_size, epochs=config.epochs, augment=Augment())
-        return records.finish(job, history)
+        return run_record.finish(job, history)
 
 
 if __name__ == "__main__":

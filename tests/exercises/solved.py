@@ -6,13 +6,14 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 
-from labs import command, exercises
+from labs import exercises
+from labs.run import catalogue
 
 
 def solution(question: str) -> Callable:
     """Return the function that answers a question from its runs."""
     lab, _, number = question.partition(".")
-    return getattr(importlib.import_module(f"solutions.{command.called(command.find(lab))}"), number)
+    return getattr(importlib.import_module(f"solutions.{catalogue.lab_name(catalogue.load_lab(lab))}"), number)
 
 
 def solved(*questions: str, store=None) -> None:

@@ -13,14 +13,15 @@ import sys
 import numpy as np
 import pytest
 
-from labs import command, exercises, lab10_caltech
-from labs.errors import LabError
+from labs import exercises, lab10_caltech
 from labs.exercises import judge
-from labs.places import ROOT
+from labs.run import catalogue, command_line, options
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
 from tests.exercises import planted
 from tests.exercises.solved import solution, solved
 
-LABS = command.names()
+LABS = catalogue.lab_names()
 QUESTIONS = [question for lab in LABS for question in exercises.questions(lab)]
 with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
@@ -240,10 +241,10 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
         return
     action, lab, *rest = shlex.split(source["words"])
     if action == "run":
-        command.parse(command.find(lab), rest[2:] if rest[:1] == ["--workers"] else rest)
+        command_line.parse(catalogue.load_lab(lab), rest[2:] if rest[:1] == ["--workers"] else rest)
     else:
         assert action == "sweep"
-        named = [sweep.name for sweep in command.find(lab).SWEEPS["demo"]]
+        named = [sweep.name for sweep in catalogue.load_lab(lab).SWEEPS["demo"]]
         assert set(rest) <= {"--only", *named}
 
 
@@ -284,7 +285,7 @@ def test_show_tells_all_of_them(store, capsys):
 
 def test_what_a_run_of_lab_10_leaves_is_judged(tmp_path):
     """A real run; those of the other labs are judged where they are made, in tests/labs."""
-    lab10_caltech.run(lab10_caltech.Config(epochs=2), command.Options(results=tmp_path))
+    lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
     solved(*exercises.questions("lab10"), store=tmp_path)
 
 
@@ -337,9 +338,9 @@ def test_a_notebook_ends_with_its_questions(lab):
 def test_without_the_solutions_and_without_tensorflow(tmp_path, store):
     shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "try.py").write_text(
-        "import sys\nfrom labs import command, exercises\n"
+        "import sys\nfrom labs import exercises\nfrom labs.run import catalogue\n"
         "exercises.check('lab02.q1', 2.3)\n"
-        "for lab in command.names():\n    print(*exercises.listing(lab), sep='\\n')\n"
+        "for lab in catalogue.lab_names():\n    print(*exercises.listing(lab), sep='\\n')\n"
         "assert 'tensorflow' not in sys.modules\n")
     environment = {"LABS_RESULTS": str(store), "PYTHONPATH": str(tmp_path), "PATH": ""}
     done = subprocess.run([sys.executable, "try.py"], cwd=tmp_path, env=environment, capture_output=True, text=True,

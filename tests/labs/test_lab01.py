@@ -9,10 +9,10 @@ import pytest
 
 from labs import lab01_baseline as lab
 from labs.datasets.sharding import shard, steps_per_epoch
-from labs.errors import LabError
 from labs.launch import local
 from labs.measure import throughput
 from labs.measure.utilization import Utilization
+from labs.run.errors import LabError
 from tests.exercises.solved import solved
 
 

@@ -11,7 +11,7 @@ import pytest
 from labs import lab02_horovod as lab
 from labs.datasets import arrays, fetch
 from labs.launch import local
-from labs.places import ROOT
+from labs.run.paths import ROOT
 from tests.exercises.solved import solved
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from labs import lab04_speedup as lab
-from labs.errors import LabError
 from labs.launch import local
+from labs.run.errors import LabError
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
@@ -54,10 +54,10 @@ def test_a_slow_input_is_found_as_input():
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets.parts import Part
+    from labs.datasets.splits import Subset
     from labs.measure import ledger
     from labs.training import workers
-    from labs.training.fit import fit
+    from labs.training.loop import fit
 
     class Slow:
         shape, dtype = (64, 32, 32, 3), np.dtype("uint8")
@@ -74,7 +74,7 @@ def test_a_slow_input_is_found_as_input():
     layers = tf.keras.layers
     model = tf.keras.Sequential([layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Flatten(),
                                  layers.Dense(10, activation="softmax")])
-    train = Part(Slow(), np.zeros(64, np.int64), np.arange(64))
+    train = Subset(Slow(), np.zeros(64, np.int64), np.arange(64))
     with workers.start("lab04_speedup", TINY) as job:
         history = fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)
         times, rounds = ledger.measure(job, model, train, history, batch_size=4)

@@ -8,7 +8,7 @@ import pytest
 
 from labs import lab05_allreduce as lab
 from labs.launch import local
-from labs.places import results_dir
+from labs.run.paths import results_dir
 from tests.exercises.solved import solved
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from labs import lab06_memory as lab
-from labs.errors import LabError
 from labs.launch import local
 from labs.measure import memory
-from labs.report import records
+from labs.results import records
+from labs.run.errors import LabError
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)

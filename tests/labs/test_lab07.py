@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs import command
 from labs import lab07_vit as lab
-from labs.errors import LabError
 from labs.launch import local
-from labs.launch.sweep import cells
+from labs.run import command_line
+from labs.run.errors import LabError
+from labs.run.sweeps import cells
 from tests.exercises.solved import solved
-from tests.report.test_lint import sound
+from tests.lint.test_lint import sound
 
 DEMO = lab.PRESETS["demo"]
 TINY = dataclasses.replace(DEMO, width=16, depth=1, images=256, epochs=2)
@@ -153,4 +153,4 @@ def test_sweeps_hold_the_global_batch_and_ask_for_shapes_that_exist(preset):
         assert cell.workers * cell.config.batch_size == base.batch_size
         assert cell.config.width % cell.config.heads == 0
         assert not cell.skipped
-        command.check(cell.config)
+        command_line.check(cell.config)

@@ -8,15 +8,15 @@ import os
 import numpy as np
 import pytest
 
-from labs import command
 from labs import lab08_throughput as lab
-from labs.datasets import parts
-from labs.datasets.embedded import embedded
-from labs.errors import LabError
+from labs.datasets import splits
+from labs.datasets.synthetic.embedded import embedded
 from labs.exercises import lab08_throughput as exercise
 from labs.launch import local
-from labs.launch.sweep import cells
-from labs.report import records
+from labs.results import records
+from labs.run import command_line, naming, options
+from labs.run.errors import LabError
+from labs.run.sweeps import cells
 from tests.exercises import planted
 from tests.exercises.solved import solved
 
@@ -53,7 +53,7 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     assert record["metrics"]["gradient_bytes"] == 980_612
     assert "test_mae" not in record["metrics"], "noise has no test"
     assert records.load("lab08_throughput")["images_per_sec"].notna().all()
-    assert not list((command.store(command.Options()) / "lab08_throughput").rglob("checkpoints"))
+    assert not list((naming.results_root(options.Options()) / "lab08_throughput").rglob("checkpoints"))
     solved("lab08.q3")
 
 
@@ -67,7 +67,7 @@ def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_com
         assert two["steps"] == one["steps"]
         # Equal losses in every step: equal weights, to float tolerance.
         assert (two["loss"], two["mae"]) == pytest.approx((one["loss"], one["mae"]), rel=1e-3)
-    faces = parts.from_faces(embedded("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
+    faces = splits.from_faces(embedded("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
     ages = faces.test.labels[faces.test.positions]
     guess = np.abs(ages - np.median(faces.train.labels[faces.train.positions])).mean()
     assert guess > 15
@@ -171,7 +171,7 @@ def test_cells_that_several_sweeps_need_run_once(on):
     todo = cells(lab, lab.SWEEPS["demo"], DEMO)
     assert len(todo) == 12
     with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
-        command.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
+        command_line.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
 
 
 def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():

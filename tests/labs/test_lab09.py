@@ -8,9 +8,9 @@ import json
 import pytest
 
 from labs import lab09_fruits as lab
-from labs.command import Options
-from labs.errors import LabError
 from labs.launch import local
+from labs.run.errors import LabError
+from labs.run.options import Options
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], epochs=3, image_size=16)
@@ -71,9 +71,9 @@ def test_a_search_on_several_workers_is_refused(tmp_path):
 
 
 def _words(config) -> list[str]:
-    from labs import command
+    from labs.run import command_line
 
-    return command.spell(lab, config)
+    return command_line.to_argv(lab, config)
 
 
 @pytest.mark.workers

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.errors import LabError
 from labs.launch import local
-from labs.launch.sweep import cells
 from labs.report import course, page
+from labs.run.errors import LabError
+from labs.run.sweeps import cells
 from tests.exercises.solved import solved
-from tests.report.test_lint import sound, store
+from tests.lint.test_lint import sound, store
 
 DEMO, PAPER = lab.PRESETS["demo"], lab.PRESETS["paper"]
 

@@ -15,10 +15,10 @@ import numpy as np
 import psutil
 import pytest
 
-from labs import command
 from labs import lab12_elastic as lab
-from labs.errors import LabError
 from labs.launch import elastic, local
+from labs.run import command_line, options
+from labs.run.errors import LabError
 from tests import listening
 from tests.exercises.solved import solved
 
@@ -115,7 +115,7 @@ def weights(store) -> dict[str, np.ndarray]:
 
 @pytest.mark.workers
 def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(tmp_path, monkeypatch):
-    words = [*command.spell(lab, RESUME), "--name", "it"]
+    words = [*command_line.to_argv(lab, RESUME), "--name", "it"]
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "disturbed"))
     with pytest.raises(LabError, match=r"rank 1 on .* killed by SIGKILL"):
         local.run(lab, words, workers=2, oversubscribe=True)
@@ -129,7 +129,7 @@ def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(t
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
 
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "undisturbed"))
-    words = [*command.spell(lab, dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
+    words = [*command_line.to_argv(lab, dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
     assert not local.run(lab, words, workers=2, oversubscribe=True)["tables"]["events"]
     mine, theirs = weights(tmp_path / "disturbed"), weights(tmp_path / "undisturbed")
     assert list(mine) == list(theirs)
@@ -153,7 +153,7 @@ def test_what_needs_workers_that_stay_is_refused(option):
     from labs.training.elastic import Elastic
 
     with pytest.raises(LabError, match=f"leave out --{option}, or add --study resume"):
-        Elastic("lab12_elastic", DEMO, command.Options(**{option: True}))
+        Elastic("lab12_elastic", DEMO, options.Options(**{option: True}))
 
 
 @pytest.mark.workers

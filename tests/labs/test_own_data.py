@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labs import command
 from labs.datasets.arrays import CIFAR10_RECORD
-from labs.datasets.embedded import _write_wiki_mat
-from labs.errors import LabError
+from labs.datasets.synthetic.embedded import _write_wiki_mat
+from labs.run import catalogue, command_line
+from labs.run.errors import LabError
 
 LABS = [sys.executable, "-m", "labs"]
 
@@ -107,19 +107,19 @@ def arguments(lab, folder):
 
 
 def test_every_lab_with_data_is_here():
-    labs = {name: command.find(name) for name in command.names()}
+    labs = {name: catalogue.load_lab(name) for name in catalogue.lab_names()}
     assert PROMISES.keys() == {name for name, lab in labs.items() if hasattr(lab.Config(), "data")}
 
 
 @pytest.mark.parametrize(("name", "promise"), [(name, promise) for name in PROMISES for promise in PROMISES[name]])
 def test_what_the_help_promises_holds(name, promise, tmp_path):
     """The same parser and the same `run` as a worker's, in this process: a launch each would take two minutes."""
-    lab = command.find(name)
+    lab = catalogue.load_lab(name)
     with open(lab.__file__) as file:
         assert promise in file.read(), "the help of --data has changed: this table goes with it"
     folder = tmp_path / "own data"
     PROMISES[name][promise](folder)
-    config, options = command.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(tmp_path)])
+    config, options = command_line.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(tmp_path)])
     record = lab.run(config, options)
     assert record["config"]["data"] == str(folder)
     assert (tmp_path / name / "it" / "record.json").is_file()
@@ -138,7 +138,7 @@ def labs_run(tmp_path, *words):
 def test_own_data_on_the_command_line(name, workers, make, tmp_path):
     """One launch for each reader."""
     make(tmp_path / "mine")
-    words = arguments(command.find(name), "mine")
+    words = arguments(catalogue.load_lab(name), "mine")
     done = labs_run(tmp_path, name, "--workers", workers, "--name", "it", *words)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert (tmp_path / "results" / name / "it" / "record.json").is_file()
@@ -204,11 +204,11 @@ test_only.__test__ = False  # A maker, not a test.
 
 @pytest.mark.parametrize(("name", "make", "cause"), WRONG)
 def test_wrong_data_are_refused_in_one_line_and_leave_nothing(name, make, cause, tmp_path):
-    lab, folder = command.find(name), tmp_path / "mine"
+    lab, folder = catalogue.load_lab(name), tmp_path / "mine"
     if make:
         make(folder)
     results = tmp_path / "results"
-    config, options = command.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(results)])
+    config, options = command_line.parse(lab, [*arguments(lab, folder), "--name", "it", "--results", str(results)])
     with pytest.raises(LabError) as caught:
         lab.run(config, options)
     message = str(caught.value)

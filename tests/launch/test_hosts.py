@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labs.errors import LabError
 from labs.launch import hosts, local
+from labs.run.errors import LabError
 
 VARIABLE = "PRTE_MCA_prte_default_hostfile"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from labs.errors import LabError
 from labs.launch import local
+from labs.run.errors import LabError
 from tests.workers.programs import ends_early
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from labs.launch import local
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def temporary(tmp_path, monkeypatch):
 
 LAUNCHES = """
 from labs.launch import local
-from labs.places import ROOT
+from labs.run.paths import ROOT
 with local.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
     print(one.stdout.readline().decode(), end="", flush=True)
     one.wait()

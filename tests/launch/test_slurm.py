@@ -1,4 +1,4 @@
-"""What labs.launch.slurm makes of an allocation's environment; tests/slurm asks a real Slurm for one."""
+"""What labs.slurm.allocation makes of an allocation's environment; tests/slurm asks a real Slurm for one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.errors import LabError
-from labs.launch import slurm
+from labs.run.errors import LabError
+from labs.slurm import allocation
 
 # From `env` in jobs of Slurm 22.05: -N 2 --ntasks-per-node=2 -c 2 --gpus-per-node=2, and a plain -N 2.
 FULL = {
@@ -35,17 +35,17 @@ PLAIN = {
 
 
 def test_no_allocation():
-    assert slurm.allocation({"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": "/bin"}) is None
+    assert allocation.current({"SLURM_CONF": "/etc/slurm/slurm.conf", "PATH": "/bin"}) is None
 
 
 def test_an_allocation():
-    granted = slurm.allocation(FULL)
-    assert granted == slurm.Allocation("4", "node[1-2]", (2, 2), cpus_per_task=2, gpus_per_node=2)
+    granted = allocation.current(FULL)
+    assert granted == allocation.Allocation("4", "node[1-2]", (2, 2), cpus_per_task=2, gpus_per_node=2)
     assert (granted.nodes, granted.ntasks) == (2, 4)
 
 
 def test_a_plain_allocation():
-    assert slurm.allocation(PLAIN) == slurm.Allocation(
+    assert allocation.current(PLAIN) == allocation.Allocation(
         "6", "node[1-2]", (1, 1), cpus_per_task=1, gpus_per_node=0
     )
 
@@ -59,12 +59,12 @@ def test_a_plain_allocation():
     ],
 )
 def test_cpus_per_task(variables, expected):
-    assert slurm.allocation(PLAIN | variables).cpus_per_task == expected
+    assert allocation.current(PLAIN | variables).cpus_per_task == expected
 
 
 @pytest.mark.parametrize("asked", ["4", "a100:4", "gpu:a100:4"])
 def test_gpus_as_asked_for(asked):
-    assert slurm.allocation(PLAIN | {"SLURM_GPUS_PER_NODE": asked}).gpus_per_node == 4
+    assert allocation.current(PLAIN | {"SLURM_GPUS_PER_NODE": asked}).gpus_per_node == 4
 
 
 @settings(deadline=None)  # The machine may be busy.
@@ -73,7 +73,7 @@ def test_short_form(groups):
     text = ",".join(f"{tasks}(x{times})" if times > 1 else str(tasks) for tasks, times in groups)
     tasks = tuple(tasks for tasks, times in groups for _ in range(times))
     variables = PLAIN | {"SLURM_TASKS_PER_NODE": text, "SLURM_JOB_NUM_NODES": str(len(tasks))}
-    assert slurm.allocation(variables).ntasks_per_node == tasks
+    assert allocation.current(variables).ntasks_per_node == tasks
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_short_form(groups):
 )
 def test_nonsense_is_one_line(name, value):
     with pytest.raises(LabError, match=r"^SLURM_\w+ is .*, but .*; .*") as error:
-        slurm.allocation(PLAIN | {name: value})
+        allocation.current(PLAIN | {name: value})
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(None, 4), (1, 1), (4, 4), (8, 8)])
 def test_workers(asked, expected):
-    assert slurm.workers(slurm.allocation(FULL), asked) == expected
+    assert allocation.workers(allocation.current(FULL), asked) == expected
 
 
 @pytest.mark.parametrize("asked", [-1, 0, 9])
@@ -109,14 +109,14 @@ def test_workers_without_cpus(asked):
         LabError,
         match=rf"--workers {asked}, but job 4 has 8 CPU\(s\) for workers on 2 node\(s\); .*sbatch -N",
     ):
-        slurm.workers(slurm.allocation(FULL), asked)
+        allocation.workers(allocation.current(FULL), asked)
 
 
 @pytest.mark.parametrize(
     ("gpus", "said"), [("0", ""), ("2", ""), ("4", "2 will stand idle"), ("1", "workers will share one")]
 )
 def test_advice_on_gpus(gpus, said):
-    line = slurm.advice(slurm.allocation(FULL | {"SLURM_GPUS_ON_NODE": gpus}))
+    line = allocation.advice(allocation.current(FULL | {"SLURM_GPUS_ON_NODE": gpus}))
     assert said in line
     assert bool(line) == bool(said)
 
@@ -124,12 +124,12 @@ def test_advice_on_gpus(gpus, said):
 def test_tasks_that_mpi_did_not_join():
     step = FULL | {"SLURM_STEP_NUM_TASKS": "2"}
     with pytest.raises(LabError, match="srun started 2 tasks"):
-        slurm.check_step(step)
-    slurm.check_step(step | {"OMPI_COMM_WORLD_SIZE": "1"})  # A worker of mpirun.
-    slurm.check_step(FULL | {"SLURM_STEP_NUM_TASKS": "1"})  # A shell from `srun --pty` or salloc.
-    slurm.check_step(FULL)
+        allocation.check_step(step)
+    allocation.check_step(step | {"OMPI_COMM_WORLD_SIZE": "1"})  # A worker of mpirun.
+    allocation.check_step(FULL | {"SLURM_STEP_NUM_TASKS": "1"})  # A shell from `srun --pty` or salloc.
+    allocation.check_step(FULL)
 
 
 def test_imports_no_tensorflow():
-    code = "import sys, labs.launch.slurm; sys.exit('tensorflow' in sys.modules or 'horovod' in sys.modules)"
+    code = "import sys, labs.slurm.allocation; sys.exit('tensorflow' in sys.modules or 'horovod' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from labs.launch import lifeline, verdict
-from labs.training import watch
+from labs.launch import verdict
+from labs.run import heartbeat, lifeline
 
 
 @pytest.fixture
 def two_nodes(tmp_path, monkeypatch, capfd):
     """Two watches as if on two nodes, and a function that hands on what they send for a while."""
     monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.named())
-    watches = [watch.Watch(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
+    watches = [heartbeat.Watch(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
     evidence = verdict.Evidence(2.0)
 
     def listen(seconds: float) -> None:

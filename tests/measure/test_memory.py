@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.errors import LabError
 from labs.measure import memory
+from labs.run.errors import LabError
 
 
 def hold(mebibytes: int) -> None:

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from labs.datasets.parts import Part, from_noise
+from labs.datasets.splits import Subset, from_noise
 from labs.measure.throughput import supply
 from labs.measure.utilization import together
 
@@ -25,7 +25,7 @@ class Slow:
 
 def test_the_supply_is_the_rate_at_which_pictures_come():
     """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
-    part = Part(Slow(), np.zeros(64, np.float32), np.arange(64))
+    part = Subset(Slow(), np.zeros(64, np.float32), np.arange(64))
     assert 50 < supply(part, batch_size=8, seconds=1.0) < 350
 
 

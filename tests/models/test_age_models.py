@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.errors import LabError
 from labs.models import faces
+from labs.run.errors import LabError
 
 PUBLISHED = {"resnet50": 25_557_032, "inception_v3": 23_851_784, "vgg16_dense": 138_357_544}  # With 1000 classes.
 DOCUMENTED = {"resnet50": (23_589_761, 94.1), "inception_v3": (21_804_833, 87.1), "vgg16": (14_715_201, 58.9),

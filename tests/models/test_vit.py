@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.errors import LabError
 from labs.models.vit import SIZES, vit
+from labs.run.errors import LabError
 
 
 @pytest.mark.parametrize(("size", "parameters"), [("tiny", 5_717_416), ("small", 22_050_664), ("base", 86_567_656)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from bs4 import BeautifulSoup
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 Cell = dict[str, Any]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import requests
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 
 @dataclass

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 from tests.notebooks.serving import Server
 
 CHROMIUM = shutil.which("chromium")

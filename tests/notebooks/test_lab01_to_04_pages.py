@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs import command
-from labs.places import ROOT
-from labs.report import proportions
+from labs.results import proportions
+from labs.run import catalogue
+from labs.run.paths import ROOT
 
 
 def cells(lab: str) -> list[dict]:
-    return json.loads((ROOT / f"notebooks/{command.called(command.find(lab))}.ipynb").read_text())["cells"]
+    return json.loads((ROOT / f"notebooks/{catalogue.lab_name(catalogue.load_lab(lab))}.ipynb").read_text())["cells"]
 
 
 def source(cell: dict) -> str:

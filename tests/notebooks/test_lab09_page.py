@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from labs.places import ROOT
-from labs.report import proportions
+from labs.results import proportions
+from labs.run.paths import ROOT
 from tests.notebooks import committed as page
 
 VERDICT = re.compile(r"(0\.\d+) and (0\.\d+) differ by (\S+) standard errors: (within noise|more than noise)")

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from labs.report import proportions, scaling
+from labs.results import proportions, scaling
 from tests.notebooks.committed import Page
 
 PAGE = Page("lab11_multinode")

@@ -15,7 +15,7 @@ import psutil
 import requests
 from jupyter_client import BlockingKernelClient
 
-from labs import notebook
+from labs.cli import notebook
 from tests import listening
 from tests.notebooks.serving import Server, serving
 
@@ -49,7 +49,7 @@ def said(client: BlockingKernelClient, code: str) -> str:
 def test_the_kernel_is_this_python_whatever_else_is_installed(server):
     with kernel(server) as client:
         assert said(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
-        assert "labs.places" in said(client, "import labs.places; print(labs.places)")
+        assert "labs.run.paths" in said(client, "import labs.run.paths; print(labs.run.paths)")
     assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}
 
 

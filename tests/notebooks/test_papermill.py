@@ -8,7 +8,7 @@ import nbformat
 import papermill
 import pytest
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 SEED = 2
 SIZES = [512]

@@ -13,12 +13,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from labs import cli
-from labs.errors import LabError
+from labs.cli import commands
 from labs.exercises import listing
-from labs.report import page, records, schema
-from labs.text import printable
-from tests.report.test_records import record
+from labs.report import page
+from labs.results import records, schema
+from labs.run.errors import LabError
+from labs.run.text import printable
+from tests.results.test_records import record
 from tests.waiting import ends
 
 HUGE = 10**400
@@ -129,10 +130,10 @@ def test_every_command_ends_with_such_a_store(special, monkeypatch, capsys):
         write(special, f"bad{number}", content)
     monkeypatch.setenv("LABS_RESULTS", str(special))
     with ends():
-        cli.COMMANDS["results"]([])
-        cli.COMMANDS["results"](["--csv", str(special / "runs.csv")])
-        cli.COMMANDS["lint"]([])
-        cli.COMMANDS["report"](["--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
+        commands.COMMANDS["results"]([])
+        commands.COMMANDS["results"](["--csv", str(special / "runs.csv")])
+        commands.COMMANDS["lint"]([])
+        commands.COMMANDS["report"](["--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
         capsys.readouterr()
         assert any("q1" in line for line in listing("lab10"))
     assert capsys.readouterr().err.count("labs: left out: ") == len(BAD) + 5, "each once"
@@ -163,10 +164,10 @@ def test_figures_that_are_not_numbers_are_read(tmp_path):
 def test_no_lab_has_a_setting_that_would_be_refused():
     import dataclasses
 
-    from labs import command
+    from labs.run import catalogue
 
-    for name in command.names():
-        fields = {field.name for field in dataclasses.fields(command.find(name).Config)}
+    for name in catalogue.lab_names():
+        fields = {field.name for field in dataclasses.fields(catalogue.load_lab(name).Config)}
         assert not fields & schema.RESERVED, name
 
 
@@ -190,21 +191,21 @@ def named(tmp_path, monkeypatch):
 
 
 def test_nothing_from_a_record_reaches_the_terminal_raw(named, capsys):
-    cli.COMMANDS["results"]([])
+    commands.COMMANDS["results"]([])
     printed = capsys.readouterr()
     assert r"\x1b[31mred" in printed.out
     assert r"left\u202eright" in printed.out
     assert r"\x1b[31munreadable" in printed.err
     assert len(printed.out.splitlines()) == len(NAMES) + 2, "a row each, below the heading and its rule"
-    cli.COMMANDS["lint"]([])
-    cli.COMMANDS["report"](["--output", str(named / "\x1b[31m.html")])
+    commands.COMMANDS["lint"]([])
+    commands.COMMANDS["report"](["--output", str(named / "\x1b[31m.html")])
     later = capsys.readouterr()
     for text in (printed.out, printed.err, later.out, later.err):
         assert all(character.isprintable() or character == "\n" for character in text)
 
 
 def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
-    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False)
     texts = frame.drop(columns=["size", "images_per_sec"])
     for cell in (*frame.columns, *texts.to_numpy().ravel()):
@@ -221,7 +222,7 @@ def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
         found["metrics"] = {"change": -1.5}
         write(tmp_path, name, json.dumps(found))
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    cli.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")
     assert frame["steps_per_epoch"].to_dict() == {"a": "18750", "b": ""}
     assert frame["change"].to_dict() == {"a": "-1.5", "b": "-1.5"}
@@ -252,7 +253,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     command, option = arguments
     told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
     with ends(20), pytest.raises(LabError, match=told):
-        cli.COMMANDS[command]([option, str(target)])
+        commands.COMMANDS[command]([option, str(target)])
     assert os.lstat(target) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
 

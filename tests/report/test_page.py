@@ -13,12 +13,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from labs import command, lab04_speedup
-from labs.launch import sweep
-from labs.places import ROOT
-from labs.report import page, plots, scaling, speeds
-from tests.report.test_lint import sound, store
-from tests.report.test_records import HISTORY, record
+from labs import lab04_speedup
+from labs.report import page, plots
+from labs.results import scaling, speeds
+from labs.run import catalogue, sweeps
+from labs.run.paths import ROOT
+from tests.lint.test_lint import sound, store
+from tests.results.test_records import HISTORY, record
 
 LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "other": 1.0}
 
@@ -27,7 +28,7 @@ def cells(question: str) -> list[dict]:
     """Return records of the demo's cells of one of lab 4's sweeps, 1.5 times as fast with two workers."""
     chosen = next(one for one in lab04_speedup.SWEEPS["demo"] if one.name == question)
     found = []
-    for cell in sweep.cells(lab04_speedup, [chosen], lab04_speedup.PRESETS["demo"]):
+    for cell in sweeps.cells(lab04_speedup, [chosen], lab04_speedup.PRESETS["demo"]):
         made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * (1 + 0.01 * cell.config.seed))
         made["lab"], made["config"] = cell.lab, dataclasses.asdict(cell.config)
         made["layout"]["global_batch_size"] = cell.config.batch_size * cell.workers
@@ -84,9 +85,9 @@ def test_the_page_needs_nothing_else(written):
 
 def test_every_lab_has_its_section(written):
     text = (written / "page.html").read_text()
-    for name in command.names():
+    for name in catalogue.lab_names():
         assert f'<section id="{name}">' in text
-        assert command.find(name).__doc__.splitlines()[0].split(":")[0] in text
+        assert catalogue.load_lab(name).__doc__.splitlines()[0].split(":")[0] in text
 
 
 def test_a_question_is_answered_by_its_own_runs(written):

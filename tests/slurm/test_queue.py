@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.launch import reasons
+from labs.slurm import reasons
 from tests.slurm.client import ROOT, Slurm, until
 from tests.slurm.cluster import PATH, environment, missing
 

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from labs.command import Options
-from labs.datasets.parts import Part
+from labs.datasets.splits import Subset
+from labs.run.options import Options
 from labs.training import workers
 from labs.training.batch_norm import recompute_statistics
-from labs.training.fit import evaluate, fit
+from labs.training.loop import evaluate, fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ def test_statistics_are_plain_means_over_the_training_images(tmp_path):
     layers = tf.keras.layers
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (64, 6, 6, 3), dtype=np.uint8)
-    train = Part(images, images.mean((1, 2, 3)).astype(np.int64) % 2, np.arange(64))
+    train = Subset(images, images.mean((1, 2, 3)).astype(np.int64) % 2, np.arange(64))
     model = tf.keras.Sequential([
         layers.Input((6, 6, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Conv2D(4, 3),
         layers.BatchNormalization(momentum=0.9), layers.Flatten(), layers.Dense(2, activation="softmax"),

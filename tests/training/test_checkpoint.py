@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.errors import LabError
+from labs.run.errors import LabError
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
 from tests.waiting import ends

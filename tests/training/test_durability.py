@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs import durable
-from labs.places import ROOT
+from labs.run import atomic
+from labs.run.paths import ROOT
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
 
@@ -72,7 +72,7 @@ def refusal(write, *arguments) -> str:
     try:
         write(*arguments)
     except OSError as problem:
-        return str(durable.told(problem))
+        return str(atomic.told(problem))
     return "nothing"
 
 
@@ -105,16 +105,16 @@ def small_disk(tmp_path):
 
 def test_a_real_disk_that_is_full_says_so_and_goes_on_when_there_is_room(small_disk):
     record = small_disk / "record.json"
-    durable.write_text(record, "old")
+    atomic.write_text(record, "old")
     for size in range(1, 60_000, 4096):  # From no room but for the first page of the new one, to nearly enough.
         with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
             other.write(bytes(61_440 - size))
-        assert refusal(durable.write_text, record, "new" * 20_000) == (
+        assert refusal(atomic.write_text, record, "new" * 20_000) == (
             f"cannot write {record}: No space left on device; free some space, or choose another --results")
         assert record.read_text() == "old"
         assert sorted(os.listdir(small_disk)) == ["other", "record.json"]
     (small_disk / "other").unlink()
-    durable.write_text(record, "new")
+    atomic.write_text(record, "new")
     assert record.read_text() == "new"
 
 
@@ -122,7 +122,7 @@ def test_a_worker_that_has_no_room_to_note_its_place_says_so(small_disk):
     """A place is a file in memory: where the disk is full, a write to it would be a SIGBUS."""
     with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
         other.write(bytes(1 << 20))
-    program = "import sys, pathlib; from labs.training import watch; watch.Watch(pathlib.Path(sys.argv[1]), 0, 60.0)"
+    program = "import sys, pathlib; from labs.run import heartbeat; heartbeat.Watch(pathlib.Path(sys.argv[1]), 0, 60.0)"
     ended = subprocess.run([sys.executable, "-c", program, small_disk / "places"], capture_output=True, text=True,
                            env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert (ended.returncode, "No space left on device" in ended.stderr) == (1, True), ended

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.training import horovod_keras as stack
+from labs.training import hvd_ops
 from labs.training.optimizers import IN_ONE_PASS, in_one_pass
 from labs.training.schedule import Warmup
 
@@ -48,11 +48,11 @@ def test_one_pass_ends_where_keras_does(kind):
 
 @pytest.mark.parametrize("make", [tf.keras.optimizers.SGD, tf.keras.optimizers.Adam])
 def test_workers_take_one_pass(make):
-    wrapped = stack.distributed_optimizer(make(0.5))
+    wrapped = hvd_ops.distributed_optimizer(make(0.5))
     assert isinstance(wrapped, IN_ONE_PASS[make])
-    assert wrapped.get_config() == stack.alone(wrapped).get_config() == make(0.5).get_config() | {
+    assert wrapped.get_config() == hvd_ops.alone(wrapped).get_config() == make(0.5).get_config() | {
         "name": wrapped.name, "is_legacy_optimizer": False}
-    assert type(stack.alone(wrapped)) is IN_ONE_PASS[make]
+    assert type(hvd_ops.alone(wrapped)) is IN_ONE_PASS[make]
 
 
 def test_what_keras_alone_knows_stays_as_it_is():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.training import horovod_keras as stack
+from labs.training import hvd_ops
 from labs.training.schedule import RULES, Warmup, scaled_lr
 
 
@@ -55,7 +55,7 @@ def test_the_schedule_survives_the_distributed_optimizer(make):
     import horovod.tensorflow as hvd
 
     hvd.init()
-    wrapped = stack.distributed_optimizer(make(Warmup(0.1, 1.6, 30, (60,), decay=0.5)))
+    wrapped = hvd_ops.distributed_optimizer(make(Warmup(0.1, 1.6, 30, (60,), decay=0.5)))
     schedule = wrapped._learning_rate
     assert isinstance(schedule, Warmup)
     assert rates(schedule, 0, 15, 30, 60) == pytest.approx([0.1, 0.85, 1.6, 0.8])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from labs.launch import local
-from labs.training import gloo
+from labs.training import rendezvous
 
 LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
 
@@ -40,7 +40,7 @@ def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
 
 @pytest.mark.parametrize("rank", range(5))
 def test_places_on_unequal_nodes(rank):
-    places = gloo._places(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
+    places = rendezvous._places(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
     local = [(0, 3), (0, 2), (1, 3), (1, 2), (2, 3)][rank]
     cross = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)][rank]
     assert (places["HOROVOD_LOCAL_RANK"], places["HOROVOD_LOCAL_SIZE"]) == tuple(map(str, local))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from labs.places import ROOT
+from labs.run.paths import ROOT
 
 KILLS = 50
 ENOUGH = 5

@@ -15,7 +15,7 @@ import pytest
 
 import labs
 from labs.launch import local
-from labs.places import ROOT
+from labs.run.paths import ROOT
 from tests import listening
 from tests.workers.programs import finishes_late
 
@@ -76,8 +76,8 @@ def story(tmp_path_factory):
 
 
 # `labs`, with a lab of the tests among the others.
-LABS = "from labs import cli, command; from tests.workers.programs import ends_late as lab; " \
-    "command.find = lambda name: lab; cli.main()"
+LABS = "from labs import cli; from labs.run import catalogue; from tests.workers.programs import ends_late as lab; " \
+    "catalogue.load_lab = lambda name: lab; cli.main()"
 # What a sweep and a notebook call: they must not go on with the next run.
 CALLS = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
     "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"

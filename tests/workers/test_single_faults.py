@@ -14,8 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
-from labs.errors import LabError
 from labs.launch import local
+from labs.run.errors import LabError
 from tests.workers.programs import single_fault
 
 SECONDS_TO_END = 5

@@ -3,9 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from labs.errors import LabError
-from labs.training import horovod_keras as stack
-from labs.training import workers
+from labs.run.errors import LabError
+from labs.training import hvd_ops, workers
 
 
 def finding(action) -> None:
@@ -33,20 +32,20 @@ finding(lambda: workers.compare_weights(model, "at the start"))
 kernel = model.layers[0].kernel
 kernel.assign_add(tf.one_hot([0, 0, 0, 0], 3) * 1e-7 * rank)
 finding(lambda: workers.compare_weights(model, "after a nudge of 1e-7"))
-stack.broadcast_state(model)
+hvd_ops.broadcast_state(model)
 finding(lambda: workers.compare_weights(model, "after the broadcast"))
 model.optimizer.iterations.assign(rank)
 finding(lambda: workers.compare_weights(model, "with another step count"))
-stack.broadcast_state(model)
+hvd_ops.broadcast_state(model)
 
 model.layers[1].moving_mean.assign([float(rank), 2.0, 3.0])
 finding(lambda: workers.compare_weights(model, "before averaging statistics"))
-stack.average_statistics(model)
+hvd_ops.average_statistics(model)
 finding(lambda: workers.compare_weights(model, "after averaging statistics"))
 assert np.allclose(model.layers[1].moving_mean, [0.5, 2, 3])
 
 # 3 samples of mean 1 on rank 0, one sample of mean 5 on rank 1: the mean of all is 2, not 3.
-assert stack.mean_over_workers({"loss": 1.0 + 4 * rank}, 3 - 2 * rank) == {"loss": 2.0}
+assert hvd_ops.mean_over_workers({"loss": 1.0 + 4 * rank}, 3 - 2 * rank) == {"loss": 2.0}
 # A worker without a sample says nothing, not even "not a number".
-assert stack.mean_over_workers({"loss": [1.5, float("nan")][rank]}, [2, 0][rank]) == {"loss": 1.5}
+assert hvd_ops.mean_over_workers({"loss": [1.5, float("nan")][rank]}, [2, 0][rank]) == {"loss": 1.5}
 print(f"rank {rank} done, size {layout.size}, nodes {layout.nodes}, local_size {layout.local_size}, {layout.backend}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,11 @@ PRESETS = {"demo": Config()}
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train nothing, write the record, and stay."""
-    from labs.report import records
+    from labs.report import run_record
     from labs.training import workers
 
     with workers.start("tests.workers.programs.ends_late", config, options) as job:
-        record = records.finish(job, [])
+        record = run_record.finish(job, [])
         time.sleep(60)
         return record
 

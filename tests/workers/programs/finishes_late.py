@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 LAB = "tests.workers.programs.finishes_late"
 
@@ -26,10 +27,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets.parts import Part
-    from labs.report import records
-    from labs.training import watch, workers
-    from labs.training.fit import compile_for, evaluate
+    from labs.datasets.splits import Subset
+    from labs.report import run_record
+    from labs.run import heartbeat
+    from labs.training import workers
+    from labs.training.loop import compile_for, evaluate
 
     with workers.start(LAB, config, options) as job:
         layers = tf.keras.layers
@@ -37,11 +39,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
                                      layers.Flatten(), layers.Dense(10, "softmax")])
         compile_for(model, tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", ("accuracy",))
         images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), np.uint8)
-        test = evaluate(job, model, Part(images, np.arange(32) % 10, np.arange(32)), config.batch_size)
-        assert watch.current().place().moved > job.started, "the evaluation has armed the watch"
+        test = evaluate(job, model, Subset(images, np.arange(32) % 10, np.arange(32)), config.batch_size)
+        assert heartbeat.current().place().moved > job.started, "the evaluation has armed the watch"
         if job.rank == 0:
             time.sleep(3 * options.stall_seconds)
-        return records.finish(job, [], test_loss=test["loss"])
+        return run_record.finish(job, [], test_loss=test["loss"])
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from pathlib import Path
 import parity
 import tensorflow as tf
 
-from labs.command import Options
+from labs.run.options import Options
 from labs.training import callbacks, workers
-from labs.training.fit import fit
+from labs.training.loop import fit
 
 with workers.start("pace", parity.Config(4), Options(name="it", results=Path(sys.argv[1]), stall_seconds=15)) as job:
     callbacks.BETWEEN_CALLBACKS = [0.05, 1e9][job.rank]

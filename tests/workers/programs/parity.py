@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.command import Options
 from labs.datasets.augment import Augment
-from labs.datasets.parts import Part
-from labs.training import horovod_keras as stack
-from labs.training import workers
-from labs.training.fit import evaluate, fit
+from labs.datasets.splits import Subset
+from labs.run.options import Options
+from labs.training import hvd_ops, workers
+from labs.training.loop import evaluate, fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,10 +20,10 @@ class Config:
     seed: int = 5
 
 
-def pictures(count: int) -> Part:
+def pictures(count: int) -> Subset:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (count, 12, 12, 3), dtype=np.uint8)
-    return Part(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(count))
+    return Subset(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(count))
 
 
 def network() -> tf.keras.Model:
@@ -41,7 +40,7 @@ def main(batch_size: int, results: Path, pieces: int = 1) -> None:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
                       batch_size=batch_size, epochs=2, augment=Augment(), backward_passes_per_step=pieces)
-        assert all(other == history for other in stack.gather_object(history)), "the workers' histories differ"
+        assert all(other == history for other in hvd_ops.gather_object(history)), "the workers' histories differ"
         test = evaluate(job, model, pictures(37), batch_size)
         assert abs(test["loss"] - history[-1]["val_loss"]) < 1e-6
         if job.rank == 0:

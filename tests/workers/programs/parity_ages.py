@@ -8,13 +8,13 @@ import numpy as np
 import parity
 import tensorflow as tf
 
-from labs.command import Options
-from labs.datasets.parts import Part
+from labs.datasets.splits import Subset
+from labs.run.options import Options
 from labs.training import workers
-from labs.training.fit import evaluate, fit
+from labs.training.loop import evaluate, fit
 
 
-def ages(count: int) -> Part:
+def ages(count: int) -> Subset:
     part = parity.pictures(count)
     return dataclasses.replace(part, labels=part.images.mean((1, 2, 3)).astype(np.float32) - 80)
 

@@ -11,7 +11,8 @@ import resource
 import sys
 import time
 
-from labs.command import Options, main
+from labs.run.options import Options
+from labs.run.worker import main
 
 LAB = "tests.workers.programs.single_fault"
 EPOCH, STEP = 2, 3
@@ -76,10 +77,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import numpy as np
     import tensorflow as tf
 
-    from labs.datasets.parts import Part
-    from labs.report import records
-    from labs.training import watch, workers
-    from labs.training.fit import fit
+    from labs.datasets.splits import Subset
+    from labs.report import run_record
+    from labs.run import heartbeat
+    from labs.training import workers
+    from labs.training.loop import fit
 
     rank, _, kind = os.environ.get("FAULT", "").partition(" ")
     mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
@@ -98,12 +100,12 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
         if mine and kind in FAULTS:
-            _after_step(watch.current(), lambda: FAULTS[kind](model), job.folder / "fault")
+            _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
         elif mine:
             (job.folder / "fault").write_text(str(time.time()))
-        history = fit(job, model, tf.keras.optimizers.SGD(0.01), Part(images, np.arange(160) % 10, np.arange(160)),
+        history = fit(job, model, tf.keras.optimizers.SGD(0.01), Subset(images, np.arange(160) % 10, np.arange(160)),
                       batch_size=config.batch_size, epochs=config.epochs)
-        return records.finish(job, history)
+        return run_record.finish(job, history)
 
 
 def _after_step(watched, fault, note) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.command import Options
 from labs.datasets.augment import Augment
-from labs.datasets.parts import Part
-from labs.report import records
-from labs.training import callbacks, watch, workers
-from labs.training.fit import fit
+from labs.datasets.splits import Subset
+from labs.report import run_record
+from labs.run import heartbeat
+from labs.run.options import Options
+from labs.training import callbacks, workers
+from labs.training.loop import fit
 
 callbacks.MOST_STEPS = 2  # Come back to Python often, though the steps are fast.
 SIGNALS = {"stopped": signal.SIGUSR1, "killed": signal.SIGKILL}
@@ -38,7 +39,7 @@ def network() -> tf.keras.Model:
 
 
 def end_in_the_middle(which: signal.Signals) -> None:
-    while (place := watch.current().place()).epoch < 2 or place.step < 9:
+    while (place := heartbeat.current().place()).epoch < 2 or place.step < 9:
         time.sleep(0.001)
     os.kill(os.getpid(), which)
 
@@ -46,7 +47,7 @@ def end_in_the_middle(which: signal.Signals) -> None:
 def main(results: Path, name: str, end: str) -> None:
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (603, 12, 12, 3), dtype=np.uint8)
-    train = Part(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(603))
+    train = Subset(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(603))
     often = 0.001 if end == "killed" else 600.0  # At every return, however fast the steps are.
     options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often,
                       tensorboard=end != "undisturbed")
@@ -56,7 +57,7 @@ def main(results: Path, name: str, end: str) -> None:
         model = network()
         history = fit(job, model, tf.keras.optimizers.Adam(0.01), train, batch_size=8, epochs=3, augment=Augment(),
                       backward_passes_per_step=2)
-        records.finish(job, history)
+        run_record.finish(job, history)
 
 
 if __name__ == "__main__":

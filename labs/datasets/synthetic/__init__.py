@@ -1,0 +1,1 @@
+"""Synthetic data in the layout of the real data sets: digits, drawings, noise."""

@@ -1,0 +1,228 @@
+"""Stand-ins for the data sets that need no network: real handwritten digits, and pictures drawn from seeds.
+
+Each has the layout and the file formats of the real set, so that a lab that runs on it runs on the real one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labs.datasets.locks import alone, sweep
+from labs.datasets.registry import get
+from labs.datasets.synthetic import drawings
+from labs.run import atomic, paths
+from labs.run.errors import LabError
+
+GREEN, BLUE, GREY, BROWN = (90, 130, 70), (110, 150, 200), (130, 130, 130), (130, 95, 60)
+RED, YELLOW, WHITE, BLACK = (190, 60, 50), (220, 180, 60), (225, 225, 215), (50, 50, 55)
+
+# Usual colours of the ground, of the object and of its second tone. Real photographs have such habits too.
+CIFAR10 = {
+    "airplane": (BLUE, WHITE, GREY), "automobile": (GREY, RED, BLACK), "bird": (BLUE, BROWN, YELLOW),
+    "cat": (BROWN, GREY, BLACK), "deer": (GREEN, BROWN, WHITE), "dog": (BROWN, WHITE, BROWN),
+    "frog": (BROWN, GREEN, YELLOW), "horse": (GREEN, BROWN, BLACK), "ship": (BLUE, GREY, RED),
+    "truck": (GREY, WHITE, RED),
+}  # fmt: skip
+CALTECH256 = {
+    "airplane": (BLUE, WHITE, GREY), "bottle": (GREY, GREEN, RED), "ketch": (BLUE, BROWN, WHITE),
+    "mug": (BROWN, WHITE, BLUE), "mushroom": (GREEN, RED, WHITE), "starfish": (BLUE, RED, YELLOW),
+    "sunflower": (GREEN, YELLOW, GREEN), "tire": (GREY, GREY, BLACK), "umbrella": (GREY, RED, WHITE),
+    "watch": (WHITE, YELLOW, BROWN),
+}  # fmt: skip
+# Skin, blush, share that blushes, share of freckles, half width and half height: alike in pairs.
+FRUITS360 = {
+    "Apple Golden 1": ((205, 190, 80), (200, 120, 60), 0.25, 0.006, (0.95, 0.90)),
+    "Apple Golden 2": ((205, 185, 75), (200, 110, 60), 0.30, 0.035, (0.95, 0.92)),
+    "Apple Red 1": ((190, 50, 45), (220, 170, 90), 0.20, 0.020, (0.95, 0.92)),
+    "Apple Red 2": ((185, 50, 45), (220, 170, 90), 0.45, 0.025, (0.95, 0.92)),
+    "Tomato 1": ((205, 55, 30), (215, 100, 40), 0.35, 0.0, (0.97, 0.90)),
+    "Tomato 2": ((210, 60, 30), (215, 100, 40), 0.45, 0.0, (0.97, 0.74)),
+}
+ODD = 0.04  # Share of the drawn pictures that show another class than their label says.
+
+
+def _mnist(home: Path) -> None:
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = np.zeros((len(digits.target), 28, 28), np.uint8)
+    for image, small in zip(images, (digits.images * 15.9).astype(np.uint8), strict=True):
+        image[4:24, 4:24] = Image.fromarray(small).resize((20, 20), Image.Resampling.BICUBIC)
+    test = np.zeros(len(images), bool)
+    for digit in range(10):
+        rows = drawings.generator(1, digit).permutation(np.flatnonzero(digits.target == digit))
+        test[rows[: round(len(rows) / 5)]] = True
+    labels = digits.target.astype(np.uint8)
+    with open(home / "mnist.npz", "wb") as file:
+        np.savez(file, x_train=images[~test], y_train=labels[~test], x_test=images[test], y_test=labels[test])
+
+
+def _drawn(rng: np.random.Generator, name: str, table: dict, size: tuple[int, int], spread: float, tilt: int):
+    shown = name if rng.random() > ODD else list(table)[rng.integers(len(table))]
+    return drawings.scene(rng, shown, size, table[shown], spread, tilt)
+
+
+def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
+    (home / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
+    for number, count in enumerate([train] * 5 + [test]):
+        records = []
+        for k in range(count):
+            rng = drawings.generator(2, number, k)
+            label = int(rng.integers(10))
+            picture = _drawn(rng, list(CIFAR10)[label], CIFAR10, (32, 32), 0.4, 15)
+            records.append(bytes([label]) + np.asarray(picture).transpose(2, 0, 1).tobytes())
+        file = f"data_batch_{number + 1}.bin" if number < 5 else "test_batch.bin"
+        (home / file).write_bytes(b"".join(records))
+
+
+def _fruits360(home: Path) -> None:
+    for code, (variety, looks) in enumerate(FRUITS360.items()):
+        for part, first, last in (("Training", 0, 60), ("Test", 60, 80)):
+            folder = home / part / variety
+            folder.mkdir(parents=True)
+            for k in range(first, last):
+                picture = drawings.fruit(drawings.generator(3, code, k), *looks)
+                picture.save(folder / f"{k}_100.jpg", quality=90)
+
+
+def _caltech256(home: Path) -> None:
+    home = home / "256_ObjectCategories"
+    for code, name in enumerate([*CALTECH256, None], start=1):
+        number = code if name else 257
+        folder = home / f"{number:03d}.{name or 'clutter'}"
+        folder.mkdir(parents=True)
+        for k in range(1, 81 + int(drawings.generator(4, code).integers(20))):
+            picture = _photo(drawings.generator(4, code, k), name)
+            picture.save(folder / f"{number:03d}_{k:04d}.jpg", quality=85)
+    # The real archive holds two strays: a folder in 056.dog and a file in 198.spider.
+    (home / "003.ketch" / "greg").mkdir()
+    _photo(drawings.generator(4), "ketch").save(home / "003.ketch" / "greg" / "vision309.jpg")
+    (home / "010.watch" / "RENAME2").write_text("#!/bin/sh\n")
+
+
+def _photo(rng: np.random.Generator, name: str | None):
+    size = int(rng.integers(90, 161)), int(rng.integers(90, 161))
+    picture = _drawn(rng, name, CALTECH256, size, 0.4, 20) if name else drawings.scene(rng, None, size, [GREY], 1, 0)
+    return picture.convert("L") if rng.random() < 0.03 else picture
+
+
+def _imdb_wiki(home: Path, count: int = 500) -> None:
+    rows = []
+    for k in range(count):
+        rng = drawings.generator(5, k)
+        age, female, year = int(rng.integers(15, 86)), bool(rng.random() < 0.4), int(rng.integers(1950, 2015))
+        born = datetime.date(year - age, int(rng.integers(1, 7)), int(rng.integers(1, 29)))
+        side = int(rng.integers(90, 141))
+        row: dict[str, Any] = {
+            "dob": born.toordinal() + 366,  # Matlab counts days from the year 0, Python from the year 1.
+            "photo_taken": year,
+            "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",
+            "gender": float(not female),
+            "name": f"Person {k}",
+            "face_location": np.array([[1.0, 1.0, side, side]]),
+            "face_score": 1 + 5 * rng.random(),
+            "second_face_score": np.nan,
+        }
+        picture = io.BytesIO()
+        drawings.face(rng, age, female, side).save(picture, "JPEG", quality=88)
+        (home / f"{k % 100:02d}").mkdir(exist_ok=True)
+        (home / row["full_path"]).write_bytes(picture.getvalue()[: _blemish(row, k)])
+        rows.append(row)
+    _write_wiki_mat(home / "wiki.mat", rows)
+
+
+def _blemish(row: dict, k: int) -> int | None:
+    """Give some rows the faults of the real set; return how many bytes of the picture stay (None: all)."""
+    if k % 50 == 7:
+        row["face_score"] = -np.inf  # No face was found.
+    if k % 50 == 17:
+        row["dob"] += 366 * 200  # Born after the photograph.
+    if k % 100 == 27:
+        row["gender"] = np.nan
+    if k % 100 == 37:
+        row["second_face_score"] = 2.5
+    return {47: 0, 97: 700}.get(k % 100)  # An empty file, a torn one.
+
+
+def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
+    from scipy.io import savemat
+
+    wiki = {}
+    for field in rows[0]:
+        cell = field in ("full_path", "name", "face_location")
+        wiki[field] = np.empty((1, len(rows)), object if cell else float)
+        wiki[field][0] = [row[field] for row in rows]
+    file = io.BytesIO()
+    savemat(file, {"wiki": wiki})
+    header = b"MATLAB 5.0 MAT-file, drawn faces in the layout of IMDB-WIKI"
+    path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the time of day there.
+
+
+MAKERS = {
+    "mnist": _mnist,
+    "cifar10": _cifar10,
+    "fruits360": _fruits360,
+    "caltech256": _caltech256,
+    "imdb_wiki": _imdb_wiki,
+}
+VERSIONS = {name: f"{name}-v1" for name in MAKERS}  # A change of a drawing makes a new folder.
+# What `digest` gives for each, made with the pinned versions of numpy, Pillow and scikit-learn.
+DIGESTS = {
+    "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
+    "cifar10": "d5d53cdf2166c5eadd8dc27d49ed4dba655e405406f036da740005db79e8fa46",
+    "fruits360": "e18faae804076741d243001b73bc05a01c4fabb7c44e88246bd280f56d01d2a4",
+    "caltech256": "8cd9b4fca1fef2e596bfea6b1aab801cdea8a21960b7f8a8dc43f764bcb4fb36",
+    "imdb_wiki": "29770fc8f325254fea62878f9c8e63f83e39044ae0e6f1c4beb289fa65dcb6a8",
+}
+
+
+def embedded(name: str, root: Path | None = None) -> Path:
+    """Return the folder of a stand-in; the first worker that asks makes it, the others wait.
+
+    Args:
+        root: Where the data sets live instead of `places.data_dir()`.
+    """
+    home = stand_in(name, root)
+    if not home.is_dir():
+        with alone(home.with_suffix(".lock"), f"making the embedded set {name}"):
+            sweep(home)
+            if not home.is_dir():
+                with atomic.folder(home) as fresh:
+                    MAKERS[name](fresh)
+    return home
+
+
+def stand_in(name: str, root: Path | None = None) -> Path:
+    """Return where a stand-in is, or would be if it were made."""
+    return (root or paths.data_dir()) / "embedded" / VERSIONS[get(name).name]
+
+
+def verify_embedded(name: str, root: Path | None = None) -> str:
+    """Compare every byte of a stand-in with what this version of the kit draws.
+
+    Raises:
+        LabError: It differs.
+    """
+    home = stand_in(name, root)
+    if digest(home) != DIGESTS[name]:
+        raise LabError(
+            f"{home} is not what the kit draws with its pinned libraries; remove it to make it anew"
+        )
+    return f"{name}: {home} is as drawn (sha256 {DIGESTS[name]})"
+
+
+def digest(home: Path) -> str:
+    """Return the SHA-256 of a folder's relative paths, sizes and bytes, in order of the paths."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in home.rglob("*") if p.is_file()):
+        total.update(f"{path.relative_to(home).as_posix()}\0{path.stat().st_size}\0".encode())
+        with open(path, "rb") as file:
+            total.update(hashlib.file_digest(file, "sha256").digest())
+    return total.hexdigest()

@@ -1,0 +1,1 @@
+"""`labs lint`: plausibility checks of results, recorded or typed."""

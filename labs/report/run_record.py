@@ -1,0 +1,86 @@
+"""A run's record, made and written at its end, with its curves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import time
+from typing import TYPE_CHECKING, Any
+
+from labs.measure import throughput
+from labs.report import plots
+from labs.results import tables as texts
+from labs.results.records import FORMAT, Record
+from labs.run import atomic
+from labs.run.paths import shown
+
+if TYPE_CHECKING:
+    from labs.training.workers import Job
+
+
+def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | None = None, **metrics: float) -> Record:
+    """Make the run's record, write it with its curves (rank 0), and return it on every worker.
+
+    Args:
+        job: The run.
+        history: Rows of epochs, as `fit` returns them; none for a run that trains nothing.
+        tables: Further rows by the name of their table, such as those of "collectives".
+        metrics: Results of the whole run, such as test_accuracy.
+    """
+    from labs.training import workers
+
+    if job.options.timeline:
+        tables = (tables or {}) | {"timeline": _timeline(job)}
+    layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
+    record = {
+        "format": FORMAT,
+        "lab": job.lab,
+        "run": job.name,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
+        "config": _plain(dataclasses.asdict(job.config)),
+        "layout": _plain(layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size}),
+        "versions": workers.versions(),
+        "machine": workers.machine(),
+        "history": history,
+        "timings": {
+            "total_seconds": time.time() - job.started,
+            "first_epoch_seconds": history[0]["train_seconds"] if history else None,
+            "seconds_per_epoch": throughput.seconds_per_epoch(history),
+            "images_per_sec": throughput.images_per_sec(history),
+        },
+        "metrics": metrics,
+        "tables": _plain(tables or {}),
+    }
+    if job.rank == 0:
+        if history:
+            plots.save_curves(record, job.folder / "curves.png")
+        atomic.write_json(job.folder / "record.json", record)
+        shutil.rmtree(job.folder / "places", ignore_errors=True)
+    job.say("\n" + texts.closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
+    return record
+
+
+def exchanged(job: Job) -> list[dict]:
+    """End the run's timeline and return what was exchanged until now, by kind (on rank 0, which wrote it)."""
+    from labs.measure import timeline
+    from labs.training.timeline import FILE, SIZES, stop
+
+    stop()
+    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), SIZES))
+
+
+def _timeline(job: Job) -> list[dict]:
+    """End the run's timeline, show and return what was exchanged (rank 0)."""
+    from labs.training.timeline import FILE
+
+    found = exchanged(job)
+    if job.rank:
+        return found
+    job.say(f"\n{texts.messages(found)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as it comes back from JSON."""
+    return json.loads(json.dumps(value, default=str))

@@ -1,0 +1,1 @@
+"""Results: the records of runs, tables of them, and the arithmetic of scaling."""

@@ -1,0 +1,24 @@
+"""Whether two settings differ by more than their seeds do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from labs.results import scaling
+
+
+def compared(one: Sequence[float], other: Sequence[float]) -> str:
+    """Return a sentence on whether the means of two settings differ by more than the spread of their seeds.
+
+    Args:
+        one, other: The results of each setting, one per seed; the interval is Welch's (`scaling.difference`).
+    """
+    difference, low, high = scaling.difference(one, other)
+    means = f"means {np.mean(one):.3f} and {np.mean(other):.3f} differ by {difference:+.3f}"
+    if math.isnan(low):
+        return f"{means}: one seed has no spread, so it may be noise"
+    verdict = "the seeds cannot tell them apart" if low <= 0 <= high else "more than the seeds do"
+    return f"{means}, 95 % interval {low:+.3f} to {high:+.3f}: {verdict}"

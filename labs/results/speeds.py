@@ -1,0 +1,74 @@
+"""How fast runs were and how that scales, as tables: on the page, and at the end of a sweep."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from labs.results import records, scaling
+from labs.results.tables import Grid, grid, text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+HELD = {"weak": "Speed and weak scaling: the batch of each worker is held",
+        "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Speeds:
+    """Runs that are compared, as `scaling.speedups` has them: against `base` workers, of configurations that differ in
+    `by`."""
+
+    held: Literal["weak", "strong", ""]
+    table: pd.DataFrame
+    by: list[str]
+    base: int
+
+    @property
+    def title(self) -> str:
+        """What stays as workers are added; nothing does if only one number of workers ran."""
+        return HELD[self.held]
+
+    def grid(self) -> Grid:
+        """Return them as a table, with speedups if there is anything to compare."""
+        nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
+        ratios = ["speedup", "scaling_efficiency", *(["why"] if self.table["why"].any() else [])] if self.held else []
+        note = "images/s: median over the repeats, without the first epoch [95 % interval; none: one run]"
+        if self.held:
+            note += (f"; speedup: rate(n) / rate({self.base}) of the same configuration; "
+                     f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")
+        times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
+        return grid(self.title, self.table, [*self.by, "size", *nodes, *times, *ratios], note)
+
+
+def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
+    """Return runs as a table that can be grouped by, and the settings in which they differ."""
+    found = records.table(runs)
+    found = scaling.comparable(found, found.columns)
+    return found, [name for name in scaling.configuration(found) if found[name].map(str).nunique() > 1]
+
+
+def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
+    """Yield the comparisons that some runs allow: weak and strong scaling, or the mere speed; nothing without rates.
+
+    Args:
+        runs, varying: From `frame`.
+    """
+    if not runs["images_per_sec"].notna().any():
+        return
+    base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
+    weak, strong = (scaling.speedups(runs, base, scaling=held) for held in ("weak", "strong"))
+    weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
+    if weakly.any() or not strongly.any():
+        yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
+    if strongly.any():  # What has no partner at the same global batch is in the other table.
+        partners = strong[strong["global_batch_size"].isin(strong["global_batch_size"][strongly])]
+        yield Speeds("strong", partners, [*(name for name in varying if name in strong), "global_batch_size"], base)
+
+
+def summary(runs: Iterable[records.Record]) -> str:
+    """Return the comparisons that some runs allow, for a terminal."""
+    grids = [speeds.grid() for speeds in compared(*frame(runs))]
+    return "\n\n".join(f"{each.title}\n{text([each.head, *each.rows])}\n({each.note})" for each in grids)

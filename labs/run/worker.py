@@ -1,0 +1,78 @@
+"""A worker's program: `python -m labs.LAB` runs it in each process that the launcher starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+
+from labs.run import atomic, heartbeat, lifeline
+from labs.run.command_line import parse
+from labs.run.errors import LabError
+from labs.run.text import one_line
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the lab whose module was started as the program, as one worker of its run."""
+    lifeline.end_with_launcher()
+    lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
+    try:
+        config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
+        os.environ.update(getattr(lab, "VARIABLES", {}))  # Read when TensorFlow loads.
+        _load_tensorflow()
+        lab.run(config, options)
+    except BaseException as problem:
+        _leave(_out_of_memory(atomic.told(problem)))
+
+
+def _load_tensorflow() -> None:
+    """Load TensorFlow and Keras less what Keras would load for inputs that no lab has: a second of each start."""
+    hidden = {"pandas", "scipy"} - sys.modules.keys()
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # What is None there cannot be imported.
+    try:
+        for name in ("tensorflow", "keras"):
+            importlib.import_module(name)
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+def _leave(problem: BaseException) -> None:
+    """End this worker at once, with a last line that says who stopped, where and why.
+
+    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one; the sudden end makes the
+    launcher end all of them.
+    """
+    if isinstance(problem, SystemExit) and heartbeat.current() is None:
+        raise problem  # --help, and tyro's own messages.
+    sys.stdout.flush()
+    echo = "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
+    if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
+        traceback.print_exception(problem)
+    if echo or heartbeat.rank() != 0:
+        time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
+    cause = "stopped, since another worker has ended" if echo else _cause(problem)
+    print(f"labs: error: {one_line(heartbeat.whereabouts() + cause)}", file=sys.stderr, flush=True)
+    os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+
+
+def _out_of_memory(problem: BaseException) -> BaseException:
+    """Return a failed allocation, Python's or TensorFlow's, as a LabError, and any other problem as it is."""
+    if isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError":
+        return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
+    return problem
+
+
+def _cause(problem: BaseException) -> str:
+    """Return an exception as one line."""
+    first = (str(problem).strip() or "no reason given").splitlines()[0]
+    if isinstance(problem, LabError):
+        return first
+    if isinstance(problem, SystemExit):
+        return f"left the run before its end, with sys.exit({problem.code!r})"
+    if isinstance(problem, KeyboardInterrupt):
+        return str(problem) or "interrupted"
+    return f"{type(problem).__name__}: {first}"

@@ -1,0 +1,140 @@
+"""What Slurm granted to this job, read from its environment. Imports no TensorFlow and runs no command."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from labs.run.errors import LabError
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A job's share of the cluster."""
+
+    job_id: str
+    node_list: str  # As Slurm writes it: "node[1-2]".
+    ntasks_per_node: tuple[int, ...]  # One number per node, in the order of node_list.
+    cpus_per_task: int
+    gpus_per_node: int
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self.ntasks_per_node)
+
+    @property
+    def ntasks(self) -> int:
+        """The number of tasks on all nodes."""
+        return sum(self.ntasks_per_node)
+
+
+def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
+    """Return the allocation that this process runs in, or None outside of Slurm.
+
+    Raises:
+        LabError: The SLURM_* variables cannot be read or contradict each other.
+    """
+    if "SLURM_JOB_ID" not in environ:
+        return None
+    # Always there, unlike SLURM_NTASKS, and what mpirun itself goes by.
+    tasks = _per_node("SLURM_TASKS_PER_NODE", environ)
+    nodes = _number("SLURM_JOB_NUM_NODES", environ, len(tasks))
+    if nodes != len(tasks):
+        raise _unreadable("SLURM_TASKS_PER_NODE", environ, f"the job has {nodes} node(s)")
+    return Allocation(
+        job_id=environ["SLURM_JOB_ID"],
+        node_list=environ.get("SLURM_JOB_NODELIST", ""),
+        ntasks_per_node=tasks,
+        cpus_per_task=_cpus_per_task(tasks, environ),
+        gpus_per_node=_gpus_per_node(environ),
+    )
+
+
+def workers(granted: Allocation, asked: int | None) -> int:
+    """Return how many workers to start: as many as asked for, else one per task.
+
+    Raises:
+        LabError: The allocation has fewer CPUs than workers were asked for.
+    """
+    cpus = granted.ntasks * granted.cpus_per_task
+    if asked is not None and not 1 <= asked <= cpus:
+        raise LabError(
+            f"--workers {asked}, but job {granted.job_id} has {cpus} CPU(s) for workers on {granted.nodes} "
+            "node(s); choose another number, or ask for more: sbatch -N NODES --ntasks-per-node=WORKERS"
+        )
+    return asked or granted.ntasks
+
+
+def advice(granted: Allocation) -> str:
+    """Return one line on GPUs that would stand idle or be fought over, or an empty string."""
+    tasks, gpus = max(granted.ntasks_per_node), granted.gpus_per_node
+    if gpus in (0, tasks):
+        return ""
+    trouble = f"{gpus - tasks} will stand idle" if gpus > tasks else "workers will share one"
+    return (
+        f"{gpus} GPU(s) and {tasks} worker(s) per node: {trouble}; "
+        f"sbatch --ntasks-per-node={gpus} gives each GPU one worker"
+    )
+
+
+def check_step(environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse to be one of several tasks of srun that MPI did not join: each would silently train alone.
+
+    For the launcher, and for a worker whose `hvd.size()` is 1.
+
+    Raises:
+        LabError: Names the way that works.
+    """
+    tasks = _number("SLURM_STEP_NUM_TASKS", environ, 1)
+    # mpirun's workers inherit the variables of the srun step that started its daemons.
+    if tasks > 1 and "OMPI_COMM_WORLD_SIZE" not in environ:
+        raise LabError(
+            f"srun started {tasks} tasks that MPI did not join, each would train alone; "
+            "use `labs run` without srun: its mpirun finds the allocation's nodes by itself"
+        )
+
+
+def _cpus_per_task(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
+    """Return the CPUs of a task: as asked for, else the node's CPUs shared among its tasks."""
+    if "SLURM_CPUS_PER_TASK" in environ:
+        return _number("SLURM_CPUS_PER_TASK", environ, 1)
+    if "SLURM_JOB_CPUS_PER_NODE" not in environ:
+        return 1
+    cpus = _per_node("SLURM_JOB_CPUS_PER_NODE", environ)
+    return max(1, min(c // t for c, t in zip(cpus, tasks, strict=False)))
+
+
+def _gpus_per_node(environ: Mapping[str, str]) -> int:
+    """Return the job's GPUs on this node; where only what was asked for is known, "a100:4" is 4."""
+    asked = environ.get("SLURM_GPUS_PER_NODE", "0").rpartition(":")[2]
+    return _number("SLURM_GPUS_ON_NODE", {"SLURM_GPUS_ON_NODE": asked, **environ}, 0)
+
+
+def _number(name: str, environ: Mapping[str, str], default: int) -> int:
+    """Return the whole number in a variable, or `default` if it is not set."""
+    if name not in environ:
+        return default
+    if not re.fullmatch(r"[0-9]{1,9}", environ[name]):
+        raise _unreadable(name, environ, "it should be a whole number")
+    return int(environ[name])
+
+
+def _per_node(name: str, environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Return one number per node from Slurm's short form: "2(x3),1" is (2, 2, 2, 1)."""
+    counts: list[int] = []
+    for part in environ.get(name, "").split(","):
+        match = re.fullmatch(r"([1-9][0-9]{0,5})(?:\(x([1-9][0-9]{0,5})\))?", part)
+        if not match:
+            raise _unreadable(name, environ, 'it should look like "2(x3),1"')
+        counts += [int(match[1])] * int(match[2] or 1)
+    return tuple(counts)
+
+
+def _unreadable(name: str, environ: Mapping[str, str], why: str) -> LabError:
+    return LabError(
+        f"{name} is {environ.get(name, '')!r}, but {why}; run inside sbatch or salloc, "
+        "or `unset SLURM_JOB_ID` to run as on a laptop"
+    )

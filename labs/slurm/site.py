@@ -1,0 +1,198 @@
+"""What this cluster has and what Slurm expects, asked from Slurm's own commands. Imports no TensorFlow."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from labs.run.errors import LabError
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What a node has, as its partitions offer it."""
+
+    partition: str
+    name: str
+    cpus: int
+    memory_mb: int
+    gpus: int
+    state: str
+
+    @property
+    def up(self) -> bool:
+        """Whether jobs can run here, now or later."""
+        return not re.match(r"down|drain|fail|maint|unk", self.state) and not self.state.endswith("*")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition's rules."""
+
+    name: str
+    default: bool
+    state: str
+    max_time: str
+    max_nodes: str
+
+
+def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
+    """Run one of Slurm's commands and return its exit code and what it said on both streams.
+
+    Raises:
+        LabError: This machine has no Slurm or no cluster, or Slurm does not answer.
+    """
+    conf = os.environ.get("SLURM_CONF")
+    if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
+        raise _no_cluster(f"SLURM_CONF={conf} is no file")
+    # What a student set for squeue's and sinfo's looks would change what is read here.
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
+    plain |= {"SLURM_TIME_FORMAT": "standard"}
+    try:
+        done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=timeout)
+    except FileNotFoundError:
+        raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; type it on a cluster's login node, "
+                       "or start one for trying out (docs/cluster.md)") from None
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
+                       "try again later") from None
+    if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
+        raise _no_cluster(f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf")
+    if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
+        raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); on the login node try again")
+    return done.returncode, done.stdout, done.stderr
+
+
+def _no_cluster(reason: str) -> LabError:
+    return LabError(f"no Slurm cluster is set up here ({reason}); type it on a cluster's login node, "
+                    "or start one for trying out (docs/cluster.md)")
+
+
+def ask(*command: str, timeout: float = 60) -> str:
+    """Return what one of Slurm's commands prints.
+
+    Raises:
+        LabError: As `run`, or Slurm refused; with Slurm's last words.
+    """
+    code, told, complaint = run(*command, timeout=timeout)
+    if code:
+        raise LabError(f"{command[0]} refused: {(complaint.strip() or 'no reason given').splitlines()[-1]}")
+    return told
+
+
+def table(*command: str) -> list[list[str]]:
+    """Return the lines of one of Slurm's commands, cut at the separators that its format has."""
+    width = command[-1].count(SEPARATOR)
+    return [line.split(SEPARATOR, width) for line in ask(*command).splitlines() if line.count(SEPARATOR) >= width]
+
+
+def partitions() -> dict[str, Partition]:
+    """Return the partitions of this cluster, by name."""
+    found = {}
+    for line in ask("scontrol", "show", "partition", "--oneliner").splitlines():
+        facts = dict(re.findall(r"(\w+)=(\S*)", line))
+        if "PartitionName" in facts:
+            found[facts["PartitionName"]] = Partition(
+                facts["PartitionName"], facts.get("Default") == "YES", facts.get("State", "UP"),
+                facts.get("MaxTime", "UNLIMITED"), facts.get("MaxNodes", "UNLIMITED"))
+    return found
+
+
+def nodes() -> list[Node]:
+    """Return the nodes, once for each partition that has them."""
+    rows = table("sinfo", "--Node", "--noheader", "--format=%R|%N|%c|%m|%T|%G")
+    return [Node(partition, name, int(cpus), int(memory), gpus(gres), state)
+            for partition, name, cpus, memory, state, gres in rows]
+
+
+def gpus_of_nodes(node_list: str) -> int:
+    """Return how many GPUs each of these nodes has at least; 0 where Slurm does not say so at once.
+
+    Args:
+        node_list: As Slurm writes it: "node[1-2]".
+    """
+    try:
+        said = ask("scontrol", "show", "node", node_list, "--oneliner", timeout=5)
+    except LabError:  # Some sites let no compute node ask; a run must not fail for a hint.
+        return 0
+    return min((gpus(gres) for gres in re.findall(r" Gres=(\S+)", said)), default=0)
+
+
+def ask_for_gpus(count: int) -> str:
+    """Return what to add to a job that should have the GPUs of a node, a worker each."""
+    return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
+
+
+def gpus(gres: str) -> int:
+    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu:4" have 4."""
+    counts = re.findall(r"(?:^|[,:/])gpu(?::[A-Za-z][^:,(]*)?(?:[:=](\d+))?(?=$|[,(])", re.sub(r"\([^)]*\)", "", gres))
+    return sum(int(count or 1) for count in counts)
+
+
+def seconds(limit: str) -> float:
+    """Return a time limit in seconds; Slurm writes minutes, [D-]H:M:S, M:S or D-H, and a word for "no limit".
+
+    Raises:
+        ValueError: It is none of these.
+    """
+    if re.fullmatch(r"(?i)unlimited|infinite|-1", limit):
+        return math.inf
+    if not re.fullmatch(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}", limit):
+        raise ValueError(limit)
+    days, _, rest = limit.rpartition("-")
+    parts = [int(part) for part in rest.split(":")]
+    if days:
+        hours, minutes, rest_seconds = [*parts, 0, 0][:3]
+    else:  # Without days one number is minutes, and two are minutes and seconds.
+        hours, minutes, rest_seconds = {1: [0, *parts, 0], 2: [0, *parts], 3: parts}[len(parts)]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest_seconds
+
+
+def start(text: str) -> datetime.datetime | None:
+    """Return the start that Slurm expects, or None where it knows none.
+
+    Behind a job without a time limit Slurm names a day in a year or more, which nobody should plan with.
+    """
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if moment - datetime.datetime.now() > datetime.timedelta(days=300) else moment
+
+
+def when(moment: datetime.datetime) -> str:
+    """Write a moment as a person would: "Sat 21 Nov 14:05, in 25 min"."""
+    minutes = round((moment - datetime.datetime.now()).total_seconds() / 60)
+    size, unit = next((size, unit) for size, unit in ((1440, "days"), (60, "h"), (1, "min")) if minutes >= 2 * size or
+                      size == 1)
+    return "now" if minutes < 1 else f"{moment:%a %d %b %H:%M}, in {minutes // size} {unit}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What `sbatch --test-only` answered: nothing was submitted."""
+
+    problem: str
+    """Why Slurm would refuse the job; empty if it would take it."""
+    start: datetime.datetime | None = None
+    """None where Slurm expects none that can be planned with."""
+    nodes: str = ""
+    partition: str = ""
+
+
+def trial(*words: str) -> Trial:
+    """Ask Slurm whether it would take a job, and when it would start."""
+    code, told, complaint = run("sbatch", "--test-only", *words)
+    said = told + complaint
+    found = re.search(r"to start at (\S+) using \d+ processors on(?: nodes)? (\S+) in partition (\S+)", said)
+    if code or not found:
+        lines = [line for line in said.strip().splitlines() if not line.startswith("Try ")]
+        return Trial(re.sub(r"^(sbatch|allocation failure)(: error)?: ", "", lines[-1]) if lines else "no reason given")
+    return Trial("", start(found[1]), found[2], found[3])

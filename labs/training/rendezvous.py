@@ -1,0 +1,76 @@
+"""Gloo under mpirun: the workers meet by themselves, as horovodrun would have them meet."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+from labs.run.errors import LabError
+
+
+@contextlib.contextmanager
+def meeting(node: str) -> Iterator[None]:
+    """Hold the meeting place of Gloo's workers while the block calls `hvd.init`.
+
+    Horovod 0.28.1 cannot negotiate over MPI and carry tensors over Gloo, though it takes HOROVOD_CPU_OPERATIONS=gloo
+    from mpirun's workers: its process sets then have no Gloo context, and the first all-reduce is a segmentation fault.
+    So Gloo does both here. Its workers find each other through a small server, for which horovodrun cares otherwise.
+
+    Args:
+        node: Name of this worker's node.
+
+    Raises:
+        LabError: horovodrun has the workers meet over Gloo, and MPI is to carry their tensors.
+    """
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
+                       "add --backend gloo, or start them with `labs run`")
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        yield  # Nobody asks for Gloo, or horovodrun holds a meeting place.
+        return
+    os.environ["HOROVOD_CONTROLLER"] = "gloo"
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    if world.size == 1:
+        yield
+        return
+    nodes = world.allgather(node)
+    server = _server(len(set(nodes)) > 1) if world.rank == 0 else None
+    os.environ |= _places(world.rank, nodes, *world.bcast(server and server.server_address))
+    yield
+    world.Barrier()  # No worker needs the server any more.
+    if server:
+        server.shutdown()
+        server.server_close()
+
+
+def _server(nodes_apart: bool):
+    """Start Horovod's server, reachable from this machine alone unless there are other nodes."""
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    address = socket.gethostbyname(socket.gethostname()) if nodes_apart else "127.0.0.1"
+    server = RendezvousHTTPServer((address, 0), RendezvousHandler, verbose=0)
+    threading.Thread(target=server.serve_forever, name="labs-gloo", daemon=True).start()
+    return server
+
+
+def _places(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
+    """Return what Horovod must be told of a worker's place when it does not ask MPI."""
+    local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
+    local_rank = local.index(rank)
+    # Of every node that has so many workers, the one with this local rank.
+    cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
+             if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
+    places = {
+        "HOROVOD_HOSTNAME": nodes[rank], "HOROVOD_RANK": rank, "HOROVOD_SIZE": len(nodes),
+        "HOROVOD_LOCAL_RANK": local_rank, "HOROVOD_LOCAL_SIZE": len(local),
+        "HOROVOD_CROSS_RANK": cross.index(rank), "HOROVOD_CROSS_SIZE": len(cross),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+    }
+    if len(local) == len(nodes):
+        places["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")
+    return {name: str(value) for name, value in places.items()}

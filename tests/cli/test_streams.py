@@ -1,0 +1,95 @@
+"""Standard output that is closed, full, or no longer read: no command ends with a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labs.launch import local, verdict
+from tests.results.test_records import record
+from tests.waiting import ends
+
+COMMANDS = [["--help"], ["list"], ["results"], ["results", "--help"], ["report"], ["lint"], ["exercises", "lab10"],
+            ["completion", "bash"], ["run", "lab10", "--help"], ["queue", "--help"]]
+
+
+def labs(arguments, **how) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", *arguments], stderr=subprocess.PIPE, text=True, timeout=120,
+                          check=False, **how)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("results")
+    (root / "lab10_caltech/a").mkdir(parents=True)
+    (root / "lab10_caltech/a/record.json").write_text(json.dumps(record()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABS_RESULTS", str(root))
+        patch.delenv("PYTHONUNBUFFERED", raising=False)  # With it, argparse itself passes over what cannot be written.
+        yield root
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_full_disk_is_told_in_one_line(arguments):
+    with open("/dev/full", "w") as full:
+        done = labs(arguments, stdout=full)
+    assert done.stderr == "labs: error: cannot write to standard output: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_reader_that_is_gone_ends_a_command_quietly(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = labs(arguments, stdout=writer)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+@pytest.mark.parametrize("arguments", [["list"], ["results"], ["report"], ["nosuch"]], ids=" ".join)
+def test_a_closed_standard_output_is_no_output(arguments, store):
+    for closed in (">&-", "<&- >&-"):
+        done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],
+                              stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        wrong = arguments == ["nosuch"]
+        assert (done.returncode, done.stderr.count("\n")) == (wrong, wrong), done.stderr
+    if arguments == ["report"]:
+        assert (store / "report.html").read_text().endswith("</html>"), "what is printed does not go into the page"
+
+
+def test_another_full_disk_is_not_blamed_on_standard_output(tmp_path):
+    """A file that may not grow stands for a disk that is full."""
+    program = ("import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); import signal; "
+               "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from labs import cli; sys.argv[0] = 'labs'; cli.main()")
+    done = subprocess.run([sys.executable, "-c", program, "results", "--csv", str(tmp_path / "runs.csv")],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"labs: error: cannot write {tmp_path}/runs.csv: File too large")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [
+    ["report", "--results", ""], ["report", "--output", ""], ["results", "--csv", ""], ["run", "lab10", "--results="],
+    ["run", "lab10", "--results", ""], ["sweep", "lab04", "--list", "--results", ""]], ids=" ".join)
+def test_an_empty_path_is_an_error(arguments, tmp_path):
+    done = labs(arguments, stdout=subprocess.PIPE, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("labs: error: ")
+    assert "empty" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_does_not_wait_for_a_reader_that_is_gone():
+    """What its workers print is read on: else they would wait for room in a pipe, and for each other."""
+    program = [sys.executable, "-c", "for line in range(20_000): print('step', line)"]
+    code = None
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full, ends(30):  # Closing it tries once more.
+        code = local._supervise(program, {}, full, verdict.Evidence(60.0), asks_first=False)
+    assert code == 0

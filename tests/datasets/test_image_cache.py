@@ -1,0 +1,201 @@
+"""Decoded pictures are shared by the workers of a machine, bounded, and never wrong."""
+
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from labs.datasets import decode, folders, image_cache, splits
+from labs.datasets.arrays import in_place
+from labs.datasets.image_cache import Images
+from labs.datasets.pipeline import eval_batches, train_batches
+from labs.datasets.sharding import shard
+from labs.run import paths
+from labs.run.errors import LabError
+
+
+@pytest.fixture
+def index(tree):
+    return folders.index(tree({"a": 20, "b": 20}, size=(32, 24)))
+
+
+def make(index, size=16, **options):
+    return Images(index.root, index.paths, size, **options)
+
+
+def reference(index, size=16):
+    return np.stack([decode.read(index.root / path, size) for path in index.paths])
+
+
+def spoil(index):
+    """Make the files unreadable without a trace: who still gets the pictures has not decoded them."""
+    for path in index.paths:
+        status = (index.root / path).stat()
+        (index.root / path).write_bytes(bytes(status.st_size))
+        os.utime(index.root / path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_pictures_by_position(index):
+    rows = np.array([39, 3, 3, 17, 0])
+    read = make(index)
+    assert (len(read), read.shape, read.dtype) == (40, (40, 16, 16, 3), np.uint8)
+    for _ in range(2):  # Decoded, then remembered.
+        assert np.array_equal(read[rows], reference(index)[rows])
+    assert read.decoded == 4
+    assert read[np.array([], int)].shape == (0, 16, 16, 3)
+
+
+def test_each_is_decoded_once_for_all_and_for_the_next_run(index):
+    expected, all_ = reference(index), np.arange(40)
+    one, other = make(index), make(index)
+    one[all_[:20]]
+    other[all_[20:]]
+    spoil(index)
+    for read in (one, other, make(index)):
+        assert read.decoded == 40
+        assert np.array_equal(read[all_], expected)
+
+
+def test_decoded_pictures_are_read_where_they_lie(index, monkeypatch):
+    read, rows = make(index), np.arange(20)
+    assert read.kept(rows) is None
+    read[rows]
+    kept = read.kept(rows)
+    assert np.array_equal(kept[rows], reference(index)[rows])
+    assert in_place(kept)
+    assert read.kept(np.arange(21)) is None
+    assert make(index, memory=0).kept(rows) is None
+    mine = shard(20, 4, 0, 1, 0, 1)
+    monkeypatch.delattr(Images, "__getitem__")
+    for step, (x, _, _) in enumerate(train_batches(read, index.labels, mine, epoch=0, seed=1).as_numpy_iterator()):
+        assert np.array_equal(x, kept[mine.rows[step]])
+    (x, _), = eval_batches(read, index.labels, rows, 20).as_numpy_iterator()
+    assert np.array_equal(x, kept[rows])
+
+
+def test_a_second_size_is_decoded_by_the_check_as_the_first_was(index):
+    for size in (16, 24):
+        assert splits.from_folder(index.root, size, 0.1, 0.1, seed=1).train.images.decoded == 40
+
+
+def test_a_changed_picture_is_decoded_again(index):
+    make(index)[np.arange(40)]
+    os.utime(index.root / index.paths[3])
+    assert make(index).decoded == 0
+    assert make(index, size=8).decoded == 0
+
+
+def test_after_a_crash_of_the_machine_nothing_is_believed(index, monkeypatch):
+    make(index)[np.arange(40)]
+    monkeypatch.setattr(image_cache, "_boot", lambda: "another")
+    assert make(index).decoded == 0
+
+
+def test_memory_is_bounded(index):
+    read = make(index, memory=5 * 16 * 16 * 3)
+    for _ in range(2):
+        assert np.array_equal(read[np.arange(40)], reference(index))
+    assert read.decoded == 5
+
+
+def test_a_full_disk_makes_it_slower_not_wrong(index):
+    read = make(index)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (mmap.PAGESIZE + 3 * 768 + 100, limits[1]))
+    try:
+        assert np.array_equal(read[np.arange(40)], reference(index))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read.decoded <= 3
+    assert np.array_equal(read[np.arange(40)], reference(index))
+
+
+def test_files_of_other_trees_make_room(index, monkeypatch):
+    old, new = make(index, size=8), make(index, size=12)
+    old[np.arange(40)], new[np.arange(40)]
+    folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
+    first, second = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    room = second.stat().st_blocks * 512
+    monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _: type("Usage", (), {"free": room}))
+    make(index, size=16)
+    assert not first.exists()
+    assert second.exists()
+    assert np.array_equal(old[np.arange(40)], reference(index, 8))  # Who has it open keeps it.
+
+
+READ_ALL = """
+import sys, tempfile, numpy as np
+from labs.datasets import folders, images
+index = folders.index(sys.argv[1])
+tempfile.tempdir = sys.argv[2]
+read = images.Images(index.root, index.paths, 64)
+print("begun", flush=True)
+for seed in range(int(sys.argv[3])):
+    for rows in np.random.default_rng(seed).permutation(40).reshape(8, 5):
+        pixels = read[rows]
+np.save(sys.argv[4], read[np.arange(40)])
+"""
+
+
+def start(index, rounds, result):
+    command = [sys.executable, "-c", READ_ALL, index.root, tempfile.gettempdir(), str(rounds), result]
+    return subprocess.Popen(command, cwd=paths.ROOT, stdout=subprocess.PIPE)
+
+
+def test_several_workers_at_once(index, tmp_path):
+    workers = [start(index, 3, tmp_path / f"{rank}.npy") for rank in range(2)]
+    for rank, worker in enumerate(workers):
+        assert worker.wait(60) == 0
+        assert np.array_equal(np.load(tmp_path / f"{rank}.npy"), reference(index, 64))
+
+
+def test_a_killed_worker_leaves_nothing_wrong(tree, tmp_path):
+    index = folders.index(tree({"a": 20, "b": 20}, size=(400, 300)))
+    worker = start(index, 1, tmp_path / "never.npy")
+    worker.stdout.readline()
+    read = make(index, size=64)
+    while not read.decoded and worker.poll() is None:
+        time.sleep(0.001)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait()
+    assert np.array_equal(read[np.arange(40)], reference(index, 64))
+
+
+def test_digest_tells_sets_apart_but_not_machines(index, tree, tmp_path):
+    for path in index.paths:
+        os.utime(index.root / path)
+    twin = folders.index(tree({"a": 20, "b": 20}, size=(32, 24), root=tmp_path / "twin"))
+    assert make(index).digest == make(twin).digest
+    assert make(index).digest != make(index, size=8).digest
+    (twin.root / twin.paths[0]).write_bytes(b"other")
+    assert make(index).digest != make(twin).digest
+
+
+def test_a_missing_picture_is_named(index):
+    (index.root / index.paths[2]).unlink()
+    with pytest.raises(LabError, match=r"cannot decode .*/a/0003\.png \(No such file or directory\); repair"):
+        make(index)[np.array([2])]
+
+
+def test_nowhere_to_keep_them(index, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    with pytest.raises(LabError, match="set TMPDIR to a folder on a disk of this machine"):
+        make(index)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_folder_of_somebody_else_is_not_trusted(index):
+    folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    with pytest.raises(LabError, match="belongs to somebody else"):
+        make(index)

@@ -1,0 +1,400 @@
+"""`labs lint` names every mistake, and nothing in a right table."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pandas as pd
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from labs.lint import checker
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
+from tests.results.test_records import record
+
+REFERENCE = ROOT / "data/reference"
+
+
+def findings(path) -> set[tuple[str, tuple[int, ...]]]:
+    return {(finding.rule, finding.rows) for finding in checker.check_csv(path)}
+
+
+def each(rule: str, *lines: int) -> set[tuple[str, tuple[int, ...]]]:
+    return {(rule, (line,)) for line in lines}
+
+
+MISTAKES = {  # What the course reports got wrong, as far as their tables show it.
+    "lab01_gpu_utilization": set(),
+    "lab02_mnist_accuracy": each("steps of other workers", 8) | each("efficiency above 1", 8)
+    | {("difference within noise", (3, 4)), ("difference within noise", (7, 8, 9, 10, 11))},
+    "lab04_large_batch_accuracy": {("two things changed", (2, 3))},
+    "lab04_speedup": each("wrong speedup", 3, 4, 5, 6, 7, 8, 9, 10) | each("efficiency above 1", 5)
+    | each("parts that do not sum", 3, 4, 6, 7, 9, 10) | each("wrong bandwidth", 3, 4, 6, 7, 9, 10),
+    "lab07_transported_bytes": each("bytes by batch", 2, 3, 4) | each("input is no traffic", 2, 3, 4),
+    "lab08_speedup": each("efficiency above 1", 7),
+    "lab08_throughput": each("efficiency above 1", 16) | {("input-bound baseline", (6, 7))},
+    "lab09_fruits": each("changed learning rate", 3) | each("missing workers", 3) | each("more workers, longer", 4),
+    "published_scaling": set(),
+    "published_scaling_inputs": set(),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_mistake_of_the_course_reports_is_found(name):
+    assert findings(REFERENCE / f"{name}.csv") == MISTAKES[name]
+
+
+def test_no_reference_table_is_forgotten():
+    assert {path.stem for path in REFERENCE.glob("*.csv")} == {*MISTAKES, "lab07_backends"}
+    with pytest.raises(LabError, match=r"lab07_backends\.csv: nothing could be checked: no column"):
+        checker.check_csv(REFERENCE / "lab07_backends.csv")
+
+
+@pytest.mark.parametrize(("table", "figures"), [
+    ("lab02_mnist_accuracy", r"line 8: .*18,750 / 3,120 = 6.01, so 6 workers ran"),
+    ("lab02_mnist_accuracy", r"0\.9902, 0\.9905.*standard error of each is 0\.0010"),
+    ("lab04_speedup", r"line 6: wrong speedup: 1\.473 is not .* = 1\.30 .*divided by line 3, which has batch_size 32"),
+    ("lab04_speedup", r"line 10: wrong speedup: .* = 1\.72"),
+    ("lab04_speedup", r"line 3: wrong bandwidth: .* are 178 MB, as in every row, .*the size of the data set, "
+                      r"not of the gradients \(44\.7 MB\); 44\.7 MB of gradients x 782 steps would be 233\.9 GB/s"),
+    ("lab04_speedup", r"line 3: parts that do not sum: .* = 17\.87 s of 30\.82 s"),
+    ("lab07_transported_bytes", r"line 2: bytes by batch: allreduce bytes 39,915,000 / 1,875 steps = 21,288"),
+    ("lab07_transported_bytes", r"line 2: input is no traffic: .*188,160,000 = 60,000 x 28 x 28 x 4"),
+    ("lab08_speedup", r"line 7: efficiency above 1: speedup 10\.56 with nodes 8: efficiency 1\.32"),
+    ("lab08_throughput", r"input-bound baseline: ResNet50 66\.11 and VGG16 63\.88 images/s"),
+    ("lab09_fruits", r"line 3: changed learning rate: 0\.1 against 0\.0005 in line 2: 200 times"),
+    ("lab09_fruits", r"line 4: more workers, longer: 4 workers took 74 s, longer than the 63 s of line 3"),
+])
+def test_a_finding_has_the_figures_and_what_they_should_be(table, figures):
+    assert any(re.search(figures, str(finding)) for finding in checker.check_csv(REFERENCE / f"{table}.csv"))
+
+
+RIGHT = {
+    # Report M, redone: the run of 3120 steps was one of 6 workers; accuracies with their spread.
+    "accuracy": """epochs,nodes,workers,batch_size,accuracy,accuracy_low,accuracy_high,train_seconds,steps
+40,1,1,128,0.9827,0.9815,0.9839,456.1,18750
+40,1,2,128,0.9862,0.9850,0.9874,379.7,9375
+40,1,4,128,0.9903,0.9895,0.9911,203.6,4688
+40,2,6,128,0.9905,0.9897,0.9913,152.0,3120""",
+    "accuracy only": """workers,accuracy
+1,0.9727
+2,0.9850
+4,0.9903""",
+    # Report C: speedups by their own base, a ledger that sums, bandwidths from the gradients of 391 and 196 steps.
+    "speedup": """batch,workers,epoch_seconds,speedup,efficiency,input_seconds,compute_seconds,comm_seconds,"""
+    """rest_seconds,gradient_bytes,images,bandwidth_gb_per_sec
+128,1,27.22,1,1,3.1,23.5,0,0.62,44700000,50000,
+128,2,20.92,1.30,0.65,3.0,12.0,5.3,0.62,44700000,50000,1.653
+128,4,19.88,1.37,0.34,3.0,6.1,10.2,0.58,44700000,50000,0.644
+512,1,25.94,1,1,2.0,23.3,0,0.64,44700000,50000,
+512,2,15.66,1.66,0.83,2.0,11.7,1.4,0.56,44700000,50000,1.564""",
+    "strong": """experiment,model,nodes,workers,batch_size,global_batch_size,images_per_sec,speedup
+strong scaling,ResNet50,1,1,128,128,100,1
+strong scaling,ResNet50,2,2,64,128,180,1.8
+strong scaling,ResNet50,4,4,32,128,290,2.9
+weak scaling,ResNet50,2,2,128,256,195,1.95""",
+    "bytes": """batch_size,workers,steps_per_epoch,allreduce_bytes_per_step,allreduce_bytes_per_epoch,input_bytes
+32,1,1875,21288,39915000,188160000
+64,1,938,21288,19968144,188160000
+128,1,469,21288,9984072,188160000""",
+    "throughput": """device,model,nodes,processes_per_node,threads,batch_size,global_batch_size,images_per_sec
+cpu,ResNet50,1,4,7,32,128,22.84
+cpu,ResNet50,8,4,7,32,1024,156.33
+cpu,VGG16,1,4,7,32,128,8.82
+cpu,VGG16,8,4,7,32,1024,66.25
+gpu,ResNet50,1,1,,64,64,219
+gpu,ResNet50,8,1,,64,512,1734
+gpu,VGG16,1,1,,64,64,154
+gpu,VGG16,8,1,,64,512,1081
+gpu,InceptionV3,1,1,,64,64,142""",
+    "learning rates": """workers,batch_size,learning_rate,rule,accuracy,seed
+1,32,0.0005,none,0.95,1
+1,32,0.0005,none,0.96,2
+2,32,0.001,linear,0.96,1
+4,32,0.001,square root,0.97,1
+4,32,0.0005,none,0.93,1""",
+    "fruits": """part,workers,learning_rate,total_seconds,seconds_per_epoch,accuracy
+single GPU,1,0.0005,581,56,0.97
+four GPUs,4,0.002,174,15,0.987""",
+    "slower on two": """model,workers,seconds_per_epoch,speedup
+tiny,1,2.0,1
+tiny,2,2.6,0.77""",
+    "collectives": """collective,workers,bytes,seconds,algbw,busbw
+allreduce,4,1000000,0.001,1e9,1.5e9
+broadcast,4,1000000,0.001,1e9,1e9""",
+    "published": """GPUs;images/sec (synthetic);model
+1;142;InceptionV3
+8;1131;InceptionV3""",
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_nothing_is_found_in_a_right_table(name, tmp_path):
+    (tmp_path / "right.csv").write_text(RIGHT[name])
+    assert [str(finding) for finding in checker.check_csv(tmp_path / "right.csv")] == []
+
+
+SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words of the text.
+    ("accuracy", "40,2,6,128", "40,2,2,128", "steps of other workers", (5,), "so 6 workers ran"),
+    ("accuracy", "2,6,128,0.9905,0.9897,0.9913,152.0,3120", "2,6,128,0.9905,0.9897,0.9913,152.0,4700",
+     "steps of other workers", (5,), "so 4 workers ran"),
+    ("accuracy", "40,2,6,128", "40,8,6,128", "impossible layout", (5,), "cannot be on 8 nodes"),
+    ("accuracy", "379.7", "200", "efficiency above 1", (3,), "efficiency 1.14"),
+    ("accuracy only", "0.9850", "0.9898", "difference within noise", (3, 4), "0.9898, 0.9903"),
+    ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "rate(1) / rate(n), inverted"),
+    ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "divided by line 3 (2 workers), not by one worker"),
+    ("speedup", "15.66,1.66", "15.66,1.34", "wrong speedup", (6,), "by line 3, which has batch_size 128, not 512"),
+    ("speedup", "20.92,1.30", "20.92,1.37", "wrong speedup", (3,), "that is the speedup of line 4, labels swapped"),
+    ("speedup", "20.92,1.30", "20.92,1.00", "wrong speedup", (3,), "taken for its own base"),
+    ("speedup", "15.66,1.66", "15.66,3.33", "wrong speedup", (6,), "no ratio of this table gives it"),
+    ("speedup", "1.37,0.34", "1.37,0.68", "wrong efficiency", (4,), "speedup / n = 1.37 / 4 = 0.34"),
+    ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,2.0", "parts that do not sum", (3,), "10 s (48%) are nowhere"),
+    ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,22.0", "parts that do not sum", (3,), "are too many"),
+    ("speedup", "5.3,0.62", "5.3,-5.3", "parts that do not sum", (3,), ""),
+    ("speedup", ",1.653", ",0.0321", "wrong bandwidth", (3,), "0.0321 GB/s x 5.3 s are 170.1 MB"),
+    ("speedup", ",1.653", ",1653", "bandwidth above the machine's", (3,), "no all-reduce reaches 500"),
+    ("speedup", "11.7,1.4,0.56", "13.0999,0.0001,0.56", "too little communication", (6,), "was the data loader timed"),
+    ("strong", "180,1.8", "180,0.56", "wrong speedup", (3,), "inverted"),
+    ("strong", "64,128,180", "64,256,180", "wrong global batch", (3,), "256 is not 64 x 2 workers = 128"),
+    ("strong", "4,4,32,128,290,2.9", "4,4,128,512,390,3.9", "strong scaling that is none", (4,), "512 against 128"),
+    ("strong", "180,1.8", "90,1.1", "wrong speedup", (3,), "slower than its base, and called faster"),
+    ("bytes", "64,1,938,21288", "64,1,938,10644", "bytes by batch", (3,), "the same for every batch"),
+    ("bytes", "_bytes_per_epoch", "_bytes", "bytes by batch", (4,), "9,984,072 / 469 steps = 21,288"),
+    ("bytes", ",input_bytes", ",forward_bytes", "input is no traffic", (2,), "60,000 x 28 x 28 x 4"),
+    ("throughput", "64,64,154", "64,64,214", "input-bound baseline", (6, 8), "the input was the limit"),
+    ("throughput", "64,64,154", "64,64,100", "efficiency above 1", (9,), "efficiency 1.35"),
+    ("throughput", "8,4,7,32,1024,66.25", "8,4,7,32,512,66.25", "wrong global batch", (5,), "32 x 32 workers = 1,024"),
+    ("learning rates", "2,32,0.001", "2,32,0.1", "changed learning rate", (4,), "0.1 against 0.0005 in line 2: 200"),
+    ("learning rates", "2,32,0.001", "2,32,0.00001", "changed learning rate", (4,), "1/50 times"),
+    ("fruits", "four GPUs,4", "several GPUs,", "missing workers", (3,), "no speedup follows"),
+    ("fruits", "4,0.002", "4,0.1", "changed learning rate", (3,), "200 times"),
+    ("slower on two", "2.6,0.77", "2.6,1.3", "wrong speedup", (3,), "inverted; it is slower than its base"),
+    ("slower on two", "2.6", "0", "impossible figure", (3,), "epoch_seconds 0 is not above 0"),
+    ("collectives", "1e9,1.5e9", "1e9,1e9", "wrong bandwidth", (2,), "x 2 (n - 1) / n = 1.5 GB/s"),
+    ("collectives", "0.001,1e9,1e9", "0.001,8e9,8e9", "wrong bandwidth", (3,), "1,000,000 bytes / 0.001 s"),
+    ("published", "8;1131", "8;1331", "efficiency above 1", (3,), "efficiency 1.17"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "rule", "lines", "words"), SEEDED)
+def test_a_seeded_mistake_is_found(name, old, new, rule, lines, words, tmp_path):
+    assert RIGHT[name].count(old) == 1
+    (tmp_path / "mistake.csv").write_text(RIGHT[name].replace(old, new))
+    found = [finding for finding in checker.check_csv(tmp_path / "mistake.csv") if finding.rule == rule]
+    assert lines in [finding.rows for finding in found]
+    assert any(words in finding.text for finding in found if finding.rows == lines)
+    assert all(str(finding).count("\n") == 0 for finding in found)
+
+
+@st.composite
+def right_tables(draw) -> pd.DataFrame:
+    """Draw a table in which every figure follows from the others."""
+    sizes = draw(st.sampled_from([(1, 2), (1, 2, 4), (1, 2, 4, 8, 64)]))
+    images, gradient_bytes = draw(st.sampled_from([(50_000, 44.7e6), (60_000, 4e5), (1_000_000, 5.5e8)]))
+    serial, link = draw(st.floats(0.01, 0.5)), draw(st.floats(1, 50))
+    rows = []
+    for batch in draw(st.sampled_from([(32,), (32, 128), (64, 128, 512)])):
+        alone = draw(st.floats(10, 1000))
+        for size in sizes:
+            steps = -(-images // (batch * size))
+            epoch = alone * (serial + (1 - serial) / size)
+            ring = 2 * (size - 1) / size
+            busbw = link * draw(st.floats(0.3, 0.95))
+            communication = gradient_bytes * steps * ring / busbw / 1e9
+            rows.append({
+                "workers": size, "nodes": -(-size // 4), "epochs": 3,
+                "batch_size_per_worker": batch, "global_batch_size": batch * size,
+                "images": images, "steps": 3 * steps, "learning_rate": 0.1 * size, "link_gb_per_sec": link,
+                "epoch_seconds": epoch + communication, "input_seconds": 0.1 * epoch, "compute_seconds": 0.8 * epoch,
+                "communication_seconds": communication, "other_seconds": 0.1 * epoch,
+                "busbw_gb_per_sec": busbw if size > 1 else None, "gradient_bytes": gradient_bytes,
+                "images_per_sec": images / (epoch + communication), "test_accuracy": 0.9, "repeats": 3,
+            })
+    table = pd.DataFrame(rows)
+    own = table["images_per_sec"] / table.groupby("batch_size_per_worker")["images_per_sec"].transform("first")
+    assume(own.min() > 0.01)
+    table["speedup"], table["efficiency"] = own.round(3), (own / table["workers"]).round(4)
+    return table
+
+
+@settings(max_examples=40, deadline=None)
+@given(right_tables())
+def test_nothing_is_found_in_any_right_table(tmp_path_factory, table):
+    path = tmp_path_factory.mktemp("right") / "table.csv"
+    table.to_csv(path, index=False)
+    assert [str(finding) for finding in checker.check_csv(path)] == []
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, data):
+    name = data.draw(st.sampled_from([*RIGHT, *(name for name in MISTAKES)]))
+    text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
+    lines = text.splitlines()
+    line = data.draw(st.integers(1, len(lines) - 1))
+    mark = max(",;", key=lines[0].count)
+    cells = lines[line].split(mark)
+    place = data.draw(st.integers(0, len(cells) - 1))
+    cells[place] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
+    lines[line] = mark.join(cells)
+    path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
+    path.write_text("\n".join(lines))
+    assert not [line for line in checker.check([path]) if "\n" in str(line)]
+
+
+def store(root, *runs: dict):
+    for run in runs:
+        folder = root / run["lab"] / run["run"]
+        folder.mkdir(parents=True)
+        (folder / "record.json").write_text(json.dumps(run))
+    return root
+
+
+def sound(run: str, size: int, rate: float, **config) -> dict:
+    made = record(run, size)
+    made["config"] = {"batch_size": 32, "seed": 1, "base_lr": 0.1, **config}
+    made["layout"] |= {"threads": 1, "backend": "none" if size == 1 else "MPI"}
+    made["timings"]["images_per_sec"] = rate
+    steps = -(-1000 // (32 * size))
+    made["history"] = [row | {"steps": steps} for row in made["history"]]
+    return made
+
+
+def test_nothing_is_found_in_sound_records(tmp_path):
+    runs = [sound(f"sweep-w{size}-seed{seed}", size, 100 * size**0.8 + seed, seed=seed, threads=1, backend="mpi")
+            for size in (1, 2, 4) for seed in (1, 2, 3)]
+    assert checker.check_store(store(tmp_path, *runs)) == []
+
+
+@pytest.mark.parametrize(("rule", "change"), [
+    ("efficiency above 1", {"timings": {"images_per_sec": 250.0}}),
+    ("other layout than asked", {"run": "sweep-w4-seed1"}),
+    ("other layout than asked", {"run": "sweep-w2-n2-seed1"}),
+    ("other layout than asked", {"layout": {"threads": 2}}),
+    ("other layout than asked", {"layout": {"backend": "Gloo"}}),
+    ("impossible layout", {"layout": {"nodes": 3}}),
+    ("wrong global batch", {"layout": {"global_batch_size": 32}}),
+    ("changed learning rate", {"config": {"base_lr": 0.0005}}),
+    ("steps of other workers", {"history": [{"epoch": 1, "images": 1000, "steps": 32}]}),
+    ("parts that do not sum", {"metrics": {"ledger_wall_seconds": 30.8, "ledger_compute_seconds": 17.7,
+                                           "ledger_communication_seconds": 0.15, "ledger_input_seconds": 0.0,
+                                           "ledger_other_seconds": 0.0}}),
+    ("impossible figure", {"metrics": {"test_accuracy": -0.1}}),
+])
+def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
+    wrong = sound("b", 2, 180.0, threads=1, backend="mpi")
+    for part, values in change.items():
+        wrong[part] = wrong[part] | values if isinstance(values, dict) else values
+    found = checker.check_store(store(tmp_path, sound("a", 1, 100.0, threads=1, backend="mpi"), wrong))
+    assert {(finding.where, finding.rule) for finding in found} == {(f"lab10_caltech/{wrong['run']}", rule)}
+
+
+def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
+    """Return a record whose epochs took so many seconds."""
+    made = sound(run, size, 100.0 * size)
+    rows = [{"epoch": epoch, "images": 1000, "steps": made["history"][0]["steps"], "train_seconds": each}
+            for epoch, each in enumerate(seconds, 1)]
+    return made | {"history": rows} | about
+
+
+@pytest.mark.parametrize(("seconds", "uneven"), [
+    ([30.0, 10.0, 10.4, 16.0], True), ([30.0, 10.0, 10.4, 14.9], False), ([10.0, 30.0], False),
+    ([10.0, 0.0, 1.0], False),
+])
+def test_epochs_of_one_run_that_differ_are_a_busy_machine(seconds, uneven, tmp_path):
+    found = checker.check_store(store(tmp_path, clocked("a", 1, seconds)))
+    assert [str(finding) for finding in found] == [
+        "lab10_caltech/a: uneven epochs: the slowest epoch took 1.6 times as long as the fastest, the first left "
+        "out: was the "
+        "machine busy? Measure again"] * uneven
+
+
+def test_identical_clocks_in_one_store_and_in_two(tmp_path):
+    first, second = [31.7182818, 10.1415926, 10.5772156], [31.7182818, 10.1415926, 10.5772157]
+    store(tmp_path / "anna", clocked("a", 1, first), clocked("b", 1, first), clocked("c", 1, second))
+    assert [str(finding) for finding in checker.check_store(tmp_path / "anna")] == [
+        "lab10_caltech/b: identical clocks: its 3 epochs took the same times as those of lab10_caltech/a, to the "
+        "last digit: "
+        "copied, not measured"]
+    store(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
+    (tmp_path / "alias").symlink_to(tmp_path / "ben")
+    assert checker.check_store(tmp_path / "ben") == []
+    found = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
+    assert found == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
+                     f"those of "
+                     f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
+
+
+def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
+    """A search has its best trial's history, elastic epochs have other workers, and short epochs no exact time."""
+    seconds = [31.7182818, 10.1415926, 10.5772156]
+    store(tmp_path, clocked("trial", 1, seconds), clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]}),
+          clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
+          clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
+    assert checker.check_store(tmp_path) == []
+
+
+@pytest.mark.parametrize(("gpus", "nodes", "busbw", "limit"), [
+    (["NVIDIA H100 80GB HBM3"], 1, 370.0, ""), (["NVIDIA H200"], 1, 475.0, ""), (["NVIDIA B200"], 1, 832.0, ""),
+    (["NVIDIA H200"], 1, 524.0, "500"), (["Tesla V100-SXM2-32GB"], 1, 234.0, "165"), (["Tesla T4"], 1, 120.0, "64"),
+    ([], 1, 12.0, ""), ([], 1, 234.0, "100"), (["an unknown GPU"], 1, 234.0, ""), (["an unknown GPU"], 1, 524.0, "500"),
+])
+def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes, busbw, limit, tmp_path):
+    run = sound("a", 8, 800.0) | {"machine": {"gpus": gpus}}
+    run["metrics"] = {"busbw_gb_per_sec": busbw}
+    found = [finding.text for finding in checker.check_store(store(tmp_path, run))]
+    assert len(found) == bool(limit)
+    assert all(text.startswith(f"{busbw:.0f} GB/s; no all-reduce reaches {limit} ") for text in found)
+
+
+@pytest.mark.parametrize(("row", "limit"), [
+    ("1,,8,370,", ""), ("1,,8,475,", ""), ("1,,8,524,", "no all-reduce reaches 500 over today's NVLink"),
+    ("1,B200,8,832,", ""), ("1,V100,8,234,", "reaches 165 on the hardware that the row names"),
+    ("1,H100,8,400,25 GbE", ""),
+    ("2,H100,16,400,25 GbE", "reaches 3.281 on the hardware"), ("2,H100,16,370,NDR InfiniBand", ""),
+])
+def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit, tmp_path):
+    (tmp_path / "typed.csv").write_text(f"nodes,gpu,workers,busbw (GB/s),network\n{row}\n")
+    found = [finding.text for finding in checker.check_csv(tmp_path / "typed.csv")]
+    assert [limit in text for text in found] == [True] * bool(limit)
+
+
+@pytest.mark.parametrize(("text", "line"), [
+    ("", "holds no rows"),
+    ("workers,epoch_seconds\n", "holds no rows"),
+    ("colour,taste\nred,sweet\n", "nothing could be checked: no column that a rule uses among colour, taste"),
+    ("threads,epoch\n1,2\n", "nothing could be checked: read threads as threads per worker, epoch as epoch number"),
+    ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
+    (b"\x89PNG\x00\xff", "is no table of text"),
+    ("workers,epoch_seconds\n1,\0\n", "is no table of text"),
+])
+def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
+    path = tmp_path / "typed.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(LabError, match=re.escape(line)) as told:
+        checker.check_csv(path)
+    assert str(told.value).startswith("typed.csv")
+    assert "\n" not in str(told.value)
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(LabError, match="No such file"):
+        checker.check_csv(tmp_path / "none.csv")
+    with pytest.raises(LabError, match="holds no record"):
+        checker.check_store(tmp_path)
+    bad, good = tmp_path / "none.csv", REFERENCE / "lab08_speedup.csv"
+    told = list(checker.check([bad, good]))
+    assert [type(line) for line in told] == [LabError, checker.Finding], "one bad table does not hide the others"
+
+
+def test_columns_have_many_names(tmp_path):
+    for head in ("workers,batch,throughput,speedup", "GPUs;Batch size (per worker);images/s;Speedup as reported",
+                 "size\tbatch_size_per_gpu\timages_per_second\tspeedup"):
+        mark = max(",;\t", key=head.count)
+        path = tmp_path / "names.csv"
+        rows = ("1", "32", "100", "1"), ("2", "32", "180", "0.56")
+        path.write_text("\n".join([head, *map(mark.join, rows)]))
+        assert findings(path) == {("wrong speedup", (3,))}

@@ -1,0 +1,159 @@
+"""The results store."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+from labs.cli import commands
+from labs.lint import checker
+from labs.measure import throughput
+from labs.report import plots
+from labs.results import records, scaling, speeds, tables
+from labs.run.errors import LabError
+
+HISTORY = [
+    {"epoch": 1, "loss": 2.0, "accuracy": 0.2, "val_loss": 1.9, "val_accuracy": 0.25, "images": 1000,
+     "train_seconds": 9.0, "val_seconds": 1.0},
+    {"epoch": 2, "loss": 1.0, "accuracy": 0.6, "val_loss": 1.2, "val_accuracy": 0.55, "images": 1000,
+     "train_seconds": 2.0, "val_seconds": 0.5},
+    {"epoch": 3, "loss": 0.5, "accuracy": 0.8, "val_loss": 1.1, "val_accuracy": 0.60, "images": 1000,
+     "train_seconds": 3.0, "val_seconds": 0.5},
+]
+
+
+def record(run: str = "a", size: int = 2) -> dict:
+    return {
+        "format": records.FORMAT, "lab": "lab10_caltech", "run": run, "started": f"2026-01-01T00:00:0{size}+0000",
+        "config": {"batch_size": 32, "seed": 1}, "layout": {"size": size, "nodes": 1, "global_batch_size": 32 * size},
+        "versions": {}, "machine": {}, "history": HISTORY,
+        "timings": {"images_per_sec": throughput.images_per_sec(HISTORY),
+                    "seconds_per_epoch": throughput.seconds_per_epoch(HISTORY)},
+        "metrics": {"test_accuracy": 0.61},
+    }
+
+
+def test_rates_leave_the_first_epoch_out():
+    assert throughput.images_per_sec(HISTORY) == 2000 / 5.0
+    assert throughput.seconds_per_epoch(HISTORY) == 3.0
+    assert throughput.images_per_sec(HISTORY[:1]) is None
+
+
+def test_the_store_is_a_table_and_damaged_records_are_named(tmp_path, capsys):
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name, 2 - number)))
+    for name, text in (("torn", json.dumps(record())[:100]), ("foreign", "[1, 2]"), ("older", '{"format": 0}')):
+        (tmp_path / "lab10_caltech" / name).mkdir()
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(text)
+    runs = records.load("lab10_caltech", tmp_path)
+    assert list(runs["run"]) == ["b", "a"]
+    assert list(runs["size"]) == [1, 2]
+    assert list(runs["images_per_sec"]) == [400, 400]
+    told = capsys.readouterr().err
+    assert told.count("left out") == 3
+    assert all(name in told for name in ("foreign", "older"))
+    assert records.load("lab99", tmp_path).empty
+
+
+def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
+    for number, name in enumerate(("a", "b")):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name, 2 - number)))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    commands.COMMANDS["results"](["lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
+    written = pd.read_csv(tmp_path / "runs.csv")
+    pd.testing.assert_frame_equal(written.drop(columns="val_accuracy"), records.load("lab10_caltech"))
+    assert list(written["val_accuracy"]) == [0.6, 0.6], "of the last epoch"
+    assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(written.columns)} columns\n"
+    with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
+        commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv/runs.csv")])
+
+
+def test_closing_table():
+    heading, rule, row = tables.closing(record()).splitlines()
+    assert heading.split("  ")[0] == "workers"
+    assert "images/s" in heading
+    assert "validation accuracy" in heading
+    assert "test accuracy" in heading
+    assert row.split() == ["2", "64", "400", "3.00", "1.10", "0.6000", "0.6100"]
+    assert len(heading) == len(rule) == len(row)
+    one_epoch = {"timings": {"images_per_sec": None, "seconds_per_epoch": 1.0}}
+    assert "one epoch only" in tables.closing(record() | one_epoch)
+
+
+def test_curves_have_labels_units_and_the_reports_figure():
+    figure = plots.curves([record(size=1), record()], reference={"report F": 0.9869})
+    loss, accuracy = figure.axes
+    assert (loss.get_xlabel(), loss.get_ylabel()) == ("epoch", "loss")
+    labels = [text.get_text() for text in accuracy.get_legend().get_texts()]
+    parts = ("training", "validation")
+    expected = [f"{workers}, {part}" for workers in ("1 worker", "2 workers") for part in parts]
+    assert labels == [*expected, "report F"]
+
+
+def test_curves_are_written_whole(tmp_path):
+    plots.save_curves(record(), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
+
+
+@pytest.mark.parametrize(("part", "value", "told"), [
+    ("config", None, "config: Expected `object`, got `null`"),
+    ("layout", [], "layout: Expected `object`, got `array`"),
+    ("layout", {}, "layout: Object missing required field `size`"),
+    ("layout", {"size": "two"}, "layout.size: Expected `int`, got `str`"),
+    ("layout", {"size": 2, "nodes": "one"}, "layout.nodes: Expected `int`, got `str`"),
+    ("history", {"epoch": 1}, "history: Expected `array`, got `object`"),
+    ("history", [1, 2], "history[0]: Expected `object`, got `int`"),
+    ("history", [{"loss": 1.0}], "history[0]: Object missing required field `epoch`"),
+    ("timings", {"images_per_sec": "fast"}, "timings.images_per_sec: Expected `int | float | null`, got `str`"),
+    ("metrics", "high", "metrics: Expected `object`, got `str`"),
+    ("started", 1.5, "started: Expected `str`, got `float`"),
+    ("lab", None, "lab: Expected `str`, got `null`"),
+    ("machine", "fast", "machine: Expected `object`, got `str`"),
+    ("tables", [], "tables: Expected `object`, got `array`"),
+    ("tables", {"x": [1]}, "tables.x[0]: Expected `object`, got `int`"),
+])
+def test_a_record_with_a_malformed_part_is_named_and_left_out(part, value, told, tmp_path, capsys):
+    for name, change in (("good", {}), ("bad", {part: value})):
+        (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
+        (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name) | change))
+    assert list(records.load(root=tmp_path)["run"]) == ["good"]
+    line = f"labs: left out: {tmp_path}/lab10_caltech/bad/record.json: {told}\n"
+    assert capsys.readouterr().err == line
+
+
+def test_what_a_config_asked_for_stands_beside_what_it_got():
+    asked = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
+    asked["layout"] |= {"threads": 2}
+    frame = records.table([asked])
+    assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
+    assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
+
+
+@pytest.mark.parametrize(("name", "machines", "values"), [
+    ("onednn", ({"onednn": True}, {"onednn": False}, {}), ["on", "off", "not recorded"]),
+    ("gpu", ({"gpus": ["B", "A", "A"]}, {"gpus": []}, {}), ["A, B", "none", "none"]),
+])
+def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
+    alike = [record("one", 1), record("two", 2)]
+    assert speeds.frame(alike)[1] == [], "no column where all are alike"
+    assert scaling.speedups(records.table(alike))["speedup"].notna().all()
+    runs = [record() | {"machine": machine} for machine in machines]
+    assert records.computed_on(runs) == {name: values}
+    frame, varying = speeds.frame([record("base", 1) | {"machine": machines[0]}, *runs])
+    assert varying == [name]
+    table = scaling.speedups(frame).query("size == 2").set_index(name)
+    assert table["speedup"].notna().to_dict() == {value: value == values[0] for value in values}
+    assert checker.recorded(runs).config[-1] == name
+    assert [row[name] for row in checker.recorded(runs).rows] == values
+
+
+@pytest.mark.parametrize("text", ["", "{}", "null"])
+def test_reading_what_is_not_a_record(tmp_path, text):
+    (tmp_path / "record.json").write_text(text)
+    with pytest.raises(LabError, match=r"record\.json: "):
+        records.read(tmp_path)

@@ -1,0 +1,83 @@
+"""`labs results`: which lab is meant, what is said where there is nothing, and how figures are shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs.cli import commands
+from labs.results import listing, records
+from labs.run.errors import LabError
+from tests.results.test_records import record
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    for lab, run in (("lab10_caltech", "a"), ("lab11_multinode", "b"), ("lab77_other", "c")):
+        (tmp_path / lab / run).mkdir(parents=True)
+        (tmp_path / lab / run / "record.json").write_text(json.dumps(record(run) | {"lab": lab}))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("asked", "run"), [("lab10", "a"), ("lab11_m", "b"), ("lab11_multinode", "b"),
+                                            ("lab77_other", "c")])
+def test_a_lab_may_be_named_by_its_beginning(asked, run, store, capsys):
+    commands.COMMANDS["results"]([asked])
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]] == [run]
+    commands.COMMANDS["results"]([asked, "--csv", str(store / "runs.csv")])
+    assert capsys.readouterr().out == f"{store}/runs.csv: 1 run, {len(listing.load(asked, store).columns)} columns\n"
+
+
+@pytest.mark.parametrize(("asked", "told"), [
+    ("lab02", "no runs of lab02_horovod yet; `labs run lab02_horovod` makes one"),
+    ("nosuch", "no lab is called 'nosuch'; there are: lab01_baseline, "),
+    ("..", "no lab is called '..'; there are: lab01_baseline, "),
+])
+def test_what_is_missing_is_said(asked, told, store):
+    for more in ([], ["--csv", str(store / "runs.csv")]):
+        with pytest.raises(LabError) as problem:
+            commands.COMMANDS["results"]([asked, *more])
+        assert str(problem.value).startswith(told)
+    assert not (store / "runs.csv").exists()
+
+
+def test_an_empty_store_and_one_that_cannot_be_read_are_two_things(tmp_path):
+    for root in (tmp_path / "none", tmp_path):
+        with pytest.raises(LabError, match="the results store is empty; `labs run lab10_caltech"):
+            listing.load(None, root)
+    (tmp_path / "lab10_caltech/a").mkdir(parents=True)
+    (tmp_path / "lab10_caltech/a/record.json").write_text("{")
+    for lab in (None, "lab10"):
+        with pytest.raises(LabError, match=r"none of the records in .* can be read"):
+            listing.load(lab, tmp_path)
+
+
+def test_figures_have_four_digits_and_what_is_missing_is_blank(tmp_path):
+    for run, rate in (("a", 1586.375971), ("b", None)):
+        (tmp_path / "lab10_caltech" / run).mkdir(parents=True)
+        found = record(run)
+        found["timings"] |= {"images_per_sec": rate, "seconds_per_epoch": 12.34567}
+        found["metrics"] = {"test_accuracy": 0.98765} if rate else {}
+        found["config"] = {"batch_size": 32} if rate else {}
+        (tmp_path / "lab10_caltech" / run / "record.json").write_text(json.dumps(found))
+    heading, _, first, second = listing.table(listing.load(None, tmp_path)).splitlines()
+    assert heading.split("  ")[-1] == "test accuracy"
+    assert "validation accuracy" in heading
+    assert first.split() == ["lab10_caltech", "a", "2", "1", "32", "1586", "12.35", "0.6", "0.9877"]
+    assert second.split() == ["lab10_caltech", "b", "2", "1", "12.35", "0.6"]
+    assert len({len(line) for line in (heading, first, second)}) == 1
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (1586.375971, "1586"), (12345.678, "12346"), (0.0001234567, "0.0001235"), (18750.0, "18750"), (999.96, "1000"),
+    (float("nan"), ""), (None, ""), (float("inf"), "inf"), (True, "True"), ("a\x1bb", r"a\x1bb"),
+    (2**63 - 1, str(2**63 - 1)),
+])
+def test_a_cell(value, shown):
+    assert listing.cell(value) == shown
+
+
+def test_the_store_of_the_tests_is_read_by_its_reader(store):
+    assert len(records.read_all(root=store)) == 3

@@ -1,0 +1,101 @@
+"""Whatever is written is there whole, or the old one is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from labs.run import atomic
+
+
+def test_replaces_whole(tmp_path):
+    atomic.write_text(tmp_path / "sub/a", "one")
+    atomic.write_text(tmp_path / "sub/a", "two")
+    assert (tmp_path / "sub/a").read_text() == "two"
+    assert os.listdir(tmp_path / "sub") == ["a"]
+
+
+def test_a_failed_write_keeps_the_old_and_leaves_nothing(tmp_path):
+    atomic.write_text(tmp_path / "a", "old")
+    with pytest.raises(RuntimeError, match="half way"), atomic.writing(tmp_path / "a", "w") as file:  # noqa: PT012
+        file.write("half")
+        raise RuntimeError("half way")
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_permissions_are_those_of_an_ordinary_file(tmp_path):
+    before = os.umask(0o022)
+    try:
+        atomic.write_text(tmp_path / "a", "")
+        with atomic.folder(tmp_path / "f"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o755
+    (tmp_path / "a").chmod(0o664)
+    atomic.write_text(tmp_path / "a", "again")
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o664
+
+
+def test_folder_appears_when_it_is_complete(tmp_path):
+    with atomic.folder(tmp_path / "f") as folder:
+        (folder / "x").write_text("x")
+        assert not (tmp_path / "f").exists()
+    assert (tmp_path / "f/x").read_text() == "x"
+    with pytest.raises(RuntimeError), atomic.folder(tmp_path / "g") as folder:
+        raise RuntimeError
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_folder_that_appeared_meanwhile_stays(tmp_path):
+    with atomic.folder(tmp_path / "f") as folder:
+        (folder / "x").write_text("late")
+        (tmp_path / "f").mkdir()
+        (tmp_path / "f/x").write_text("first")
+    assert (tmp_path / "f/x").read_text() == "first"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_path, monkeypatch):
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def noted_fsync(descriptor):
+        found = os.fstat(descriptor)
+        done.append("folder on the disk" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes on the disk")
+        fsync(descriptor)
+
+    def noted_replace(source, target):
+        done.append("replaced")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    atomic.write_text(tmp_path / "a", "whole")
+    assert done == ["5 bytes on the disk", "replaced", "folder on the disk"]
+
+
+def test_kill_in_the_middle_of_writing(tmp_path):
+    """A writer that is killed while it replaces a file again and again never leaves half of one."""
+    program = (
+        "from labs.run import atomic\nimport sys\n"
+        "for n in range(10**9):\n"
+        "    with atomic.writing(sys.argv[1], 'w') as f:\n"
+        "        for _ in range(2000): f.write(f'{n % 10}' * 10)\n"
+        "    print(n, flush=True)\n"
+    )
+    for shot in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "a")], stdout=subprocess.PIPE)
+        for _ in range(3 + shot):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        text = (tmp_path / "a").read_text()
+        assert len(text) == 20000
+        assert len(set(text)) == 1

@@ -1,0 +1,148 @@
+"""The command line that is made from a lab's Config."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from labs.run import catalogue, command_line, naming
+from labs.run.errors import LabError
+from labs.run.options import Options
+
+
+def labs(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", *arguments], capture_output=True, text=True, timeout=60,
+                          check=False)
+
+
+@pytest.mark.parametrize(("name", "lab"), [
+    ("lab10_caltech", "lab10_caltech"), ("lab10", "lab10_caltech"), ("lab10_c", "lab10_caltech"),
+    ("lab1", "lab01_baseline"), ("lab01", "lab01_baseline"), ("1", "lab01_baseline"), ("lab0001", "lab01_baseline"),
+    ("lab2", "lab02_horovod"), ("lab02", "lab02_horovod"), ("2", "lab02_horovod"), ("02", "lab02_horovod"),
+    ("12", "lab12_elastic"), ("lab12", "lab12_elastic"), ("lab03_", "lab03_lr_scaling"),
+])
+def test_a_lab_is_found_by_its_number_or_a_unique_prefix(name, lab):
+    assert catalogue.resolve(name) == lab
+
+
+@pytest.mark.parametrize(("name", "line"), [
+    ("lab", f"^more than one lab begins with 'lab': {', '.join(catalogue.lab_names())}$"),
+    ("lab0", "^more than one lab begins with 'lab0': lab01_baseline, .*, lab09_fruits$"),
+    ("lab99", r"^no lab is called 'lab99'; there are: lab01_baseline, .*lab12_elastic$"),
+    ("0", "^no lab is called '0'; "), ("-1", "^no lab is called '-1'; "), ("\u0662", "^no lab is called"),
+    ("", "^no lab is called ''; "), (" ", "^no lab is called ' '; "), ("1" * 5000, r"^no lab is called '1+\.\.\.'"),
+    ("lab02_horovdo", "did you mean lab02_horovod"), ("caltech", "did you mean lab10_caltech"),
+    ("\x1b[31mred\n", r"^no lab is called '\\x1b\[31mred\\n'; there"), ("\udcff", r"^no lab is called '\\udcff'; "),
+])
+def test_a_name_that_is_no_lab_is_refused(name, line):
+    with pytest.raises(LabError, match=line) as refused:
+        catalogue.resolve(name)
+    assert str(refused.value).isprintable()
+
+
+def test_resolving_a_name_imports_no_lab():
+    program = "import sys; from labs.run import catalogue; catalogue.resolve('2'); " \
+              "sys.exit('labs.lab02_horovod' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert catalogue.load_lab("lab10").__name__ == "labs.lab10_caltech"
+
+
+def test_a_preset_is_where_the_defaults_come_from():
+    lab = catalogue.load_lab("lab10")
+    demo, options = command_line.parse(lab, [])
+    assert demo == lab.PRESETS["demo"]
+    assert options == Options()
+    paper, _ = command_line.parse(lab, ["--batch-size", "7", "--preset", "paper"])
+    assert paper.batch_size == 7
+    assert paper.epochs == lab.PRESETS["paper"].epochs != demo.epochs
+    with pytest.raises(LabError, match="no preset is called 'fast'"):
+        command_line.parse(lab, ["--preset", "fast"])
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--batch-size", "0"], ["--epochs", "-1"], ["--validation-split", "1.5"], ["--base-lr", "nan"],
+    ["--stall-seconds", "0"], ["--seed", "-3"],
+])
+def test_numbers_that_cannot_work_are_refused(arguments):
+    with pytest.raises(LabError, match=f"{arguments[0]} .* is out of range; choose"):
+        command_line.parse(catalogue.load_lab("lab10"), arguments)
+
+
+def test_every_number_of_every_lab_has_a_range():
+    import dataclasses
+
+    for name in catalogue.lab_names():
+        fields = dataclasses.fields(catalogue.load_lab(name).Config)
+        assert {field.name for field in fields if field.type in ("int", "float")} <= set(command_line.RANGES)
+
+
+def test_commands_that_only_print_load_no_tensorflow():
+    program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\n" \
+              "try: cli.main()\nexcept SystemExit: pass\n" \
+              "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
+    for arguments in ([], ["--version"], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"],
+                      ["completion", "zsh"], ["check", "--only", "python", "--only", "datasets"]):
+        done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,
+                              timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+
+
+@pytest.mark.parametrize(("arguments", "line"), [
+    (["frob"], "no command is called 'frob'"),
+    (["run", "lab99"], "no lab is called 'lab99'"),
+    (["run", "--workers", "2"], "name the lab first"),
+    (["run", "lab10", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
+    (["run", "lab10", "--workers", "999"], "999 workers on"),
+    (["run", "lab10", "--preset", "x"], "no preset is called 'x'"),
+    (["data", "fetch", "imagenet"], "imagenet"),
+])
+def test_a_mistake_is_told_in_one_line(arguments, line):
+    done = labs(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("labs: error: ")
+    assert line in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_run_to_resume_is_the_newest_without_a_record(tmp_path):
+    import os
+
+    for age, name in enumerate(("new", "old", "finished")):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints/epoch-00001.npz").touch()
+        os.utime(tmp_path / name / "checkpoints/epoch-00001.npz", (1e9 - age, 1e9 - age))
+    os.utime(tmp_path / "finished/checkpoints/epoch-00001.npz", (2e9, 2e9))
+    (tmp_path / "finished/record.json").touch()
+    assert naming.run_name(Options(resume=True), tmp_path, 2) == "new"
+    assert naming.run_name(Options(resume=True, name="x"), tmp_path, 2) == "x"
+    assert naming.run_name(Options(), tmp_path, 2).endswith("-w2")
+
+
+def test_runs_of_one_second_have_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(naming.time, "strftime", lambda form: "now")
+    names = ["now-w1", "now-w1-2", "now-w1-3"]
+    for name in names:
+        assert naming.run_name(Options(), tmp_path, 1) == name
+        (tmp_path / name).mkdir()
+    assert naming.run_name(Options(), tmp_path, 2) == "now-w2"
+
+
+def test_a_config_survives_being_spelled_as_a_command_line():
+    import dataclasses
+
+    lab = catalogue.load_lab("lab10")
+    config = dataclasses.replace(lab.PRESETS["demo"], epochs=3, augment=False, data="a b'c", warmup_epochs=0.5)
+    assert command_line.parse(lab, command_line.to_argv(lab, config))[0] == config
+    assert command_line.to_argv(lab, lab.PRESETS["demo"]) == []
+
+
+def test_a_worker_loads_keras_without_what_no_lab_needs_of_it():
+    program = "import sys; from labs.run import worker; worker._load_tensorflow()\n" \
+              "assert 'keras' in sys.modules and not {'pandas', 'scipy'} & sys.modules.keys()\n" \
+              "import pandas, scipy.ndimage"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
