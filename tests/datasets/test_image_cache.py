@@ -133,10 +133,10 @@ def test_files_of_other_trees_make_room(index, monkeypatch):
 
 READ_ALL = """
 import sys, tempfile, numpy as np
-from labs.datasets import folders, images
+from labs.datasets import folders, image_cache
 index = folders.index(sys.argv[1])
 tempfile.tempdir = sys.argv[2]
-read = images.Images(index.root, index.paths, 64)
+read = image_cache.Images(index.root, index.paths, 64)
 print("begun", flush=True)
 for seed in range(int(sys.argv[3])):
     for rows in np.random.default_rng(seed).permutation(40).reshape(8, 5):

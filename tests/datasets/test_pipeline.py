@@ -134,7 +134,7 @@ def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
         drawn.append(weakref.ref(array))
         return array
 
-    monkeypatch.setattr(pipeline, "draw", noted)
+    monkeypatch.setattr(pipeline, "random_params", noted)
     assert batches(train_batches(DIGITS, LABELS, shard(50, 8, 0, 1, 0, 1), augment, epoch=0, seed=1))
     gc.collect()
     assert [array() for array in drawn] == [None]
