@@ -37,7 +37,7 @@ CHECKS = {
     "tensorflow": "software.tensorflow",
     "horovod": "software.horovod",
     "nccl": "machine.nccl",
-    "proof": "proof.proof",
+    "proof": "smoke_test.two_workers",
 }
 """Where each is, in this order: what takes its time comes last. Each is imported when it is due, so that the first line
 comes at once, and a package that is missing is a line and not the end."""

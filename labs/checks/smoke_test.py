@@ -14,7 +14,7 @@ SECONDS = 300
 """It takes ten to fifteen on two idle cores, minutes on busy ones or from a cold disk."""
 
 
-def proof() -> Finding:
+def two_workers() -> Finding:
     """Run setup/proof.py, which ends `make env` too, on two workers."""
     env = local.environment()
     if local.visible_gpus() < 2:
