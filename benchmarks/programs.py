@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import labs
-from labs.launch import local
+from labs.launch import mpirun
 from labs.run.paths import ROOT
 
 Figures = dict[str, float]
@@ -29,7 +29,7 @@ def kit(network: str, workers: int, clock: str = "steps") -> Figures:
 
 
 def _kit(network: str, workers: int, folder: str, clock: str) -> list[str]:
-    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", network, folder, clock]
+    return [*mpirun.command(workers), sys.executable, "-m", "benchmarks.arms.kit", network, folder, clock]
 
 
 def two_at_once(network: str) -> Figures:
@@ -54,7 +54,7 @@ def _start(command: list[str], **variables: str) -> subprocess.Popen:
     # As in an activated environment, where a program finds mpirun.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # Without what importing the kit has set in this process: a program of others is as it comes.
-    env = {name: value for name, value in local.environment().items() if name not in labs.SETTINGS}
+    env = {name: value for name, value in mpirun.environment().items() if name not in labs.SETTINGS}
     return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
                             env=env | {"PATH": path} | variables,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from labs.launch import verdict
+from labs.launch import failure
 from labs.run import heartbeat, lifeline
 
 
 @pytest.fixture
 def two_nodes(tmp_path, monkeypatch, capfd):
     """Two watches as if on two nodes, and a function that hands on what they send for a while."""
-    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.named())
+    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.supervisor_name())
     watches = [heartbeat.Watch(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
-    evidence = verdict.Evidence(2.0)
+    evidence = failure.Evidence(2.0)
 
     def listen(seconds: float) -> None:
         for _ in range(int(seconds / 0.1)):
@@ -58,7 +58,7 @@ def test_silence_does_not_grow_while_labs_itself_is_stopped(two_nodes):
 
 
 def test_heartbeats_are_taken_out_of_what_surrounds_them():
-    evidence = verdict.Evidence(2.0)
+    evidence = failure.Evidence(2.0)
     line = 'epoch 1:  50%\x1elabs {"rank": 5, "host": "n1", "pid": 1, "epoch": 1, "step": 2, "moved": 1, ' \
         '"alive": 2}\x1e\nbroken \x1elabs {"rank": 6}\x1e\n'
     assert evidence.take_heartbeats(line) == "epoch 1:  50%broken "
