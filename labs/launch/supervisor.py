@@ -38,9 +38,10 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
         command: The program's command line.
         env: Its environment; this process's, if omitted.
     """
-    with private_tmpdir() as variables:
+    environ = os.environ if env is None else env
+    with private_tmpdir(environ) as variables:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                   env={**(os.environ if env is None else env), **variables}, start_new_session=True,
+                                   env={**environ, **variables}, start_new_session=True,
                                    preexec_fn=lifeline.end_with_parent)
         try:
             yield process

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from filelock import Timeout
@@ -25,12 +25,15 @@ UNLOCKED_SECONDS = 24 * 3600.0
 
 
 @contextlib.contextmanager
-def private_tmpdir() -> Iterator[dict[str, str]]:
+def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Make a folder for the temporary files of a launcher and its workers, and remove it after the block.
 
     In the common folder, Open MPI's launcher names its files by its process number. Those of a killed launcher stay,
     and when the number comes again, the next launcher does not start: "The PMIx server's listener thread failed to
     start". A killed worker leaves the code that TensorFlow has generated.
+
+    Args:
+        environ: The environment of the launcher; LABS_TMPDIR in it names the folder of files that runs share.
 
     Yields:
         The environment variables that name the folder.
@@ -46,7 +49,7 @@ def private_tmpdir() -> Iterator[dict[str, str]]:
         return
     with folder as path, Lock(Path(path) / "lock").hold():
         yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
-               "TMPDIR": path, "LABS_TMPDIR": str(temporary_dir())}
+               "TMPDIR": path, "LABS_TMPDIR": environ.get("LABS_TMPDIR") or str(temporary_dir())}
 
 
 def _remove_abandoned() -> None:

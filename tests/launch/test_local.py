@@ -26,9 +26,9 @@ def temporary(tmp_path, monkeypatch):
 
 
 LAUNCHES = """
-from labs.launch import local
+from labs.launch import supervisor
 from labs.run.paths import ROOT
-with local.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
+with supervisor.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
     print(one.stdout.readline().decode(), end="", flush=True)
     one.wait()
 """

@@ -21,7 +21,7 @@ def two_nodes(tmp_path, monkeypatch, capfd):
         for _ in range(int(seconds / 0.1)):
             time.sleep(0.1)
             text = capfd.readouterr().err
-            assert evidence.take_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
+            assert evidence.extract_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
 
     yield watches, evidence, listen
     for each in watches:
@@ -46,7 +46,7 @@ def test_a_worker_that_has_finished_is_not_missed(two_nodes):
     listen(1)
     other.close()
     listen(2)
-    assert list(evidence.heard) == [0]
+    assert list(evidence.last_beats) == [0]
     assert not evidence.silent_node(0.9)
 
 
@@ -61,6 +61,6 @@ def test_heartbeats_are_taken_out_of_what_surrounds_them():
     evidence = failure.Evidence(2.0)
     line = 'epoch 1:  50%\x1elabs {"rank": 5, "host": "n1", "pid": 1, "epoch": 1, "step": 2, "moved": 1, ' \
         '"alive": 2}\x1e\nbroken \x1elabs {"rank": 6}\x1e\n'
-    assert evidence.take_heartbeats(line) == "epoch 1:  50%broken "
-    assert 5 in evidence.heard
-    assert 6 not in evidence.heard
+    assert evidence.extract_heartbeats(line) == "epoch 1:  50%broken "
+    assert 5 in evidence.last_beats
+    assert 6 not in evidence.last_beats
