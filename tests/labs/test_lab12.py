@@ -145,7 +145,7 @@ def test_the_host_file_loses_a_host_and_gets_it_back(tmp_path):
     assert (tmp_path / "hosts").read_text() == "localhost:2\n"
     assert elastic.return_host(tmp_path)
     assert (tmp_path / "hosts").read_text() == "localhost:2\n127.0.0.1:1\n"
-    assert socket.gethostbyname(elastic.LONER) == socket.gethostbyname(elastic.OTHERS), "two names of one machine"
+    assert socket.gethostbyname(elastic.LEAVING_HOST) == socket.gethostbyname(elastic.OTHERS), "one machine"
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])
