@@ -81,26 +81,22 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
     Raises:
         SetupError: The weights differ, or the program did not start or did not end.
     """
-    mpirun = [mpi.folder / "mpirun", "-np", "2"]
-    if mpi.version.startswith("openmpi"):
-        # Two workers even on one core, without the busy wait that would starve them.
-        mpirun += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    env = packages.clean_environment() | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "LABS_MPI": mpi.version,
-    }
+    sys.path.append(str(ROOT))
+    from labs.launch.failure import proof_verdict
+    from labs.run.errors import PROOF_PREFIX
+
+    # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
+    ours = mpi.version.startswith("openmpi")
+    launcher = [python, "-m", "labs.launch.mpirun", "2"] if ours else [mpi.folder / "mpirun", "-np", "2"]
+    env = packages.clean_environment() | {"PYTHONPATH": str(ROOT), "LABS_MPI": mpi.version}
     if _gpu_count() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
-        return _verdict(steps.run([*mpirun, python, program], env, timeout=PROOF_SECONDS))
+        return f"{PROOF_PREFIX}{proof_verdict(steps.run([*launcher, python, program], env, timeout=PROOF_SECONDS))}"
     except SetupError as error:
-        verdict = _verdict(steps.log.read_text(errors="replace"))
-        raise SetupError(f"{verdict} (log: {steps.log})" if verdict else f"the proof failed: {error}") from None
-
-
-def _verdict(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.startswith("proof: ")), "")
+        if verdict := proof_verdict(steps.log.read_text(errors="replace")):
+            raise SetupError(f"{PROOF_PREFIX}{verdict} (log: {steps.log})") from None
+        raise SetupError(f"the proof failed: {error}") from None
 
 
 def _gpu_count() -> int:

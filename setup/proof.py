@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 from horovod.tensorflow.keras import DistributedOptimizer
 
+from labs.run.errors import PROOF_PREFIX
+
 
 def weights_of_all(model: tf.keras.Model) -> list[np.ndarray]:
     """Return each worker's weights as one vector."""
@@ -60,7 +62,7 @@ def main() -> int:
         where = f" on {len(gpus)} GPU{'s' * (len(gpus) > 1)}" if gpus else ""
         mpi = os.environ.get("LABS_MPI", "MPI")
         versions = f"{mpi}, TensorFlow {tf.__version__}, Horovod {horovod.__version__}"
-        print(f"proof: {wrong or f'2 workers took a step{where}, weights equal ({versions})'}", flush=True)
+        print(f"{PROOF_PREFIX}{wrong or f'2 workers took a step{where}, weights equal ({versions})'}", flush=True)
     return 1 if wrong else 0
 
 
