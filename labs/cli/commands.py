@@ -32,7 +32,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from labs.run import atomic, usage
-from labs.run.errors import LabError, quoted
+from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line, plural, printable
 
 
@@ -55,10 +55,10 @@ def main() -> None:
         if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; the code is that of SIGPIPE.
             sys.exit(141)
         if lost:
-            sys.exit(f"labs: error: cannot write to standard output: {getattr(problem, 'strerror', problem)}")
+            sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(told := atomic.told(problem), LabError):
             raise
-        sys.exit(f"labs: error: {one_line(told)}")
+        sys.exit(f"{ERROR_PREFIX}{one_line(told)}")
     sys.exit(code)
 
 
@@ -284,7 +284,7 @@ def _lint(arguments: list[str]) -> int:
     for verdict in checker.verdicts(parser.parse_args(arguments).paths or [results_dir()]):
         if isinstance(verdict, LabError):
             found = True
-            print(f"labs: error: {one_line(verdict)}", file=sys.stderr)
+            print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
         else:
             found = found or bool(verdict.findings)
             for line in (verdict, *(verdict.findings or ("nothing implausible",))):

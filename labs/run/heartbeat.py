@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labs.run import atomic, lifeline
+from labs.run.errors import ERROR_PREFIX
 
 PLACE_BYTES = 256
 HEARTBEAT = re.compile(r"\x1elabs (\{[^\x1e]*\})\x1e\n?")
@@ -152,7 +153,7 @@ class Watch:
         alive = [place.rank for place in places if place.rank != frozen.rank]
         time.sleep(0.2 * alive.index(self.rank) if self.rank in alive else 1.0)  # One of the waiting tells it.
         print(
-            f"labs: error: {frozen}: has not moved for {time.time() - frozen.moved:.0f} s, the others wait for it"
+            f"{ERROR_PREFIX}{frozen}: has not moved for {time.time() - frozen.moved:.0f} s, the others wait for it"
             " (--stall-seconds); frozen, overloaded or lost",
             file=sys.stderr,
             flush=True,
