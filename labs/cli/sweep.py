@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from labs.launch import local
+from labs.launch import capacity
 from labs.launch.sweep import FAILED, Unfinished, run, runs_elsewhere
 from labs.run import catalogue, command_line, naming, usage
 from labs.run.errors import LabError
@@ -80,7 +80,7 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Name
     named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
     for workers in args.workers or ():
         if not args.oversubscribe and not args.sbatch and args.cell is None:  # Cell N may have fewer.
-            local.check_slots(workers)
+            capacity.check_slots(workers)
     seeds = tuple(range(1, args.repeats + 1)) if args.repeats else sweep.seeds
     return dataclasses.replace(
         sweep,
@@ -95,8 +95,8 @@ def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
     granted, reason = allocation.current(), ""
     if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
         reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
-    elif cell.workers > local.slots() and not oversubscribe:
-        reason = f"more workers than the {plural(local.slots(), 'core')}; --oversubscribe runs it"
+    elif cell.workers > capacity.slots() and not oversubscribe:
+        reason = f"more workers than the {plural(capacity.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 

@@ -42,7 +42,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 def options(help_text: str) -> list[str]:
     """Return the long options in a help text."""
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", help_text)))
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z0-9-]*[a-z0-9]", help_text)))
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
@@ -71,7 +71,7 @@ def refuse_empty(words: Sequence[str]) -> None:
     Raises:
         LabError: An argument is empty; the message shows the command line.
     """
-    if any(not word or re.fullmatch(r"--[a-z-]+=", word) for word in words):
+    if any(not word or re.fullmatch(r"--[a-z0-9-]+=", word) for word in words):
         raise LabError(f"an argument is empty in: {shlex.join(words)}; give a value, or leave the option out")
 
 

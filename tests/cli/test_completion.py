@@ -117,7 +117,7 @@ def test_what_the_help_of_a_lab_names_is_completed(name, options, capsys):
     with pytest.raises(SystemExit):
         command_line.parse(catalogue.load_lab(name), ["--help"], launches=True)
     # An entry of tyro's help begins with its option, or with two: │ --resume, --no-resume
-    entries = re.findall(r"^\W*?(--[a-z][a-z-]*(?:, --[a-z-]+)*)", capsys.readouterr().out, re.MULTILINE)
+    entries = re.findall(r"^\W*?(--[a-z][a-z0-9-]*(?:, --[a-z0-9-]+)*)", capsys.readouterr().out, re.MULTILINE)
     named = {option for entry in entries for option in entry.split(", ")}
     assert named | {"-h", "--help", "--preset"} == options[name]
     assert len(named) > 10
