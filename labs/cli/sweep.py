@@ -142,11 +142,11 @@ def _show_summary(lab: ModuleType, todo: Sequence[Cell], results_root: Path) -> 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
     from labs.report import plots
-    from labs.results import records, speeds
+    from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(catalogue.lab_name(lab), results_root) if record["run"] in names]
-    if runs and (summary := getattr(lab, "summary", speeds.summary)(runs)):
+    if runs and (summary := getattr(lab, "summary", speed_tables.summary)(runs)):
         print(printable_lines(summary) + "\n")
     for title, figure in lab.drawn(runs) if hasattr(lab, "drawn") else ():
         path = results_root / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
