@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labs.datasets.archives import unpack
 from labs.datasets.download import download_file
-from labs.datasets.locks import alone, sweep
+from labs.datasets.locks import exclusive, remove_leftovers
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.datasets.synthetic.embedded import folder_digest, make_synthetic, synthetic_folder, verify_synthetic
 from labs.run import atomic, paths
@@ -32,9 +32,9 @@ def fetch_dataset(name: str, root: Path | None = None) -> Path:
     dataset, root = get(name), root or paths.data_dir()
     home = root / dataset.folder
     if not home.is_dir():
-        with alone(_downloads(dataset, root) / "lock", f"downloading {name}"):
+        with exclusive(_downloads(dataset, root) / "lock", f"downloading {name}"):
             if not home.is_dir():
-                sweep(home)
+                remove_leftovers(home)
                 _check_disk(dataset, root)
                 _install(dataset, _download(dataset, root), home, root)
     return _inner(dataset, home)

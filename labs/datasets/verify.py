@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from labs.datasets.decode import VERSION, cores, decode_file, reason
 from labs.datasets.index import Index
-from labs.datasets.locks import alone
+from labs.datasets.locks import exclusive
 from labs.run import atomic, paths
 from labs.run.errors import LabError
 from labs.run.text import printable
@@ -43,7 +43,7 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
     """
     check = check or (lambda position: decode_file(index.root / index.paths[position], 1))
     memory = _memory_file(index.root)
-    with alone(memory.with_suffix(".lock"), f"checking the images of {index.root}"):
+    with exclusive(memory.with_suffix(".lock"), f"checking the images of {index.root}"):
         known = _load(memory)
         now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
         results = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}

@@ -1,4 +1,4 @@
-"""The stand-ins: made once, byte for byte the same, in the layout and with the faults of the real sets."""
+"""Synthetic data: generated once, byte for byte reproducible, in the layout and with the faults of the real data sets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ forked = multiprocessing.get_context("fork")
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """The stand-in of a name, made at most once for all tests."""
+    """Return a function that generates a synthetic data set at most once for all tests."""
     root = tmp_path_factory.mktemp("data")
     return lambda name: embedded.make_synthetic(name, root)
 
@@ -206,5 +206,5 @@ def test_verify_finds_one_changed_byte(made, tmp_path):
     (home / "mnist.npz").write_bytes(content)
     assert "is as generated" in fetch.verify_dataset("mnist", tmp_path)
     (home / "mnist.npz").write_bytes(content[:-1] + b"\1")
-    with pytest.raises(LabError, match="remove it to make it anew"):
+    with pytest.raises(LabError, match="remove it to generate it again"):
         fetch.verify_dataset("mnist", tmp_path)

@@ -96,7 +96,7 @@ def test_a_changed_picture_is_decoded_again(index):
 
 def test_after_a_crash_of_the_machine_nothing_is_believed(index, monkeypatch):
     make(index)[np.arange(40)]
-    monkeypatch.setattr(image_cache, "_boot", lambda: "another")
+    monkeypatch.setattr(image_cache, "_boot_id", lambda: "another")
     assert make(index).decoded == 0
 
 
@@ -199,5 +199,5 @@ def test_a_folder_of_somebody_else_is_not_trusted(index):
     folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
-    with pytest.raises(LabError, match="belongs to somebody else"):
+    with pytest.raises(LabError, match="belongs to another user"):
         make(index)

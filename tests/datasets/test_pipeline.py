@@ -129,17 +129,17 @@ def test_variation_changes_with_epoch_and_seed_and_comes_again(augment):
 
 @pytest.mark.parametrize("augment", [Augment(), Augment(rotation=20)])
 def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
-    drawn = []
+    arrays = []
 
     def noted(*arguments):
         array = random_params(*arguments)
-        drawn.append(weakref.ref(array))
+        arrays.append(weakref.ref(array))
         return array
 
     monkeypatch.setattr(pipeline, "random_params", noted)
     assert batches(train_batches(DIGITS, LABELS, shard(50, 8, 0, 1, 0, 1), augment, epoch=0, seed=1))
     gc.collect()
-    assert [array() for array in drawn] == [None]
+    assert [array() for array in arrays] == [None]
 
 
 def test_going_on_in_the_middle_of_an_epoch():
@@ -201,12 +201,12 @@ def plain_batch(photos, rows, size):
 
 
 @pytest.mark.parametrize(("source", "size", "mean", "most"), [
-    ("drawn", 64, 2.5, 5), ("drawn", 128, 0.6, 1.5), ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
+    ("synthetic", 64, 2.5, 5), ("synthetic", 128, 0.6, 1.5), ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
 ])  # fmt: skip
 def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, request):
     """Of 255 levels: all pixels' mean, and the mean of the picture that is furthest off."""
-    drawn = source == "drawn"
-    root = make_synthetic("caltech256") / "256_ObjectCategories" if drawn else request.getfixturevalue("caltech")
+    synthetic = source == "synthetic"
+    root = make_synthetic("caltech256") / "256_ObjectCategories" if synthetic else request.getfixturevalue("caltech")
     train = from_folder(root, size, 0.2, 0.2, seed=1).train
     mine = shard(train.positions, 32, 0, 1, 0, 1)
     normalise = tf.keras.layers.Rescaling(1 / 255)
@@ -229,7 +229,7 @@ def test_a_picture_that_breaks_during_training_is_named(tree):
     with pytest.raises(tf.errors.OpError) as raised:
         batches(train_batches(images, index.labels, shard(8, 4, 0, 1, 0, 1), epoch=0, seed=1))
     found = lab_error(raised.value)
-    assert str(found).endswith("b/0002.png (not a picture); repair or remove the file, then start again")
+    assert str(found).endswith("b/0002.png (not an image); repair or remove the file, then start again")
     assert lab_error(tf.errors.InvalidArgumentError(None, None, "loss")) is None
 
 

@@ -88,8 +88,8 @@ def test_a_copy_and_one_saved_again_are_found_and_told_apart(tree):
     assert str(found).endswith("the test accuracy is partly memory")
 
 
-def test_one_look_alike_in_120_drawn_fruits_is_no_proof_of_a_leak():
-    """No two drawn fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
+def test_one_look_alike_in_120_synthetic_fruits_does_not_prove_a_leak():
+    """No two synthetic fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
     found = leak(fetch.locate("fruits360", "embedded"))
     assert (found.tests, found.identical, len(found.alike)) == (120, (), 1)
     assert str(found).endswith("so few may be false alarms of the hash: look at the pictures")
