@@ -1,4 +1,4 @@
-"""Synthetic data: generated once, byte for byte reproducible, in the layout and with the faults of the real data sets."""
+"""Synthetic data: generated once, reproducible byte for byte, in the layout and with the faults of the real sets."""
 
 from __future__ import annotations
 

@@ -201,7 +201,8 @@ def plain_batch(photos, rows, size):
 
 
 @pytest.mark.parametrize(("source", "size", "mean", "most"), [
-    ("synthetic", 64, 2.5, 5), ("synthetic", 128, 0.6, 1.5), ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
+    ("synthetic", 64, 2.5, 5), ("synthetic", 128, 0.6, 1.5),
+    ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
 ])  # fmt: skip
 def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, request):
     """Of 255 levels: all pixels' mean, and the mean of the picture that is furthest off."""
