@@ -23,6 +23,6 @@ def main(args: argparse.Namespace) -> None:
     if args.action == "list":
         print(fetch.listing())
     elif args.action == "fetch":
-        print(f"{args.name}: {fetch.fetch(args.name)}")
+        print(f"{args.name}: {fetch.fetch_dataset(args.name)}")
     else:
-        print(fetch.verify(args.name))
+        print(fetch.verify_dataset(args.name))
