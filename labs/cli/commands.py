@@ -220,9 +220,9 @@ def _data(arguments: list[str]) -> None:
     if asked.action == "list":
         print(fetch.listing())
     elif asked.action == "fetch":
-        print(f"{asked.name}: {fetch.fetch(asked.name)}")
+        print(f"{asked.name}: {fetch.fetch_dataset(asked.name)}")
     else:
-        print(fetch.verify(asked.name))
+        print(fetch.verify_dataset(asked.name))
 
 
 def _results(arguments: list[str]) -> None:
