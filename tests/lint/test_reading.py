@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.cli import commands
-from labs.lint import checker, columns, reading
+from labs.lint import checker, columns, csv_file, reading
 from labs.run.errors import LabError
 
 SPELLINGS = {  # The rules' name -> names that students write, with the factor of their unit where it is not 1.
@@ -228,7 +228,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     with open(tmp_path / "huge.csv", "wb") as file:
         file.write(b"workers,epoch_seconds\n")
         file.truncate(2**40)  # A hole.
-    (tmp_path / "long.csv").write_text("workers,epoch_seconds\n" + "1,2\n" * (reading.MOST_ROWS + 1))
+    (tmp_path / "long.csv").write_text("workers,epoch_seconds\n" + "1,2\n" * (csv_file.MOST_ROWS + 1))
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "folder").mkdir()
     assert "/dev/zero is not a regular file" in refused("/dev/zero")
