@@ -1,4 +1,4 @@
-"""Slurm: its controller, the key that its programs prove themselves with, and its partitions."""
+"""Slurm: its controller, its authentication (munge), and its partitions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from labs.launch.supervisor import Outcome, complete
 from labs.run.errors import LabError
 from labs.slurm import site
 
-TELL = "tell who runs the cluster"
-AS_ROOT = "have who runs the cluster type: "
+TELL = "tell the cluster's administrator"
+AS_ROOT = "have the cluster's administrator type: "
 
 
 def slurm() -> Finding | list[Finding]:
-    """Look at Slurm from the key to the partitions: the first thing that is wrong is the cause of the rest."""
+    """Check Slurm from the key to the partitions: the first problem is the cause of the others."""
     if shutil.which("scontrol") is None:
         return absent("not on this machine")
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
-        return fail(f"SLURM_CONF={conf} is no file", "unset SLURM_CONF")
+        return fail(f"SLURM_CONF={conf} is not a file", "unset SLURM_CONF")
     outcome = complete(["scontrol", "ping"], 30)
     if "Could not establish a configuration source" in outcome.err:
-        return absent("its programs are here, but no cluster (slurm.conf)")
+        return absent("its programs are installed, but no cluster is configured (slurm.conf)")
     if "fatal:" in outcome.err:
         return fail(outcome.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
     return _munge(Path(conf or "/etc/slurm/slurm.conf")) or _controller(outcome)
@@ -42,7 +42,7 @@ def _controller(outcome: Outcome) -> Finding | list[Finding]:
 
 
 def _munge(conf: Path) -> Finding | None:
-    """Return what is wrong with munge, by which Slurm knows its users."""
+    """Return what is wrong with munge, which authenticates Slurm's users."""
     settings = conf.read_text() if conf.is_file() else ""
     named = re.search(r"(?im)^AuthInfo=.*socket=([^,\s]+)", settings)
     if "auth/munge" not in settings.lower() or shutil.which("munge") is None:
@@ -50,13 +50,13 @@ def _munge(conf: Path) -> Finding | None:
     outcome = complete(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
     if outcome.code == 0:
         return None
-    beside = Path(named[1]).with_name("munge.key") if named else None
-    key = beside if beside and beside.exists() else Path("/etc/munge/munge.key")
+    own = Path(named[1]).with_name("munge.key") if named else None
+    key = own if own and own.exists() else Path("/etc/munge/munge.key")
     return _key(key) or fail(f"munged does not outcome: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
 
 
 def _key(key: Path) -> Finding | None:
-    """Return why munged, which runs as the owner of its folder, would refuse a key."""
+    """Return why munged, which runs as the owner of the key's folder, would refuse the key."""
     try:
         status, user = key.stat(), owner(key.parent)
     except PermissionError:
@@ -73,21 +73,22 @@ def _key(key: Path) -> Finding | None:
 
 
 def _partitions() -> Finding:
-    """Look at the partition that jobs go to, and name all."""
+    """Check the partition that jobs go to, and list all."""
     try:
-        there, nodes = site.partitions(), site.nodes()
+        partitions, nodes = site.partitions(), site.nodes()
     except LabError as error:
         return refused(error)
-    up = [name for name, partition in there.items() if partition.state == "UP"
+    up = [name for name, partition in partitions.items() if partition.state == "UP"
           and any(node.up for node in nodes if node.partition == name)]
-    told = ", ".join(name + "*" * partition.default + " (down)" * (name not in up) for name, partition in there.items())
-    asked = os.environ.get("SBATCH_PARTITION")
-    chosen = asked or next((name for name, partition in there.items() if partition.default), None)
+    listed = ", ".join(name + "*" * partition.default + " (down)" * (name not in up)
+                       for name, partition in partitions.items())
+    named = os.environ.get("SBATCH_PARTITION")
+    chosen = named or next((name for name, partition in partitions.items() if partition.default), None)
     cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
-    if asked and asked not in there:
-        return fail(f"SBATCH_PARTITION={asked} is not there; there are: {told}", cure)
+    if named and named not in partitions:
+        return fail(f"SBATCH_PARTITION={named} does not exist; there are: {listed}", cure)
     if chosen is None:
-        return warn(f"none is the default, so sbatch needs a name; there are: {told}", cure)
+        return warn(f"none is the default, so sbatch needs a name; there are: {listed}", cure)
     if chosen not in up:
-        return fail(f"{chosen}, where jobs would go, is down or has no node that is up; there are: {told}", cure)
-    return ok(told)
+        return fail(f"{chosen}, where jobs would go, is down or has no node that is up; there are: {listed}", cure)
+    return ok(listed)

@@ -1,4 +1,4 @@
-"""What a check found: green, or one cause with one cure."""
+"""The result of a check: a state, and a cause with its cure if something is wrong."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ class Finding:
     state: str
     """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
     found: str
-    """What is there; where something is wrong, its cause."""
+    """What the check found; if something is wrong, the cause."""
     cure: str = ""
-    """What to do about it, as something to type where it can be typed."""
+    """What to do about it, as a command where possible."""
     name: str = ""
-    """What the line is about, where that is not the check itself: a variable."""
+    """The subject of the line if it is not the check itself: a variable."""
 
 
 def ok(found: str) -> Finding:
-    """Return a green line."""
+    """Return the finding of a check that passed."""
     return Finding("ok", found)
 
 
 def absent(found: str, cure: str = "") -> Finding:
-    """Return the line of something that a laptop may well lack; the cure brings it."""
+    """Return the finding for something that a laptop may well lack; the cure installs it."""
     return Finding("absent", found, cure)
 
 
 def warn(cause: str, cure: str) -> Finding:
-    """Return the line of something that makes a run slow or a result doubtful."""
+    """Return the finding for something that makes a run slow or a result doubtful."""
     return Finding("warn", cause, cure)
 
 
 def fail(cause: str, cure: str) -> Finding:
-    """Return the line of something that breaks the labs."""
+    """Return the finding for something that breaks the labs."""
     return Finding("fail", cause, cure)
 
 
 def refused(error: LabError) -> Finding:
-    """Return a refusal of the kit's own as a failure: its one line is the cause and, behind a semicolon, the cure."""
+    """Return a LabError as a failed check: its message is the cause and, after a semicolon, the cure."""
     cause, _, cure = str(error).partition(CURE_SEPARATOR)
     return fail(cause, cure)

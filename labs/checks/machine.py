@@ -1,4 +1,4 @@
-"""Cores, memory, limits, the network of this machine with itself, and GPUs."""
+"""Cores, memory, limits, the loopback network, and GPUs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from labs.run.text import plural
 from labs.slurm import allocation
 
 WORKER_GB = 1.0
-"""What a worker of a demo takes, and some air."""
+"""What a worker of a demo takes, with a margin."""
 ADDRESS_GB = 3
-"""What TensorFlow maps, most of it never touched."""
+"""What TensorFlow maps; most of it is never used."""
 FILE_MB = 100
 SHARED_MB = 32
-"""What two workers exchange through; with 16 they end when they start."""
+"""Two workers exchange gradients through it; with 16 MB they fail at the start."""
 
 
 def cores() -> Finding:
-    """Count the cores that workers may use: this machine's, or the allocation's."""
+    """Count the cores that workers may use, of this machine or of the allocation."""
     granted = allocation.current()
     allocation.check_step()
     if granted:
@@ -38,19 +38,19 @@ def cores() -> Finding:
 
 
 def memory() -> Finding:
-    """Compare what is free, or what a job or a container may take, with two workers' need."""
+    """Compare the free memory, or the limit of a job or container, with what two workers need."""
     import psutil
 
     machine = psutil.virtual_memory()
     free = min(machine.available, *_limits())
-    told = f"{free / 1e9:.1f} GB free of {machine.total / 1e9:.0f}"
+    state = f"{free / 1e9:.1f} GB free of {machine.total / 1e9:.0f}"
     if free < 2 * WORKER_GB * 1e9:
-        return fail(f"{told}; two workers take {2 * WORKER_GB:.0f}", "end other programs; in a job: sbatch --mem=4G")
-    return ok(told)
+        return fail(f"{state}; two workers take {2 * WORKER_GB:.0f}", "end other programs; in a job: sbatch --mem=4G")
+    return ok(state)
 
 
 def limits() -> Finding:
-    """Look at what the shell lets a process have: `ulimit`."""
+    """Check the limits of the shell (`ulimit`)."""
     address, _ = resource.getrlimit(resource.RLIMIT_AS)
     if address != resource.RLIM_INFINITY and address < ADDRESS_GB * 1e9:
         return fail(f"a process may have {address / 1e9:.1f} GB of addresses; TensorFlow takes {ADDRESS_GB}",
@@ -62,19 +62,19 @@ def limits() -> Finding:
 
 
 def shared_memory() -> Finding:
-    """Look at /dev/shm, through which workers of one machine exchange gradients."""
+    """Check /dev/shm, through which workers of one machine exchange gradients."""
     try:
         free = shutil.disk_usage("/dev/shm").free / 1e6
     except OSError as error:
         return fail(f"/dev/shm: {error.strerror}", "mount -t tmpfs tmpfs /dev/shm")
     if free < SHARED_MB:
         return fail(f"{free:.0f} MB free in /dev/shm, and two workers need {SHARED_MB}",
-                    "rm what ended runs left there; in a container: docker run --shm-size=1g")
+                    "rm what earlier runs have left there; in a container: docker run --shm-size=1g")
     return ok(f"{free / 1e3:.1f} GB free in /dev/shm")
 
 
 def loopback() -> Finding:
-    """Send a byte from this machine to itself, as mpirun and its workers do."""
+    """Send a byte over the loopback network, which mpirun and its workers use."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, \
                 socket.create_connection(server.getsockname(), timeout=5) as client:
@@ -85,7 +85,7 @@ def loopback() -> Finding:
 
 
 def gpus() -> Finding:
-    """Count the GPUs, by their driver and not by TensorFlow."""
+    """Count the GPUs by their driver, without TensorFlow."""
     import pynvml
 
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -96,7 +96,7 @@ def gpus() -> Finding:
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
-        return fail(f"the GPUs' driver does not work: {error}", "tell who cares for the machine; nvidia-smi")
+        return fail(f"the GPUs' driver does not work: {error}", "tell the machine's administrator; nvidia-smi")
     if not names:
         return absent("none; the labs run on the CPU")
     if not capacity.visible_gpus():
@@ -105,10 +105,10 @@ def gpus() -> Finding:
 
 
 def nccl() -> Finding:
-    """Look whether TensorFlow sees the GPUs, and whether Horovod sends their gradients from one to the other."""
+    """Check whether TensorFlow sees the GPUs, and whether Horovod sends gradients directly between them."""
     if not capacity.visible_gpus():
         return absent("only GPUs need it")
-    facts, _ = software.loading()
+    facts, _ = software.probe()
     if not facts.get("gpus"):
         return fail("TensorFlow sees none of the GPUs: its CUDA libraries or a driver from 525.60 on are missing",
                     "conda env create -f environment.yml (docs/gpu-environment.md)")
@@ -118,24 +118,24 @@ def nccl() -> Finding:
 
 
 def _limits() -> list[int]:
-    """Return how much memory each control group above this process has left, in bytes."""
+    """Return how many bytes each control group of this process has left."""
     left = []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
-        number, controllers, place = line.split(":", 2)
+        number, controllers, path = line.split(":", 2)
         if number == "0":
-            left += _left(Path("/sys/fs/cgroup", place[1:]), "memory.max", "memory.current")
+            left += _left(Path("/sys/fs/cgroup", path[1:]), "memory.max", "memory.current")
         elif controllers == "memory":
-            left += _left(Path("/sys/fs/cgroup/memory", place[1:]), "memory.limit_in_bytes", "memory.usage_in_bytes")
+            left += _left(Path("/sys/fs/cgroup/memory", path[1:]), "memory.limit_in_bytes", "memory.usage_in_bytes")
     return left
 
 
 def _left(group: Path, limit: str, usage: str) -> list[int]:
-    """Return what a group has left, unless it has no limit."""
+    """Return the bytes that a group has left, as a list; an empty one if the group has no limit."""
     try:
-        told = (group / "memory.stat").read_text()
-        # The cache of files counts as used, and is given back when it is needed.
-        below = "total_" * ("total_" in told)
-        cached = re.findall(rf"(?m)^{below}(?:in)?active_file (\d+)", told)
+        statistics = (group / "memory.stat").read_text()
+        # The file cache counts as used, but the kernel frees it when memory is needed.
+        prefix = "total_" * ("total_" in statistics)
+        cached = re.findall(rf"(?m)^{prefix}(?:in)?active_file (\d+)", statistics)
         return [int((group / limit).read_text()) - int((group / usage).read_text()) + sum(map(int, cached))]
-    except (OSError, ValueError):  # "max", or a container that does not show its groups.
+    except (OSError, ValueError):  # "max", or a container that hides its groups.
         return []

@@ -1,4 +1,4 @@
-"""`labs check`: one line for each check, as it comes, and at the end whether this machine can run the labs."""
+"""`labs check`: runs the checks, prints a line for each, and says whether this machine can run the labs."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ CHECKS = {
     "nccl": "machine.nccl",
     "proof": "smoke_test.two_workers",
 }
-"""Where each is, in this order: what takes its time comes last. Each is imported when it is due, so that the first line
-comes at once, and a package that is missing is a line and not the end."""
+"""The checks by name, as module.function, in the order of their lines: slow ones come last. A module is imported when
+its check is due, so that the first line appears at once, and a missing package costs a line, not the whole command."""
 NEEDS = {
     "packages": ("python",),
     "horovod": ("tensorflow", "mpi"),
     "nccl": ("tensorflow", "horovod"),
     "proof": ("python", "keras", "mpi", "tensorflow", "horovod"),
 }
-"""What fails for another check's reason is not tried."""
+"""A check is not tried if one of these has failed: it would fail for the same reason."""
 WAITS = {
     "tensorflow": "loading, with Horovod: 5 s, minutes from a cold disk",
     "proof": "two workers: 15 s, minutes on a busy machine",
 }
-REPORT = "make env; if the line stays, report it: no check knows this"
+REPORT = "make env; if the line stays, report it: no check covers this problem"
 COLOURS = {"ok": 32, "absent": 90, "warn": 33, "fail": 31}
 
 
 def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
-    """Print what the checks find and return the exit status: 1 if something breaks the labs.
+    """Run the checks, print their findings, and return the exit status: 1 if something breaks the labs.
 
     Args:
-        only: Names of checks; all, if empty.
-        quick: Leave out the proof.
-        as_json: A JSON object for each line.
+        only: Names of checks; all if empty.
+        quick: Omit the proof.
+        as_json: Print each finding as a JSON object.
 
     Raises:
-        LabError: No check is called so.
+        LabError: There is no check of that name.
     """
     if unknown := [name for name in only if name not in CHECKS]:
         raise LabError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
@@ -73,50 +73,50 @@ def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
     failed: list[str] = []
     for name in names:
         with _waiting(name):
-            found = _look(name, failed)
-        for each in found:
+            findings = _run(name, failed)
+        for each in findings:
             print(json.dumps(dataclasses.asdict(each)) if as_json else _line(each), flush=True)
             failed += [name] if each.state == "fail" else []
     if not (only or as_json):
-        print(_verdict(failed, quick))
+        print(_summary(failed, quick))
     return int(bool(failed))
 
 
-def _look(name: str, failed: Sequence[str]) -> list[Finding]:
-    """Do one check; whatever goes wrong in it is what it found."""
+def _run(name: str, failed: Sequence[str]) -> list[Finding]:
+    """Run one check; an error in it is its finding."""
     module, _, function = CHECKS[name].partition(".")
     cause = next((need for need in NEEDS.get(name, ()) if need in failed), None)
     try:
-        found = _not_tried(cause) if cause else getattr(importlib.import_module(f"labs.checks.{module}"), function)()
+        result = _not_tried(cause) if cause else getattr(importlib.import_module(f"labs.checks.{module}"), function)()
     except LabError as error:
-        found = refused(error)
+        result = refused(error)
     except Exception as problem:
-        lacks = isinstance(problem, ImportError) and "packages" in failed
-        found = _not_tried("packages") if lacks else fail(f"{type(problem).__name__}: {problem}", REPORT)
-    lines = found if isinstance(found, list) else [found]
-    return [dataclasses.replace(each, name=each.name or name) for each in lines]
+        missing = isinstance(problem, ImportError) and "packages" in failed
+        result = _not_tried("packages") if missing else fail(f"{type(problem).__name__}: {problem}", REPORT)
+    findings = result if isinstance(result, list) else [result]
+    return [dataclasses.replace(each, name=each.name or name) for each in findings]
 
 
 def _not_tried(cause: str) -> Finding:
     return absent(f"not tried, since {cause} failed")
 
 
-def _line(found: Finding) -> str:
-    state = f"{found.state:6}"
+def _line(finding: Finding) -> str:
+    state = f"{finding.state:6}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        state = f"\033[{COLOURS[found.state]}m{state}\033[0m"
-    return f"{state}  {found.name:10}  {found.found}" + f" -> {found.cure}" * bool(found.cure)
+        state = f"\033[{COLOURS[finding.state]}m{state}\033[0m"
+    return f"{state}  {finding.name:10}  {finding.found}" + f" -> {finding.cure}" * bool(finding.cure)
 
 
-def _verdict(failed: Sequence[str], quick: bool) -> str:
+def _summary(failed: Sequence[str], quick: bool) -> str:
     if failed:
         return f"this machine cannot run the labs yet: {', '.join(dict.fromkeys(failed))}"
-    return "this machine can run the labs" + ", as far as one sees without the proof" * quick
+    return "this machine can run the labs" + ", as far as can be seen without the proof" * quick
 
 
 @contextlib.contextmanager
 def _waiting(name: str) -> Iterator[None]:
-    """On a terminal, say what takes so long, and for how long it has, while the block runs."""
+    """On a terminal, show what is running and for how long, during the block."""
     if name not in WAITS or not sys.stderr.isatty():
         yield
         return
@@ -124,8 +124,8 @@ def _waiting(name: str) -> Iterator[None]:
 
     def tick() -> None:
         while not done.wait(0.2):
-            told = f"\r...     {name:10}  {WAITS[name]} ({time.monotonic() - began:.0f} s)"
-            print(told, end="", file=sys.stderr, flush=True)
+            line = f"\r...     {name:10}  {WAITS[name]} ({time.monotonic() - began:.0f} s)"
+            print(line, end="", file=sys.stderr, flush=True)
 
     ticker = threading.Thread(target=tick, daemon=True)
     ticker.start()

@@ -11,11 +11,11 @@ from labs.launch.supervisor import complete
 from labs.run.paths import ROOT
 
 SECONDS = 300
-"""It takes ten to fifteen on two idle cores, minutes on busy ones or from a cold disk."""
+"""It takes 10 to 15 s on two idle cores, minutes on busy ones or from a cold disk."""
 
 
 def two_workers() -> Finding:
-    """Run setup/proof.py, which ends `make env` too, on two workers."""
+    """Run setup/proof.py on two workers, as the end of `make env` does."""
     env = mpirun.environment()
     if capacity.visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.

@@ -1,4 +1,4 @@
-"""Environment variables that are known to break a run, to slow it, or to falsify what it measures."""
+"""Environment variables that break a run, slow it down, or falsify what it measures."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from labs.run.paths import ROOT
 
 @dataclass(frozen=True)
 class Rule:
-    """A variable, and which of its values do harm."""
+    """A variable, and which of its values are harmful."""
 
     name: str
     state: str
     cause: str
-    """What it does, behind NAME=value."""
+    """What it does; follows NAME=value in the line."""
     wrong: Callable[[str], bool]
 
 
@@ -43,7 +43,7 @@ def _lacks_plot_backend(name: str) -> bool:
         rcsetup.validate_backend(name)
     except ValueError:
         return True
-    except ImportError:  # Told by `packages`.
+    except ImportError:  # The check `packages` reports it.
         pass
     return False
 
@@ -57,65 +57,66 @@ def _differs(pattern: str, value: str) -> bool:
 
 
 RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "fail", "has TensorFlow ask for the package tf_keras, which is not the labs' Keras",
+    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not the labs' Keras",
          lambda value: value in ("1", "true", "True")),
-    Rule("PYTHONWARNINGS", "fail", "makes errors of warnings, which TensorFlow gives when it loads",
+    Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
          lambda value: "error" in value),
-    Rule("PYTHONOPTIMIZE", "fail", "drops docstrings, without which TensorFlow does not load",
+    Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
          lambda value: _number(value) >= 2),
-    Rule("PYTHONDONTWRITEBYTECODE", "warn", "has every start compile TensorFlow's Python code anew, for 12 s", bool),
+    Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
     Rule("MPLBACKEND", "fail", "is a plot backend that matplotlib does not have",
          lambda value: bool(value) and _lacks_plot_backend(value)),
-    Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that meet over MPI (the labs that can: --backend gloo)",
+    Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
          lambda value: value.lower() == "gloo"),
-    Rule("HOROVOD_CYCLE_TIME", "warn", "has every message wait for so many milliseconds (Horovod's own: 1)",
+    Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",
          lambda value: _number(value) > 10),
-    *(Rule(name, "fail", "is no plain number: every run stops",
+    *(Rule(name, "fail", "is not a plain number: every run stops",
            functools.partial(_differs, plain)) for name, plain in PLAIN.items()),
-    Rule("HOROVOD_TIMELINE", "warn", "has every run write all its messages into one file (one run: --timeline)",
+    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: "
+         "--timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
-    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait for ever for one that never came", _true),
-    Rule("REQUESTS_CA_BUNDLE", "warn", "is no file: `labs data fetch` trusts no server",
+    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never came", _true),
+    Rule("REQUESTS_CA_BUNDLE", "warn", "is not a file: `labs data fetch` trusts no server",
          lambda value: bool(value) and not Path(value).exists()),
-    Rule("LABS_SITE", "fail", "names no file of jobs/sites: every job stops",
+    Rule("LABS_SITE", "fail", "names no file in jobs/sites: every job stops",
          lambda value: bool(value) and value not in _sites()),
-    Rule("LABS_LAUNCHER", "fail", "is no launcher: every job stops (mpirun, srun)",
+    Rule("LABS_LAUNCHER", "fail", "is not a launcher (mpirun, srun): every job stops",
          lambda value: value not in ("", "mpirun", "srun")),
 ]
 
 
 def variables() -> Finding | list[Finding]:
-    """Look for all of them: a line for each that does harm."""
+    """Return a finding for each harmful variable."""
     harmful = [Finding(rule.state, f"={os.environ[rule.name]} {rule.cause}", f"unset {rule.name}", rule.name)
                for rule in RULES if rule.wrong(os.environ.get(rule.name, ""))]
     if names := _of_a_run():
-        harmful.append(Finding("fail", "is left from inside a run: a notebook's only worker would wait for the others",
+        harmful.append(Finding("fail", "is left over from inside a run: a notebook's only worker would wait for others",
                                f"unset {' '.join(names)}", names[0]))
-    return harmful or ok("none that is known to break or to slow a run")
+    return harmful or ok("none that is known to break or slow down a run")
 
 
 def cure(*prefixes: str) -> str:
-    """Return what unsets the variables that break something, or "": what they break is no fault of its own.
+    """Return the command that unsets variables that break a run, or an empty string.
 
     Args:
-        prefixes: How the names begin that can be the reason.
+        prefixes: Of the names that can be the reason.
     """
-    found = variables()
-    return "; ".join(each.cure for each in (found if isinstance(found, list) else [])
+    findings = variables()
+    return "; ".join(each.cure for each in (findings if isinstance(findings, list) else [])
                      if each.state == "fail" and each.name.startswith(prefixes))
 
 
 def without(*names: str) -> str:
-    """Return what unsets those of some variables that are set, or ""."""
-    there = [name for name in names if os.environ.get(name)]
-    return f"unset {' '.join(there)}" if there else ""
+    """Return the command that unsets those of the variables that are set, or an empty string."""
+    present = [name for name in names if os.environ.get(name)]
+    return f"unset {' '.join(present)}" if present else ""
 
 
 def _of_a_run() -> list[str]:
-    """Return the variables by which a process takes itself for a worker; in a job Slurm sets some of them rightly."""
+    """Return the variables that make a process act as a worker of a run; in a job, Slurm may set some of them."""
     from labs.launch import mpirun
 
     names = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
-    right = "SLURM_JOB_ID" in os.environ and all(re.match("PMIX_", name) for name in names)
-    return [] if right else names
+    from_slurm = "SLURM_JOB_ID" in os.environ and all(re.match("PMIX_", name) for name in names)
+    return [] if from_slurm else names

@@ -1,6 +1,6 @@
-"""Starts workers that may come and go: horovodrun with a host file, closed to all other machines.
+"""Elastic launches: horovodrun with a host file that may change, on the loopback network alone.
 
-    python -m labs.launch.elastic --min-np 1 ... PROGRAM      horovodrun, listening on this machine alone
+    python -m labs.launch.elastic --min-np 1 ... PROGRAM      horovodrun on the loopback network
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COOLDOWN_SECONDS = 2
 
 
 def horovodrun(workers: int, folder: Path) -> list[str]:
-    """Return the start of the command line that starts so many workers on this machine, and write their host file.
+    """Write the host file, and return horovodrun's command line for a number of workers, up to the program.
 
     Args:
         workers: At least 2; one of them can leave and come back.
@@ -35,21 +35,21 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
     write_hosts(folder, workers)
     return [
         sys.executable, "-m", "labs.launch.elastic",
-        # Horovod: it goes on with one worker, and never with more than were asked for.
+        # Horovod: it continues with one worker, and never starts more than were requested.
         "-np", str(workers), "--min-np", "1", "--max-np", str(workers),
-        # Horovod: asked once a second; a changed answer is a changed set of workers.
+        # Horovod: runs the script once a second; when its output changes, the set of workers changes.
         "--host-discovery-script", f"cat {quote(str(folder.absolute() / 'hosts'))}",
-        # Horovod: a host on which a worker has failed is never used again, unless its exclusion ends.
+        # Horovod: a host on which a worker has failed is excluded, by default forever.
         "--blacklist-cooldown-range", "1", str(COOLDOWN_SECONDS),
-        # Horovod: it would look for a network that two hosts share; on one machine it would wait for ever.
+        # Horovod: without this it looks for a network that two hosts share, and on one machine waits forever.
         "--network-interfaces", "lo",
-        # Horovod: those who are there wait so long for one who comes, and who has to load TensorFlow first.
+        # Horovod: how long the workers wait for a new one, which has to load TensorFlow first.
         "--gloo-timeout-seconds", "300",
     ]
 
 
 def write_hosts(folder: Path, workers: int) -> None:
-    """Write the host file: one line per host, with the number of workers that it has room for."""
+    """Write the host file: a line per host, with its number of workers."""
     lines = [f"{OTHERS}:{workers - 1}", f"{LEAVING_HOST}:1"]
     atomic.write_text(folder / "hosts", "\n".join(lines) + "\n")
 
@@ -74,9 +74,9 @@ def _hosts(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    """Be horovodrun."""
+    """Run horovodrun in this process, on the loopback network."""
     listen_on_loopback()
-    # Horovod: to it a lost worker is an error of many lines; here it is told in one.
+    # Horovod: it prints many lines about a lost worker; the run reports it in one.
     os.environ.setdefault("HOROVOD_LOG_LEVEL", "fatal")
     from horovod.runner.launch import run_commandline
 

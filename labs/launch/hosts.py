@@ -1,4 +1,4 @@
-"""The nodes that mpirun will use: Slurm's allocation, or the host file that mpirun's own variables name."""
+"""The nodes that mpirun will use: those of Slurm's allocation, or of the host file that mpirun's variables name."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from labs.run.errors import LabError
 from labs.slurm import allocation
 
 VARIABLES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
-"""Where Open MPI 5 and 4 look for a host file that no option names."""
+"""Where Open MPI 5 and 4 look for the default host file."""
 
 
 def slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
-    """Return how many workers mpirun's host file gives each node; nothing where no variable names such a file.
+    """Return how many workers mpirun's host file allows on each node; empty if no variable names such a file.
 
     Raises:
         LabError: The file cannot be read.
     """
-    found: dict[str, int] = {}
+    by_host: dict[str, int] = {}
     for variable in VARIABLES:
         if variable not in environ:
             continue
@@ -31,14 +31,14 @@ def slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
                            ) from None
         for line in lines:
             host, *settings = line.partition("#")[0].split() or [""]
-            if host:  # A host that stands there twice has the slots of both lines, as with mpirun.
-                told = re.search(r"slots=(\d+)", " ".join(settings))
-                found[host] = found.get(host, 0) + (int(told[1]) if told else 1)
-        return found
-    return found
+            if host:  # A host that is listed twice has the slots of both lines, as with mpirun.
+                count = re.search(r"slots=(\d+)", " ".join(settings))
+                by_host[host] = by_host.get(host, 0) + (int(count[1]) if count else 1)
+        return by_host
+    return by_host
 
 
 def nodes() -> int:
-    """Return over how many nodes mpirun may spread the workers."""
+    """Return the number of nodes over which mpirun may spread the workers."""
     granted = allocation.current()
     return granted.nodes if granted else len(slots()) or 1

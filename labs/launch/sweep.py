@@ -1,7 +1,7 @@
-"""A sweep: the runs that a question needs, one after the other, each in a launch of its own.
+"""Runs a sweep: its cells one after the other, each in a separate launch. Imports no TensorFlow.
 
-The results store is its only memory: a cell that has a record is done, and everything else is still to do. So a sweep
-that was interrupted goes on, wherever and how often it was. Imports no TensorFlow.
+The results folder is its only memory: a cell with a record is done, and all others are still to do. So an interrupted
+sweep continues, wherever and however often it was interrupted.
 """
 
 from __future__ import annotations
@@ -23,71 +23,72 @@ from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
 
 FAILED = "failed.txt"
+"""The file in a run's folder that says why the run failed."""
 
 
 class Unfinished(NamedTuple):
-    """The cells that a sweep has left without a record."""
+    """The cells that have no record after a sweep."""
 
     failed: list[Cell]
     elsewhere: list[Cell]
-    """Those that another sweep was running."""
+    """Those that another sweep is running."""
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there are any."""
         return bool(self.failed or self.elsewhere)
 
 
-def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> Unfinished:
+def run(lab: ModuleType, todo: Sequence[Cell], results_root: Path, oversubscribe: bool = False) -> Unfinished:
     """Run the cells that have no record yet, and return those that still have none.
 
     Args:
         lab: The lab's module.
-        todo: Cells, in their order.
-        store: The results store.
+        todo: Cells, in the order of their runs.
+        results_root: The folder of all results.
         oversubscribe: Allow more workers than cores.
     """
-    from tqdm import tqdm  # Here: `labs list` loads every lab, and would spend a fifth of its time on it.
+    from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
 
-    open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, store)]
+    open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
     left = Unfinished([], [])
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=catalogue.lab_name(lab), unit="run",
               file=sys.stderr, smoothing=0) as bar:
         for cell in open_cells:
             bar.set_postfix_str(str(cell))
             try:
-                if cause := _run(lab, cell, store, oversubscribe):
+                if cause := _run(lab, cell, results_root, oversubscribe):
                     left.failed.append(cell)
                     bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
             except Timeout:
                 left.elsewhere.append(cell)
                 bar.write(f"running elsewhere: {cell}: another sweep has it", file=sys.stderr)
             bar.update()
-    return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, store)])
+    return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, results_root)])
 
 
-def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
-    """Run one cell, what it prints going to its log, and return the cause should it fail.
+def _run(lab: ModuleType, cell: Cell, results_root: Path, oversubscribe: bool) -> str:
+    """Run one cell with its output in a log file, and return the cause if it fails.
 
     Raises:
         Timeout: Another sweep is running it.
     """
-    folder = store / cell.lab / cell.name
+    folder = results_root / cell.lab / cell.name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(cell, store).hold():
-        return "" if finished(cell, store) else _launch(lab, cell, folder, oversubscribe)
+    with _lock(cell, results_root).hold():
+        return "" if finished(cell, results_root) else _launch(lab, cell, folder, oversubscribe)
 
 
-def _lock(cell: Cell, store: Path) -> Lock:
-    return Lock(store / cell.lab / f".{cell.name}.lock")
+def _lock(cell: Cell, results_root: Path) -> Lock:
+    return Lock(results_root / cell.lab / f".{cell.name}.lock")
 
 
-def runs_elsewhere(cell: Cell, store: Path) -> bool:
-    """Whether another sweep is running a cell."""
-    return _lock(cell, store).is_held()
+def runs_elsewhere(cell: Cell, results_root: Path) -> bool:
+    """Return whether another sweep is running a cell."""
+    return _lock(cell, results_root).is_held()
 
 
 def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:
-    """Launch one cell in an empty folder: what an earlier try left behind would mix two runs' timings."""
+    """Launch one cell in an empty folder: files of an earlier attempt would mix two runs' timings."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     arguments = [*command_line.to_argv(lab, cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
