@@ -38,7 +38,7 @@ JOINED = "worker joined"
 
 
 @dataclasses.dataclass
-class Memory:
+class Progress:
     """What a worker remembers of the run beside the weights; one who comes gets rank 0's."""
 
     began: float
@@ -80,7 +80,7 @@ class Elastic:
         name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()
-        self.memory = Memory(began=began, stopped=began)
+        self.memory = Progress(began=began, stopped=began)
         self.claims = contextlib.ExitStack()
         self.uncommitted = 0
         self.in_step = self.running = False
