@@ -145,7 +145,7 @@ def _life(folder: Path) -> dict | None:
 
     if not (folder / "events.json").exists():
         return None
-    beats = heartbeat.read_beats(folder / heartbeat.FOLDER)
+    beats = heartbeat.read_beats(folder / "heartbeats") or heartbeat.read_beats(folder / "places")  # Of older versions.
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # What was noted outlives even SIGKILL; `fit` comes back to note it about five times a second.

@@ -85,7 +85,7 @@ class EvaluationSteps(tf.keras.callbacks.Callback):
         self.watched = watched
 
     def on_test_batch_end(self, batch, logs=None):
-        self.watched.step(self.watched.place().epoch, self.watched.place().step)
+        self.watched.still_moving()
 
 
 def shows_bar(rank: int) -> bool:

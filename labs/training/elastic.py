@@ -128,7 +128,7 @@ class Elastic:
             self._gather()
             while state.epoch < self.config.epochs:
                 self._epoch()
-            heartbeat.current().rest()
+            heartbeat.current().pause()
             self.weights = _weights(self.model)
             return evaluate(self.job, self.model, test, self.config.batch_size)
         except (HorovodInternalError, HostsUpdatedInterrupt):
@@ -240,7 +240,7 @@ class Elastic:
     def _stop(self) -> None:
         """Note what is lost now."""
         if heartbeat.current():
-            heartbeat.current().rest()
+            heartbeat.current().pause()
         memory = self.memory
         memory.size = self.job.size if self.running else memory.size
         # The step in which the loss was found counts too: it was computed for nothing.

@@ -57,7 +57,7 @@ def fit(
     augment: Augment | None = None,
     fp16_allreduce: bool = False,
     backward_passes_per_step: int = 1,
-    enough: Callable[[dict[str, float]], bool | None] | None = None,
+    stop_when: Callable[[dict[str, float]], bool | None] | None = None,
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
@@ -77,7 +77,7 @@ def fit(
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Pieces into which each batch is cut; their gradients are averaged on the worker, and
             exchanged once: the same step, with the memory of a piece.
-        enough: Asked after each epoch, on all workers, with its row; True ends the training.
+        stop_when: Called after each epoch, on all workers, with its row; True ends the training.
 
     Raises:
         LabError: The workers do not agree, or drift apart, or the loss is not finite, or the pieces are unequal.
@@ -108,10 +108,10 @@ def fit(
             if board:
                 board.add(row)
             job.say(_line(row, epochs))
-            if enough and enough(row):
+            if stop_when and stop_when(row):
                 break
             saver.stop_if_asked()
-    heartbeat.current().rest()
+    heartbeat.current().pause()
     return list(saver.position.history)
 
 
@@ -240,7 +240,7 @@ def evaluate(job: Job, model: tf.keras.Model, part: Subset, batch_size: int) -> 
         batch_size: Images per worker and step.
     """
     means = _evaluate(job, model, part, batch_size)
-    heartbeat.current().rest()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
+    heartbeat.current().pause()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
     return means
 
 
