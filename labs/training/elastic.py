@@ -158,8 +158,8 @@ class Elastic:
         """Watch this worker under the rank that it has now."""
         if heartbeat.current():
             heartbeat.current().close()
-        heartbeat.begin(self.folder / "places", layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
-        for place in (self.folder / "places").glob("rank-*"):
+        heartbeat.begin(self.folder / "heartbeats", layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
+        for place in (self.folder / "heartbeats").glob("rank-*"):
             if int(place.name.partition("-")[2]) >= layout.size:
                 place.unlink(missing_ok=True)  # Of a worker that is gone: nobody waits for it.
 
