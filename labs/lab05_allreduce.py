@@ -199,9 +199,10 @@ def _some_steps(job, model, train, steps: int = 8) -> None:
     """Take some steps in which the workers exchange their gradients and nothing else."""
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
+    from labs.training import keras_internals
 
     mine = shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.config.seed)
-    model._steps_per_execution.assign(1)
+    keras_internals.set_steps_per_execution(model, 1)
     model.fit(train_batches(train.images, train.labels, mine, epoch=1, seed=job.config.seed),
               steps_per_epoch=steps, verbose=0)
 

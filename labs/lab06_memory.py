@@ -11,8 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs import FOR_MEMORY
 from labs.report import memory_limits
+from labs.run.fast import FOR_MEMORY
 from labs.run.options import Options
 from labs.run.sweeps import Sweep, divide
 from labs.run.worker import main
@@ -169,13 +169,13 @@ def one_step(config: Config, threads: int) -> None:
 
     from labs.models.denoiser import psnr
     from labs.training.loop import compile_for, take_steps
-    from labs.training.optimizers import in_one_pass
+    from labs.training.optimizers import fused
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     count = max(1, config.batch_size // _pieces(config))
     model = network(config)
-    compile_for(model, in_one_pass(tf.keras.optimizers.Adam(config.base_lr)), "mae", (psnr,))
+    compile_for(model, fused(tf.keras.optimizers.Adam(config.base_lr)), "mae", (psnr,))
     pictures = tf.cast(tf.random.uniform([count, config.image_size, config.image_size, 3], 0, 256, tf.int32), tf.uint8)
     batch = pictures, tf.zeros(count), tf.ones(count)
     take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)

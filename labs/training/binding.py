@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.training.workers import Layout
+from labs.training.layout import Layout
 
 
 @contextlib.contextmanager

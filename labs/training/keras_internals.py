@@ -140,6 +140,5 @@ class HistoryBoard(tf.keras.callbacks.TensorBoard):
 
 
 def onednn_enabled() -> bool:
-    """Return whether TensorFlow computes with oneDNN; it reports so nowhere else, and an environment variable is a wish.
-    """
+    """Return whether TensorFlow computes with oneDNN: its environment variable is only a request, and no API tells."""
     return _pywrap_util_port.IsMklEnabled()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labs.training.binding import bind_to_cores
-from labs.training.workers import Layout
+from labs.training.layout import Layout
 
 CORES = sorted(os.sched_getaffinity(0))
 
