@@ -70,7 +70,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.models.faces import age_model
     from labs.report import run_record
     from labs.training import hvd_ops, workers
-    from labs.training.binding import bind_to_cores
+    from labs.training.core_binding import bind_to_cores
     from labs.training.loop import evaluate, fit
 
     with workers.start("lab08_throughput", config, options) as job, bind_to_cores(job.layout):

@@ -136,7 +136,7 @@ class Elastic:
             raise
         except tf.errors.OpError as error:
             self._stop()
-            raise _horovods(error) from None
+            raise _as_horovod_error(error) from None
 
     def _gather(self) -> None:
         """Give all present workers the same view of the run: layout, memory, learning rate."""
@@ -272,7 +272,7 @@ def _weights(model: tf.keras.Model) -> list[dict[str, int]]:
     return [{"rank": rank, "checksum": int(theirs)} for rank, (theirs,) in enumerate(hvd_ops.gather([mine]))]
 
 
-def _horovods(error: tf.errors.OpError) -> Exception:
+def _as_horovod_error(error: tf.errors.OpError) -> Exception:
     """Return the error that Horovod raises for a lost worker; any other error as one line.
 
     Horovod 0.28.1 recognises its own error only for some of its operations, and ends training on any other

@@ -218,7 +218,8 @@ def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, aug
     # averaged too: workers decide by them, and must decide alike.
     means = hvd_ops.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
     return {"epoch": epoch + 1, **means, "learning_rate": keras_internals.learning_rate_now(model.optimizer),
-            "images": len(train), "steps": steps, "train_seconds": hvd_ops.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
+            "images": len(train), "steps": steps,
+            "train_seconds": hvd_ops.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
 
 
 def _validate(job, model, validation, batch_size) -> dict[str, float]:
