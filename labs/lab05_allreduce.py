@@ -41,6 +41,8 @@ class Config:
     """Training: images per worker and step; "traffic" also takes twice and four times as many."""
     base_lr: float = 0.01
     """Training: learning rate of SGD, not scaled: nobody looks at the accuracy."""
+    fp16_allreduce: bool = False
+    """Training: send gradients in half precision, half the bytes for a rounding error in each."""
     seed: int = 1
     """Of the weights and the order."""
 
@@ -162,12 +164,14 @@ def _traffic(job):
 
     model, pictures = _training(job)
     # Horovod: the optimizer and the equal beginning that `fit` gives a model.
-    optimizer = hvd_ops.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr))
+    half = job.config.fp16_allreduce
+    optimizer = hvd_ops.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=half)
     compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
     hvd_ops.broadcast_state(model)
-    rows = wire.measure(job, model, pictures.train, [job.config.batch_size * times for times in (1, 2, 4)])
+    rows = wire.measure(job, model, pictures.train, [job.config.batch_size * times for times in (1, 2, 4)],
+                        fp16_allreduce=half)
     return run_record.finish(job, [], tables={"wire": rows, "built": [built()]},
-                             gradient_bytes=wire.gradient_bytes(model))
+                             gradient_bytes=wire.gradient_bytes(model, half))
 
 
 def _messages(job):
@@ -181,7 +185,7 @@ def _messages(job):
 
     model, pictures = _training(job)
     history = fit(job, model, tf.keras.optimizers.SGD(job.config.base_lr), pictures.train,
-                  batch_size=job.config.batch_size, epochs=1)
+                  batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce)
     sent = run_record.exchanged(job)  # Now: what follows is not part of the epoch.
 
     _some_steps(job, model, pictures.train)
@@ -189,7 +193,8 @@ def _messages(job):
     unequal = _unequal_accuracies(job, model, pictures.test)
     hvd_ops.average_statistics(model)
     return run_record.finish(
-        job, history, tables={"messages": sent, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model),
+        job, history, tables={"messages": sent, "built": [built()]},
+        gradient_bytes=wire.gradient_bytes(model, job.config.fp16_allreduce),
         spread_of_weights=wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=wire.largest_difference(model.non_trainable_weights), **unequal,
     )

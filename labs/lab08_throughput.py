@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any, Literal
 
-from labs.launch import local
+from labs.launch import capacity
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.sweeps import Sweep, divide
@@ -150,7 +150,7 @@ def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]
     """Return a sweep's `adapt`: the changes, on machines that have such a device to train on."""
 
     def adapt(config: Config, workers: int) -> Config:
-        gpus = local.visible_gpus()
+        gpus = capacity.visible_gpus()
         if gpus and device == "cpu":
             raise LabError("a sweep of processors: CUDA_VISIBLE_DEVICES= in front of the command hides the GPUs")
         if not gpus and device == "gpu":

@@ -92,15 +92,15 @@ def _elastic(config: Config, options: Options):
 
 
 def fault(worker) -> None:
-    """Kill the loner at `leave_epoch`, and have room for it again at `return_epoch`: called after each step."""
+    """Kill the worker that leaves at `leave_epoch`, and let it return at `return_epoch`: called after each step."""
     from labs.launch import elastic
-    from labs.training import elastic_hosts
+    from labs.training import loopback
 
     config = worker.config
     lost = any(event["kind"] == "worker lost" for event in worker.memory.events)
     # In the middle between two commits, where a death finds a run on the average.
     due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= config.commit_steps
-    if elastic_hosts.is_removable() and due and not lost and worker.job.size > 1:
+    if loopback.is_leaving() and due and not lost and worker.job.size > 1:
         elastic.lose_host(worker.folder)
         os.kill(os.getpid(), signal.SIGKILL)
     due = config.return_epoch and worker.done >= config.return_epoch

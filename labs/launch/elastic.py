@@ -13,7 +13,7 @@ from shlex import quote
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.slurm import allocation
-from labs.training.elastic_hosts import REMOVABLE, bind_to_loopback
+from labs.training.loopback import LEAVING_HOST, listen_on_loopback
 
 OTHERS = "localhost"
 COOLDOWN_SECONDS = 2
@@ -50,22 +50,22 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
 
 def write_hosts(folder: Path, workers: int) -> None:
     """Write the host file: one line per host, with the number of workers that it has room for."""
-    lines = [f"{OTHERS}:{workers - 1}", f"{REMOVABLE}:1"]
+    lines = [f"{OTHERS}:{workers - 1}", f"{LEAVING_HOST}:1"]
     atomic.write_text(folder / "hosts", "\n".join(lines) + "\n")
 
 
 def lose_host(folder: Path) -> None:
-    """Remove the removable host from the host file."""
-    kept = [line for line in _hosts(folder) if not line.startswith(REMOVABLE)]
+    """Take the leaving worker's host out of the host file."""
+    kept = [line for line in _hosts(folder) if not line.startswith(LEAVING_HOST)]
     atomic.write_text(folder / "hosts", "\n".join(kept) + "\n")
 
 
 def return_host(folder: Path) -> bool:
-    """Add the removable host to the host file again; return whether it was missing."""
+    """Put the leaving worker's host back into the host file; return whether it was missing."""
     kept = _hosts(folder)
-    if any(line.startswith(REMOVABLE) for line in kept):
+    if any(line.startswith(LEAVING_HOST) for line in kept):
         return False
-    atomic.write_text(folder / "hosts", "\n".join([*kept, f"{REMOVABLE}:1"]) + "\n")
+    atomic.write_text(folder / "hosts", "\n".join([*kept, f"{LEAVING_HOST}:1"]) + "\n")
     return True
 
 
@@ -75,7 +75,7 @@ def _hosts(folder: Path) -> list[str]:
 
 def main() -> None:
     """Be horovodrun."""
-    bind_to_loopback()
+    listen_on_loopback()
     # Horovod: to it a lost worker is an error of many lines; here it is told in one.
     os.environ.setdefault("HOROVOD_LOG_LEVEL", "fatal")
     from horovod.runner.launch import run_commandline

@@ -28,7 +28,7 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, devices, elastic_hosts, hvd_ops, keras_internals, schedule
+from labs.training import agreement, checkpoint, devices, hvd_ops, keras_internals, loopback, schedule
 from labs.training.layout import Layout, current_layout
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout, take_steps
 from labs.training.workers import Job
@@ -253,13 +253,13 @@ class Elastic:
 def _join(seed: int) -> tuple[str | None, int]:
     """Start Horovod and give this worker its GPU and threads, without communicating: the others may be training."""
     started = int(os.environ.get("HOROVOD_SIZE", 1))
-    elastic_hosts.bind_to_loopback()
+    loopback.listen_on_loopback()
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
         raise LabError("these workers cannot lose one: start them with `labs run`, or add --study resume")
-    # Horovod: sees the removable worker alone on its host. That host is this machine, and the last GPU is its own.
-    gpu = devices.pin_gpu(-1 if elastic_hosts.is_removable() else hvd.local_rank(), 1)
+    # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
+    gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
     threads = devices.set_threads(max(1, len(os.sched_getaffinity(0)) // started))
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
