@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
@@ -32,6 +33,11 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
         tf.config.set_visible_devices(gpu, "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
     return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
+
+
+def has_nccl() -> bool:
+    """Return whether NCCL will exchange the gradients: Horovod is built with it, and this node has a GPU."""
+    return bool(hvd.nccl_built() and tf.config.list_physical_devices("GPU"))
 
 
 def share_of_cores(local_size: int) -> int:
