@@ -83,7 +83,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.measure import wire
     from labs.models.vit import vit
     from labs.report import run_record
-    from labs.results import speeds
+    from labs.results import speed_tables
     from labs.training import workers
     from labs.training.loop import evaluate, fit
 
@@ -103,7 +103,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
         if job.rank == 0 and job.size > 1:
-            print(speeds.against_one_worker(record, naming.results_root(options), free=("backend", "traffic")))
+            print(speed_tables.against_one_worker(record, naming.results_root(options), free=("backend", "traffic")))
         return record
 
 

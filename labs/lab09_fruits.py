@@ -112,7 +112,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
     from labs.datasets.augment import Augment
     from labs.models import cnn
     from labs.report import run_record
-    from labs.results import speeds
+    from labs.results import speed_tables
     from labs.training import batch_norm, schedule, workers
     from labs.training.loop import evaluate, fit
 
@@ -142,7 +142,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         if job.rank == 0 and job.size > 1:
             # One worker's learning rate is the same under every scaling rule.
             free = ("scaling", "leak_check", "recompute_statistics")  # They change nothing for one worker's speed.
-            print(speeds.against_one_worker(record, naming.results_root(options), free))
+            print(speed_tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 

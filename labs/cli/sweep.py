@@ -128,11 +128,11 @@ def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
     What its function `drawn(records)` draws of them, titles with figures, is written beside the runs.
     """
     from labs.report import plots
-    from labs.results import records, speeds
+    from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
     found = [record for record in records.read_all(catalogue.lab_name(lab), store) if record["run"] in names]
-    if found and (told := getattr(lab, "summary", speeds.summary)(found)):
+    if found and (told := getattr(lab, "summary", speed_tables.summary)(found)):
         print(printable_lines(told) + "\n")
     for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
         path = store / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
