@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 
 from benchmarks.cases import show
-from labs.datasets import folders
+from labs.datasets.index import index_folder
 from labs.datasets.sharding import shard
+from labs.datasets.split import split_images
 
 CLASSES, FILES, RECORDS = 1000, 1000, 10_000
 EPOCHS = (3, 10)
@@ -56,8 +57,8 @@ def record(run: str, size: int, batch: int, seed: int) -> dict:
 
 def files(folder: Path) -> None:
     began = time.perf_counter()
-    index = folders.index(folder / "tree")
-    split = folders.split(index, 0.1, 0.1, seed=1)
+    index = index_folder(folder / "tree")
+    split = split_images(index, 0.1, 0.1, seed=1)
     shard(split.train, 128, 0, 4, epoch=0, seed=1)
     show("index, split, shard of 1,000,000 files", time.perf_counter() - began)
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from benchmarks.cases import LATER_EPOCHS, show
 from labs.datasets import decode as decoding
-from labs.datasets import folders, splits
+from labs.datasets import splits, verify
+from labs.datasets.index import drop_images, index_folder
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
 
@@ -45,10 +46,10 @@ def dataset(root: Path, side: int) -> Iterator[Iterable]:
 
 def decode(root: Path, side: int) -> Iterator[Iterable]:
     """Decode only, on all cores: the upper bound for a first epoch."""
-    paths = folders.index(root).paths
+    paths = index_folder(root).paths
     blocks = [paths[first : first + BATCH_SIZE] for first in range(0, len(paths), BATCH_SIZE)]
     with ThreadPoolExecutor(decoding.cores()) as pool:
-        yield pool.map(lambda block: [decoding.read(root / path, side) for path in block], blocks)
+        yield pool.map(lambda block: [decoding.read_image(root / path, side) for path in block], blocks)
 
 
 CONTENDERS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
@@ -57,7 +58,7 @@ CONTENDERS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
 
 
 def measure(name: str, root: Path, side: int) -> None:
-    count, ends = len(folders.index(root)), [time.perf_counter()]
+    count, ends = len(index_folder(root)), [time.perf_counter()]
     for epoch in CONTENDERS[name](root, side):
         for _ in epoch:
             pass
@@ -72,8 +73,8 @@ def copy(photos: Path, sound: Path) -> None:
 
     Each is copied COPIES times: an epoch of the sample alone ends before a pipeline has filled.
     """
-    index = folders.index(photos)
-    for path in folders.without(index, decoding.undecodable(index)).paths:
+    index = index_folder(photos)
+    for path in drop_images(index, verify.undecodable(index)).paths:
         (sound / path).parent.mkdir(exist_ok=True)
         for copy in range(COPIES):
             shutil.copy(photos / path, (sound / path).with_stem(f"{Path(path).stem}_{copy}"))

@@ -1,4 +1,8 @@
-"""The command `labs` and its subcommands. Imports no TensorFlow."""
+"""The command `labs`. Imports no TensorFlow.
+
+`commands` has the parser. Each subcommand is a module of the same name with two functions: `add_arguments(parser)`, and
+`main(args)`, which returns the exit code, or None for 0.
+"""
 
 from labs.run import lazy
 

@@ -1,85 +1,91 @@
-"""Completion of the command line, for bash and zsh: made from what the commands' own help names.
-
-    source <(labs completion bash)
-"""
+"""`labs completion`: a script that completes commands, labs and their options in bash or zsh."""
 
 from __future__ import annotations
 
-import contextlib
-import io
+import argparse
 import shlex
 import typing
-from collections.abc import Iterable, Iterator
 from types import ModuleType
+from typing import Literal
+
+import shtab
 
 from labs.cli import commands
-from labs.datasets import registry
-from labs.run import catalogue, command_line, usage
+from labs.run import catalogue, usage
 from labs.run.options import Options
 
 BASH = """\
-# Completion of `labs`, from `labs completion {name}`: source it.
+{script}
+_labs_of_number() {{ case $1 in {numbers} *) echo "$1" ;; esac; }}
 _labs() {{
-    local line=${{COMP_LINE:0:COMP_POINT}} choices
-    local word=${{line##* }}
-    local before=${{line%"$word"}}
-    case "${{before#* }}" in
-{cases}
-    esac
-    COMPREPLY=($(compgen -W "$choices" -- "$word"))
+    ((COMP_CWORD < 3)) || COMP_WORDS[2]=$(_labs_of_number "${{COMP_WORDS[2]}}")
+    _shtab_labs
 }}
 complete -o default -F _labs labs
 """
-"""Whatever has no words of its own is completed as a file's name."""
-ZSH = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" + BASH
+"""What matches nothing is completed as a file name (-o default)."""
+ZSH = """\
+(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit; }}
+eval {quoted}
+_labs_of_number() {{ case $1 in {numbers} *) echo "$1" ;; esac; }}
+_labs() {{
+    (( CURRENT < 4 )) || words[3]=$(_labs_of_number "$words[3]")
+    _shtab_labs || _files
+}}
+compdef _labs labs
+"""
+"""shtab's script would call its function at once, instead of defining it, if it were not inside `eval`."""
 SHELLS = {"bash": BASH, "zsh": ZSH}
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the shell."""
+    parser.description = ("Print a script that completes commands, labs and their options. "
+                          "Source it: source <(labs completion bash)")
+    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell that sources the script")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Print the script."""
+    print(script(args.shell), end="")
+
+
 def script(shell: str) -> str:
-    """Return the program that teaches a shell ("bash" or "zsh") to complete `labs`."""
-    cases = "\n".join(f"        {before}) choices={shlex.quote(' '.join(words))} ;;" for before, words in _words())
-    return SHELLS[shell].format(name=shell, cases=cases)
+    """Return the script for a shell, "bash" or "zsh"."""
+    text = shtab.complete(commands.parser(add_lab=_offer_labs), shell)
+    numbers = " ".join(f"{'|'.join(_short_names(name))}) echo {name} ;;" for name in catalogue.lab_names())
+    return SHELLS[shell].format(script=text, quoted=shlex.quote(text), numbers=numbers)
 
 
-def _words() -> Iterator[tuple[str, Iterable[str]]]:
-    """Yield patterns of what stands before the cursor, and what may follow; of several patterns the first holds."""
-    for name in catalogue.lab_names():
-        lab = catalogue.load_lab(name)
-        started = [f'"{verb} {spelling} "*' for verb in ("run", "sweep") for spelling in _spellings(name)]
-        choices = dict(_choices(lab)) | {"preset": lab.PRESETS}
-        for option, values in choices.items():
-            yield "|".join(f'{line}"--{option} "' for line in started), values
-        for verb in ("run", "sweep"):
-            pattern = "|".join(line for line in started if line.startswith(f'"{verb} '))
-            yield pattern, [*_options(verb), *command_line.flags(lab.Config), *command_line.flags(Options), "--preset"]
-    labs = catalogue.lab_names()
-    for verb in ("fetch", "verify"):
-        yield f'"data {verb} "', registry.DATASETS
-    yield '"data "', ["list", "fetch", "verify"]
-    yield '"completion "', SHELLS
-    for name in commands.COMMANDS:
-        yield f'"{name} "*', [*_options(name), *(labs if name in ("run", "sweep", "results", "exercises") else [])]
-    yield '""', commands.COMMANDS
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """Yield how a lab may be named on a command line, as parts of a shell pattern: "lab02"*, lab2, 02, 2."""
+def _short_names(name: str) -> list[str]:
+    """Return the short names of a lab: 02, 2, lab02 and lab2."""
     stem = name.partition("_")[0]
     number = stem.removeprefix("lab")
-    yield f'{stem}"*"'
-    yield from sorted({"lab" + number.lstrip("0"), number, number.lstrip("0")})
+    return sorted({number, number.lstrip("0"), stem, "lab" + number.lstrip("0")})
 
 
-def _options(name: str) -> list[str]:
-    """Return the options that the help of a command names."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
-        commands.COMMANDS[name](["--help"])
-    return usage.options(said.getvalue())
+def _offer_labs(command: str, parser: argparse.ArgumentParser) -> None:
+    """Add the labs as what LAB can be; where a lab's options can follow, each is a subcommand that has them."""
+    if command not in commands.TAKE_LAB_OPTIONS:
+        parser.add_argument("lab", nargs="?", choices=catalogue.lab_names())
+        return
+    launch = usage.Parser(parents=[parser], add_help=False)  # A copy, without the labs.
+    labs = parser.add_subparsers(metavar="LAB")
+    for name in catalogue.lab_names():
+        lab = catalogue.load_lab(name)
+        labs.add_parser(name, parents=[launch, _lab_options(lab)], add_help=False, help=catalogue.title(lab))
 
 
-def _choices(lab: ModuleType) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the options of a lab that take one of some words, with these."""
-    for name, kind in typing.get_type_hints(lab.Config).items():
-        if typing.get_origin(kind) is typing.Literal:
-            yield name.replace("_", "-"), typing.get_args(kind)
+def _lab_options(lab: ModuleType) -> argparse.ArgumentParser:
+    """Return a parser with a lab's options. At run time tyro makes them; for twelve labs that would take seconds."""
+    parser = usage.Parser(add_help=False)
+    parser.add_argument("--preset", choices=tuple(lab.PRESETS))
+    for settings in (lab.Config, Options):
+        for name, kind in typing.get_type_hints(settings).items():
+            option = "--" + name.replace("_", "-")
+            if kind is bool:
+                parser.add_argument(option, action=argparse.BooleanOptionalAction)
+            else:
+                choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
+                parser.add_argument(option, choices=choices)
+    return parser

@@ -1,4 +1,4 @@
-"""The command `labs sweep`: which cells, on this machine or as a Slurm array. Imports no TensorFlow."""
+"""`labs sweep LAB`: all runs that a lab's questions need, on this machine or as a Slurm array."""
 
 from __future__ import annotations
 
@@ -14,40 +14,54 @@ from typing import Any
 
 from labs.launch import capacity
 from labs.launch.sweep import FAILED, Unfinished, run, runs_elsewhere
-from labs.run import catalogue, command_line, naming
+from labs.run import catalogue, command_line, naming, usage
 from labs.run.errors import LabError
+from labs.run.options import LAUNCH
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
 from labs.run.text import one_line, plural, printable_lines
 from labs.slurm import allocation
 
 
-def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = ()) -> int:
-    """Do what `labs sweep` was asked for, and return its exit code: 1 if a cell failed.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the sweep; the lab's own are in labs.run.command_line."""
+    parser.description = ("Run all the runs that a lab's questions need, each with new workers. Finished runs stay, "
+                          "so the same command continues where it stopped. All other options are the lab's "
+                          "(`labs run LAB --help` shows them); one that is given here is not varied by the sweep.")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run only this one of the lab's sweeps")
+    parser.add_argument("--workers", type=usage.counts, metavar="N,N",
+                        help="numbers of workers, in place of the sweep's")
+    parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
+    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
+    action.add_argument("--cell", type=int, metavar="N", help="run only run N of the list, as a Slurm array's job does")
+    action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, then a report")
 
-    Args:
-        asked: Of the launch: lab, only, workers, repeats, oversubscribe, list, cell, sbatch.
-        rest: The lab's own options.
-        known: The options of the launch, to be suggested for a misspelled one.
-    """
-    lab = catalogue.load_lab(asked.lab)
-    preset, words = command_line.split_preset(lab, rest)
-    base, options = command_line.parse(lab, rest, known=known)
+
+def main(args: argparse.Namespace) -> int:
+    """Run, list or submit a lab's sweeps; return 1 if a run failed."""
+    if args.lab is None:
+        args.parser.print_help()
+        return 0
+    lab = catalogue.load_lab(args.lab)
+    preset, words = command_line.split_preset(lab, args.lab_options)
+    base, options = command_line.parse(lab, args.lab_options, known=usage.options(args.parser.format_help()))
     for refused in ("name", "resume"):
         if getattr(options, refused):
             raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
-    sweeps = [_narrowed(each, words, base, asked) for each in _chosen(lab, preset, asked.only)]
-    todo, store = cells(lab, sweeps, base), naming.results_root(options)
-    if asked.sbatch:
-        return _submit(todo, _again(asked, rest), ["--results", str(store)] if options.results else [])
-    todo = [_held(cell, asked.oversubscribe) for cell in todo]
-    if asked.list:
-        return _show(todo, store)
-    if asked.cell is not None:
-        todo = [_nth(todo, asked.cell)]
-    left = run(lab, todo, store, asked.oversubscribe)
-    _show_summary(lab, todo, store)
-    return _finish(todo, left, store)
+    sweeps = [_narrowed(each, words, base, args) for each in _chosen(lab, preset, args.only)]
+    todo, results_root = cells(lab, sweeps, base), naming.results_root(options)
+    if args.sbatch:
+        return _submit(todo, _cell_options(args), ["--results", str(results_root)] if options.results else [])
+    todo = [_skip_unless_fits(cell, args.oversubscribe) for cell in todo]
+    if args.list:
+        return _show(todo, results_root)
+    if args.cell is not None:
+        todo = [_nth(todo, args.cell)]
+    left = run(lab, todo, results_root, args.oversubscribe)
+    _show_summary(lab, todo, results_root)
+    return _finish(todo, left, results_root)
 
 
 def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
@@ -61,23 +75,23 @@ def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sw
     return [each for each in sweeps if not only or each.name in only]
 
 
-def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Namespace) -> Sweep:
-    """Return a sweep with what the command line sets: it goes before what the sweep varies."""
+def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Namespace) -> Sweep:
+    """Return a sweep in which the options given on the command line replace what it varies."""
     named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
-    for workers in asked.workers or ():
-        if not asked.oversubscribe and not asked.sbatch and asked.cell is None:  # The n-th may be a narrower one.
+    for workers in args.workers or ():
+        if not args.oversubscribe and not args.sbatch and args.cell is None:  # Cell N may have fewer.
             capacity.check_slots(workers)
-    seeds = tuple(range(1, asked.repeats + 1)) if asked.repeats else sweep.seeds
+    seeds = tuple(range(1, args.repeats + 1)) if args.repeats else sweep.seeds
     return dataclasses.replace(
         sweep,
         grid={name: values for name, values in sweep.grid.items() if name not in named},
         seeds=(base.seed,) if "seed" in named else seeds,
-        workers=asked.workers or sweep.workers,
+        workers=args.workers or sweep.workers,
     )
 
 
-def _held(cell: Cell, oversubscribe: bool) -> Cell:
-    """Mark a cell that is for other nodes than there are here, or has more workers than there are cores."""
+def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
+    """Mark a cell as skipped if it needs other nodes than this job has, or more workers than there are cores."""
     granted, reason = allocation.current(), ""
     if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
         reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
@@ -88,64 +102,64 @@ def _held(cell: Cell, oversubscribe: bool) -> Cell:
 
 def _nth(todo: Sequence[Cell], number: int) -> Cell:
     if not 0 <= number < len(todo):
-        raise LabError(f"--cell {number}: there are {plural(len(todo), 'run')}, from 0 on; see them with --list")
+        raise LabError(f"--cell {number}: there are {plural(len(todo), 'run')}, numbered from 0; --list shows them")
     return todo[number]
 
 
-def _again(asked: argparse.Namespace, rest: Sequence[str]) -> list[str]:
-    """Return the options that make the same cells in the jobs of an array."""
-    words = [word for name in asked.only or () for word in ("--only", name)]
-    if asked.workers:
-        words += ["--workers", ",".join(map(str, asked.workers))]
-    if asked.repeats:
-        words += ["--repeats", str(asked.repeats)]
-    return [*words, *(["--oversubscribe"] if asked.oversubscribe else []), *rest]
+def _cell_options(args: argparse.Namespace) -> list[str]:
+    """Return the options with which the jobs of an array make the same list of cells."""
+    words = [word for name in args.only or () for word in ("--only", name)]
+    if args.workers:
+        words += ["--workers", ",".join(map(str, args.workers))]
+    if args.repeats:
+        words += ["--repeats", str(args.repeats)]
+    return [*words, *(["--oversubscribe"] if args.oversubscribe else []), *args.lab_options]
 
 
-def _state(cell: Cell, store: Path) -> str:
-    failure = store / cell.lab / cell.name / FAILED
-    if finished(cell, store):
+def _state(cell: Cell, results_root: Path) -> str:
+    failure = results_root / cell.lab / cell.name / FAILED
+    if finished(cell, results_root):
         return "done"
-    if runs_elsewhere(cell, store):
+    if runs_elsewhere(cell, results_root):
         return "running elsewhere"
     if cell.skipped:
         return f"skipped: {cell.skipped}"
     return f"failed: {one_line(failure.read_text())}" if failure.exists() else "to do"
 
 
-def _show(todo: Sequence[Cell], store: Path) -> int:
-    """Print the cells with the settings in which they differ."""
+def _show(todo: Sequence[Cell], results_root: Path) -> int:
+    """List the cells: the settings in which they differ, and their state."""
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
-        print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, store)}")
+        print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, results_root)}")
     return 0
 
 
-def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
-    """Print what a lab's function `summary(records) -> str` says of the sweep's runs; else their speedups.
+def _show_summary(lab: ModuleType, todo: Sequence[Cell], results_root: Path) -> None:
+    """Print the lab's `summary(records)` of the sweep's runs, by default their speedups, and save its `drawn(records)`.
 
-    What its function `drawn(records)` draws of them, titles with figures, is written beside the runs.
+    Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
     from labs.report import plots
     from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
-    found = [record for record in records.read_all(catalogue.lab_name(lab), store) if record["run"] in names]
-    if found and (told := getattr(lab, "summary", speed_tables.summary)(found)):
-        print(printable_lines(told) + "\n")
-    for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
-        path = store / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
+    runs = [record for record in records.read_all(catalogue.lab_name(lab), results_root) if record["run"] in names]
+    if runs and (summary := getattr(lab, "summary", speed_tables.summary)(runs)):
+        print(printable_lines(summary) + "\n")
+    for title, figure in lab.drawn(runs) if hasattr(lab, "drawn") else ():
+        path = results_root / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
-        print(f"drawn: {shown(path)}")
+        print(f"plot: {shown(path)}")
 
 
-def _finish(todo: Sequence[Cell], left: Unfinished, store: Path) -> int:
-    """Say what came of the sweep, and return its exit code: a cell that another sweep runs has not failed."""
+def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
+    """Print how many runs are done; return 1 if one failed. A cell that another sweep is running has not failed."""
     for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
         count = sum(cell.skipped == reason for cell in todo)
         print(f"left out {plural(count, 'run')}: {reason}")
-    done = sum(finished(cell, store) for cell in todo)
+    done = sum(finished(cell, results_root) for cell in todo)
     elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
     print(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; `labs report` shows them" +
           ("; the same command tries the failed ones again" if left.failed else ""))
@@ -153,9 +167,9 @@ def _finish(todo: Sequence[Cell], left: Unfinished, store: Path) -> int:
 
 
 def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[str]) -> int:
-    """Submit the cells as an array for each layout of nodes, and after their end the report.
+    """Submit an array for each layout of nodes, and a report job that starts after the last of them.
 
-    What runs on one node is one array, as wide as its widest cell.
+    The cells that fit on one node share an array with as many tasks as the largest of them needs.
     """
     lab, layouts = todo[0].lab, defaultdict(list)
     for number, cell in enumerate(todo):
@@ -173,7 +187,7 @@ def _submit(todo: Sequence[Cell], words: Sequence[str], report_words: Sequence[s
 
 
 def _sbatch(*arguments: str) -> str:
-    """Submit a job from the clone's top and return its number."""
+    """Submit a job from the top folder of the clone and return its job id."""
     try:
         done = subprocess.run(["sbatch", "--parsable", *arguments], cwd=ROOT, capture_output=True, text=True,
                               check=False)

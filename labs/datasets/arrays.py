@@ -1,4 +1,4 @@
-"""Read the data sets that are arrays or tables in a file: MNIST, CIFAR-10, the ages of IMDB-WIKI."""
+"""Read the data sets whose images or labels are arrays in a file: MNIST, CIFAR-10, IMDB-WIKI's ages."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class Faces:
     root: Path
     paths: list[str]
     ages: np.ndarray
-    left_out: dict[str, int]  # How many rows, by reason; a row with two faults is counted under the first.
+    left_out: dict[str, int]  # Number of rows by reason; a row with two faults counts under the first.
 
 
-ALIGNED = 64  # Bytes: TensorFlow reads memory in place that begins at a multiple of it.
+ALIGNMENT = 64  # Bytes; TensorFlow reads memory without copying if it begins at a multiple of this.
 
 
-def in_place(array: np.ndarray) -> bool:
-    """Whether TensorFlow can read an array where it lies."""
-    return array.ctypes.data % ALIGNED == 0 and array.flags.c_contiguous and array.flags.writeable
+def is_aligned(array: np.ndarray) -> bool:
+    """Return whether TensorFlow can read an array without copying it."""
+    return array.ctypes.data % ALIGNMENT == 0 and array.flags.c_contiguous and array.flags.writeable
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return an equal array that TensorFlow can read where it lies: the same one, if it can already."""
-    if in_place(array):
+    """Return the array, or an aligned copy if TensorFlow could not read it without copying."""
+    if is_aligned(array):
         return array
-    memory = np.empty(array.nbytes + ALIGNED, np.uint8)
-    start = -memory.ctypes.data % ALIGNED
+    memory = np.empty(array.nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
@@ -60,20 +60,20 @@ def read_mnist(path: str | Path) -> Arrays:
         path: The file or its folder.
 
     Raises:
-        LabError: It is not such a file; a pickle in it is never opened.
+        LabError: It is not such a file. Pickled objects in it are never loaded.
     """
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:
         with np.load(path, allow_pickle=False) as file:
-            parts = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
+            columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise LabError(f"{path} is no mnist.npz ({error}); fetch it again or use --data embedded") from error
-    for images, labels in (parts[:2], parts[2:]):
+        raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error
+    for images, labels in (columns[:2], columns[2:]):
         if images.dtype != np.uint8 or images.shape != (*labels.shape[:1], 28, 28) or not len(images):
             raise LabError(f"{path} should hold as many images uint8 [n, 28, 28] as labels, "
                            f"not {images.dtype} {list(images.shape)} for labels {list(labels.shape)}")
         _check_labels(path, labels, 10)
-    train_images, train_labels, test_images, test_labels = parts
+    train_images, train_labels, test_images, test_labels = columns
     return Arrays(
         train_images=aligned(train_images[..., None]),
         train_labels=train_labels.astype(np.int64),
@@ -86,14 +86,17 @@ def read_mnist(path: str | Path) -> Arrays:
 def read_cifar10(path: str | Path) -> Arrays:
     """Read the folder of CIFAR-10's binary version; its files may hold fewer than 10,000 records.
 
+    Args:
+        path: The folder.
+
     Raises:
-        LabError: A file is missing, or is not made of whole records.
+        LabError: A file is missing, or does not consist of complete records.
     """
     path = Path(path)
     train = [_read_records(file) for file in sorted(path.glob("data_batch_*.bin"))]
     if not train:
         raise LabError(f"{path} holds no data_batch_1.bin: not the binary version of CIFAR-10")
-    images, labels = (np.concatenate(parts) for parts in zip(*train, strict=True))
+    images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
     test_images, test_labels = _read_records(path / "test_batch.bin")
     return Arrays(aligned(images), labels, aligned(test_images), test_labels, _class_names(path / "batches.meta.txt"))
 
@@ -105,7 +108,7 @@ def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise LabError(f"cannot read {path} ({error.strerror}); fetch CIFAR-10 again") from error
     if not len(records) or len(records) % CIFAR10_RECORD:
         raise LabError(
-            f"{path}: {len(records):,} bytes are no whole records of {CIFAR10_RECORD}; fetch it again"
+            f"{path}: {len(records):,} bytes are not a multiple of {CIFAR10_RECORD}, a record; fetch it again"
         )
     records = records.reshape(-1, CIFAR10_RECORD)
     labels = records[:, 0].astype(np.int64)
@@ -126,7 +129,7 @@ def _check_labels(path: Path, labels: np.ndarray, classes: int) -> None:
 
 
 def read_wiki(path: str | Path) -> Faces:
-    """Read wiki.mat: a person's age in the middle of the photograph's year.
+    """Read wiki.mat and return each person's age in the middle of the photograph's year.
 
     Rows without a face, with a second face or with an age outside 0 to 100 are left out and counted.
 
@@ -156,7 +159,7 @@ def read_wiki(path: str | Path) -> Faces:
 
 
 def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
-    """Return ages int64; dates of birth are Matlab's, in days since the year 0."""
+    """Return ages in years, int64 [n]; dates of birth are Matlab's, in days since the year 0."""
     dob, photo_taken = (np.nan_to_num(column, posinf=0, neginf=0) for column in (dob, photo_taken))
     days = dob.astype(np.int64) - 719_529  # Matlab's number of 1 January 1970.
     born = days.astype("datetime64[D]")
@@ -173,7 +176,7 @@ def _read_struct(path: Path) -> dict:
         numbers = ("dob", "photo_taken", "face_score", "second_face_score")
         table = {field: wiki[field].ravel().astype(float) for field in numbers}
         table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
-    except Exception as error:  # scipy's reader lets anything out when a file is damaged.
+    except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
     if len({len(column) for column in table.values()}) != 1:
         raise LabError(f"{path} has columns of different lengths; fetch it again")

@@ -1,4 +1,4 @@
-"""Varied copies of the training images, the same ones however many workers there are."""
+"""Augment training images: flip, shift, rotate, zoom, identically for any number of workers."""
 
 from __future__ import annotations
 
@@ -9,44 +9,51 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Augment:
-    """How much training images are varied; edges are filled with the nearest pixels."""
+    """How much training images are varied; exposed edges are filled with the nearest pixels."""
 
     flip: bool = True
-    """Mirror every second image, left to right."""
+    """Mirror half of the images, left to right."""
     shift: float = 0.1
     """Move by up to this share of the side, each way."""
     rotation: float = 0.0
-    """Turn by up to this many degrees, each way."""
+    """Rotate by up to this many degrees, each way."""
     zoom: float = 0.0
     """Enlarge or shrink by up to this share."""
 
     @property
-    def turns(self) -> bool:
-        """Whether pixels fall between pixels, which takes far longer."""
+    def interpolates(self) -> bool:
+        """Whether pixels land between pixels: interpolation takes far longer than moving them."""
         return bool(self.rotation or self.zoom)
 
 
 def random_params(n: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the luck of each of `n` images in an epoch: float32 [n, 5] on [-1, 1).
+    """Return each image's random augmentation parameters in an epoch: float32 [n, 5] in [-1, 1).
 
-    It belongs to an image's position, not to a worker: 2 workers with batch 32 see what 1 sees with 64.
+    They belong to an image's position, not to a worker: 2 workers with batch size 32 see what 1 sees with 64.
     """
     generator = np.random.Generator(np.random.PCG64([seed, epoch, 1]))
     return generator.random((n, 5), np.float32) * 2 - 1
 
 
-def _moves(draws: np.ndarray, augment: Augment, height: int, width: int) -> tuple[np.ndarray, ...]:
-    """Flip or not, and shift down and right in whole pixels, of images with these draws [k, 5]."""
-    shifts = np.rint(draws[:, 1:3] * augment.shift * (height, width)).astype(int)
-    return (draws[:, 0] < 0) & augment.flip, shifts[:, 0], shifts[:, 1]
+def _flips_and_shifts(params: np.ndarray, augment: Augment, height: int, width: int) -> tuple[np.ndarray, ...]:
+    """Return for parameters [k, 5]: whether to flip, and the shift down and right in whole pixels."""
+    shifts = np.rint(params[:, 1:3] * augment.shift * (height, width)).astype(int)
+    return (params[:, 0] < 0) & augment.flip, shifts[:, 0], shifts[:, 1]
 
 
-def flip_and_shift(images: np.ndarray, draws: np.ndarray, augment: Augment) -> np.ndarray:
-    """Return varied images [k, height, width, channels]: out[y, x] = mirrored[y + down, x + right]."""
-    varied = np.empty_like(images)
-    for image, out, *move in zip(images, varied, *_moves(draws, augment, *images.shape[1:3]), strict=True):
+def flip_and_shift(images: np.ndarray, params: np.ndarray, augment: Augment) -> np.ndarray:
+    """Return augmented images [k, height, width, channels]: out[y, x] = mirrored[y + down, x + right].
+
+    Args:
+        images: [k, height, width, channels].
+        params: Random parameters [k, 5].
+        augment: The largest variations.
+    """
+    augmented = np.empty_like(images)
+    moves = _flips_and_shifts(params, augment, *images.shape[1:3])
+    for image, out, *move in zip(images, augmented, *moves, strict=True):
         _flip_and_shift(image, out, *move)
-    return varied
+    return augmented
 
 
 def _flip_and_shift(image: np.ndarray, out: np.ndarray, flip: bool, down: int, right: int) -> None:
@@ -55,7 +62,7 @@ def _flip_and_shift(image: np.ndarray, out: np.ndarray, flip: bool, down: int, r
     left, end = max(0, -right), width - max(0, right)
     source = (image[:, ::-1] if flip else image)[top + down : bottom + down, left + right : end + right]
     target = out[top:bottom, left:end]
-    if flip:  # Backwards, numpy is ten times as fast one channel at a time.
+    if flip:  # With a negative stride, numpy is ten times as fast one channel at a time.
         for channel in range(channels):
             target[..., channel] = source[..., channel]
     else:
@@ -64,13 +71,20 @@ def _flip_and_shift(image: np.ndarray, out: np.ndarray, flip: bool, down: int, r
     out[:, :left], out[:, end:] = out[:, left : left + 1], out[:, end - 1 : end]
 
 
-def matrices(draws: np.ndarray, augment: Augment, height: int, width: int) -> np.ndarray:
-    """Return float32 [k, 8] for `ImageProjectiveTransformV3`: from places in the result to the image's."""
-    flip, down, right = _moves(draws, augment, height, width)
+def matrices(params: np.ndarray, augment: Augment, height: int, width: int) -> np.ndarray:
+    """Return float32 [k, 8] for `ImageProjectiveTransformV3`, which maps output coordinates to input coordinates.
+
+    Args:
+        params: Random parameters [k, 5].
+        augment: The largest variations.
+        height: Of the images, in pixels.
+        width: Of the images, in pixels.
+    """
+    flip, down, right = _flips_and_shifts(params, augment, height, width)
     sign = np.where(flip, -1, 1)
-    angle, scale = np.deg2rad(augment.rotation * draws[:, 3]), 1 + augment.zoom * draws[:, 4]
+    angle, scale = np.deg2rad(augment.rotation * params[:, 3]), 1 + augment.zoom * params[:, 4]
     cos, sin = np.cos(angle) * scale, np.sin(angle) * scale
     middle_y, middle_x = (height - 1) / 2, (width - 1) / 2
     y, x = down - middle_y, sign * (right - middle_x)
     rows = [cos * sign, -sin, cos * x - sin * y + middle_x, sin * sign, cos, sin * x + cos * y + middle_y]
-    return np.stack([*rows, np.zeros(len(draws)), np.zeros(len(draws))], axis=1).astype(np.float32)
+    return np.stack([*rows, np.zeros(len(params)), np.zeros(len(params))], axis=1).astype(np.float32)

@@ -1,10 +1,9 @@
-"""Download one file over HTTP; what has arrived is kept, and the next attempt asks for the rest."""
+"""Download one file over HTTP, with retries; an interrupted download is resumed."""
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -13,96 +12,124 @@ from labs.run.errors import LabError
 
 if TYPE_CHECKING:
     import requests
+    import urllib3
 
-PAUSES = (1.0, 3.0, 10.0)  # Seconds before the second, third and fourth attempt.
+ATTEMPTS = 4
+BACKOFF = 2.0  # Seconds; urllib3 waits 0, 2 and 4 times as long before the second, third and fourth attempt.
 TIMEOUT = (10, 60)  # Seconds to connect; seconds without a byte.
-CHUNK = 1 << 16  # Bytes; no more is lost when the process is killed.
+CHUNK = 1 << 16  # Bytes; a killed process loses no more than this.
 
 
-def download(url: str, part: Path, size: int | None, limit: int) -> None:
-    """Fill the file `part`, from where it stopped, until it is whole and on the disk.
+def download_file(url: str, part: Path, size: int | None, limit: int) -> None:
+    """Download into the file `part`, continuing where it ends, until it is complete and flushed to the disk.
 
     Args:
-        size: Bytes of the whole file, if known.
-        limit: Bytes that it must not exceed.
+        url: The file's address.
+        part: The partial file; its ETag is kept beside it, so that parts of two versions are never joined.
+        size: Bytes of the complete file, if known.
+        limit: Largest number of bytes to accept.
 
     Raises:
-        LabError: No network, a connection that keeps breaking, or not the file that was promised.
+        LabError: The server cannot be reached, every attempt failed, or it offers another file than expected.
     """
     import requests
     import urllib3
 
     host = urlsplit(url).netloc
     print(f"labs: downloading {part.stem} from {host}", file=sys.stderr, flush=True)
-    for attempt, pause in enumerate((*PAUSES, None)):
-        try:
-            _go_on(url, part, size, limit)
-            _stamp(part).unlink(missing_ok=True)
-            return
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            offline = attempt == 0 and isinstance(error, requests.ConnectionError)
-            if offline or pause is None:
-                cause = "cannot be reached: no network?" if offline else f"broke off {attempt + 1} times"
-                cure = (
-                    "fetch again later to go on where it stopped, or use --data embedded: no network needed"
-                )
-                raise LabError(f"{host} {cause} ({type(error).__name__}); {cure}") from error
-            time.sleep(pause)
+    # Retry-After could ask for hours; the student is told to try again later instead.
+    retries = urllib3.Retry(ATTEMPTS - 1, connect=0, other=0, backoff_factor=BACKOFF,
+                            status_forcelist=(429, *range(500, 600)), respect_retry_after_header=False)
+    connected = False
+    try:
+        while _bytes(part) != size:
+            with _request(url, part, retries) as answer:
+                connected = True
+                try:
+                    _receive(answer, part, size, limit)
+                    break
+                except urllib3.exceptions.HTTPError as error:
+                    left = answer.raw.retries  # Answers that the adapter has retried count, too.
+                    retries = left.new(connect=None, other=None).increment("GET", url, error=error)
+            retries.sleep()
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        offline = not connected and isinstance(error, requests.ConnectionError)
+        cause = "cannot be reached: no network?" if offline else f"failed {ATTEMPTS} times"
+        cure = "fetch again later to continue where it stopped, or use --data embedded, which needs no network"
+        raise LabError(f"{host} {cause} ({type(_reason(error)).__name__}); {cure}") from error
+    _etag_file(part).unlink(missing_ok=True)
 
 
-def _go_on(url: str, part: Path, size: int | None, limit: int) -> None:
+def _reason(error: Exception) -> Exception:
+    """Return the error behind "too many retries"."""
+    inner = error.args[0] if error.args else None
+    return getattr(error, "reason", None) or getattr(inner, "reason", None) or error
+
+
+def _bytes(part: Path) -> int:
+    return part.stat().st_size if part.exists() else 0
+
+
+def _request(url: str, part: Path, retries: urllib3.Retry) -> requests.Response:
+    """Request the missing part of the file; the adapter repeats a request that a server in trouble did not answer."""
     import requests
+    from requests.adapters import HTTPAdapter
 
-    have = part.stat().st_size if part.exists() else 0
-    if have and have == size:
-        return
-    with requests.get(url, headers=_headers(part, have), stream=True, timeout=TIMEOUT) as answer:
-        if answer.status_code == requests.codes.requested_range_not_satisfiable:
-            if answer.headers.get("Content-Range") == f"bytes */{have}":
-                return  # Nothing is left to send: only the rename was missing.
-            part.unlink()
-            raise requests.RequestException("what is here is longer than the file")
-        _check(answer, part.stem)
-        begin = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
-        length = answer.headers.get("Content-Length")
-        total = begin + int(length) if length else size
-        if size and total != size:
-            raise LabError(f"{part.stem} has {size:,} bytes, but what {_host(answer)} offers has {total:,}")
-        if not begin:
-            _stamp(part).write_text(answer.headers.get("ETag", ""))
-        _write(answer, part, begin, total, limit)
-    if total and part.stat().st_size < total:
-        raise requests.ConnectionError("cut off")
+    with requests.Session() as session:
+        for scheme in ("https://", "http://"):
+            session.mount(scheme, HTTPAdapter(max_retries=retries))
+        return session.get(url, headers=_headers(part), stream=True, timeout=TIMEOUT)
 
 
-def _stamp(part: Path) -> Path:
+def _receive(answer: requests.Response, part: Path, size: int | None, limit: int) -> None:
+    """Append an answer to the partial file, or replace that if the server sends the whole file.
+
+    Raises:
+        LabError: The server offers another file than expected.
+        urllib3.exceptions.HTTPError: The connection broke; a further request may complete the file.
+    """
+    import requests
+    import urllib3
+
+    have = _bytes(part)
+    if answer.status_code == requests.codes.requested_range_not_satisfiable:
+        if answer.headers.get("Content-Range") == f"bytes */{have}":
+            return  # The file is complete; the process was killed before it renamed it.
+        part.unlink()
+        raise urllib3.exceptions.ProtocolError("the partial file is longer than the file")
+    _check(answer, part.stem)
+    begin = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
+    length = answer.headers.get("Content-Length")
+    total = begin + int(length) if length else size
+    if size and total != size:
+        raise LabError(f"{part.stem} has {size:,} bytes, but what {_host(answer)} offers has {total:,}")
+    if not begin:
+        _etag_file(part).write_text(answer.headers.get("ETag", ""))
+    _write(answer, part, begin, total, limit)
+    if total and _bytes(part) < total:
+        raise urllib3.exceptions.ProtocolError("cut off")
+
+
+def _etag_file(part: Path) -> Path:
     return part.with_suffix(".etag")
 
 
-def _headers(part: Path, have: int) -> dict[str, str]:
+def _headers(part: Path) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}  # The file as it is stored: its checksum is of that.
-    if have:
+    if have := _bytes(part):
         headers["Range"] = f"bytes={have}-"
-        etag = _stamp(part).read_text() if _stamp(part).exists() else ""
+        etag = _etag_file(part).read_text() if _etag_file(part).exists() else ""
         if etag.startswith('"'):
-            headers["If-Range"] = etag  # If the file has changed since, the server sends the whole of it.
+            headers["If-Range"] = etag  # If the file has changed since, the server sends all of it.
     return headers
 
 
 def _check(answer: requests.Response, filename: str) -> None:
-    import requests
-
     host, code = _host(answer), answer.status_code
-    if code >= 500 or code == requests.codes.too_many_requests:
-        answer.raise_for_status()  # The server's trouble: tried again.
     if code >= 400:
-        raise LabError(
-            f"{host} answers {code} {answer.reason} for {filename}: has it moved? Tell your teacher"
-        )
+        raise LabError(f"{host} answers {code} {answer.reason} for {filename}: has it moved? Ask your teacher")
     if "text/html" in answer.headers.get("Content-Type", ""):
-        raise LabError(
-            f"{host} sends a web page, not {filename} (a log-in or a proxy?); look at {answer.url}"
-        )
+        raise LabError(f"{host} sends a web page, not {filename} (a log-in or a proxy?); look at {answer.url}")
 
 
 def _host(answer: requests.Response) -> str:
@@ -112,7 +139,7 @@ def _host(answer: requests.Response) -> str:
 def _write(answer: requests.Response, part: Path, begin: int, total: int | None, limit: int) -> None:
     from tqdm import tqdm
 
-    # disable=None: no bar where nobody watches, as in the log of a batch job.
+    # disable=None: no progress bar unless stderr is a terminal; a batch job's log needs none.
     bar = tqdm(total=total, initial=begin, unit="B", unit_scale=True, desc=part.stem, disable=None)
     with bar, open(part, "ab" if begin else "wb") as file:
         for chunk in answer.raw.stream(CHUNK, decode_content=False):

@@ -1,8 +1,9 @@
-"""Pictures that are in the training and in the test: what a network has learnt by heart, it does not recognise.
+"""Find test images that are also training images (leakage): on these, test accuracy measures memory.
 
-Public fruit sets are frames of films of a turning fruit, and trees of fresh and rotten fruit hold turned copies of one
-photo: their test measures memory. Two kinds are told apart: files of the same bytes, and pictures whose perceptual
-hashes (64 bits from the lowest frequencies of a cosine transform: Zauner 2010) differ in a few bits.
+Public fruit data sets are frames of videos of a turning fruit, and trees of fresh and rotten fruit hold rotated copies
+of one photo. Two kinds of copies are reported: files with the same bytes, and images whose perceptual hashes differ in
+a few bits (64 bits from the lowest frequencies of a cosine transform; C. Zauner, Implementation and Benchmarking of
+Perceptual Image Hash Functions, 2010).
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from labs.datasets import decode
 
 BITS = 64
 FALSE_ALARMS = 0.05
-"""Share of test pictures that a perceptual hash may confuse with another picture: 1 of 120 of the drawn fruits, no two
-of which are copies; 210 of 320 are found in a sample of Fruits-360."""
-BLOCK = 4096  # Test pictures compared at a time: some hundred megabytes against Fruits-360's 80,000.
+"""Share of test images that a perceptual hash may mistake for another image. It mistakes 1 of 120 synthetic fruits,
+which have no copies. In a sample of Fruits-360 it reports 210 of 320."""
+BLOCK = 4096  # Test images compared at a time: some hundred megabytes against Fruits-360's 80,000.
 
 
 @dataclasses.dataclass(frozen=True)
 class Leak:
-    """What a test shares with its training."""
+    """The test images that are also training images."""
 
     tests: int
-    """Test pictures in all."""
+    """Number of test images."""
     identical: tuple[tuple[str, str], ...]
-    """Pairs (test, training) of the same bytes: one pair for each such test picture."""
+    """Pairs (test, training) with the same bytes: one pair for each such test image."""
     alike: tuple[tuple[str, str], ...]
-    """Pairs of nearly the same picture, one for each such test picture that has no identical one."""
+    """Pairs of nearly the same image, one for each such test image that has no identical one."""
 
     def __str__(self) -> str:
         if not self.identical and not self.alike:
@@ -48,54 +49,55 @@ class Leak:
 
     @property
     def serious(self) -> bool:
-        """Whether the test accuracy can no longer be believed: any copy, or more look-alikes than false alarms."""
+        """Whether the test accuracy can no longer be trusted: any copy, or more look-alikes than false alarms."""
         return bool(self.identical) or len(self.alike) > FALSE_ALARMS * self.tests
 
 
 def leak(root: Path, train: Sequence[str], test: Sequence[str], bits: int = 2, show: bool = False) -> Leak:
-    """Compare every test picture with every training picture.
+    """Compare every test image with every training image.
 
     Args:
-        root: The folder of the paths.
-        train: Paths of training pictures.
-        test: Paths of test pictures.
+        root: The folder that the paths are relative to.
+        train: Paths of training images.
+        test: Paths of test images.
         bits: How many of the 64 bits of two perceptual hashes may differ.
-        show: Draw a progress bar.
+        show: Whether to show a progress bar.
     """
     import sys
 
     paths = [*train, *test]
     with ThreadPoolExecutor(decode.cores()) as pool:
-        looks = list(tqdm(pool.map(lambda path: _look(root / path), paths), total=len(paths), desc="leak check",
-                          unit="picture", leave=False, disable=not show, file=sys.stderr))
-    first = {look[0]: path for look, path in zip(looks[: len(train)], train, strict=True)}
-    identical = {path: first[look[0]] for look, path in zip(looks[len(train):], test, strict=True) if look[0] in first}
-    signs = np.array([look[1] for look in looks], np.float32)
+        hashes = list(tqdm(pool.map(lambda path: _hashes(root / path), paths), total=len(paths), desc="leak check",
+                           unit="image", leave=False, disable=not show, file=sys.stderr))
+    train_path = {digest: path for (digest, _), path in zip(hashes[: len(train)], train, strict=True)}
+    identical = {path: train_path[digest] for (digest, _), path in zip(hashes[len(train):], test, strict=True)
+                 if digest in train_path}
+    signs = np.array([signs for _, signs in hashes], np.float32)
     nearest = _nearest(signs[: len(train)], signs[len(train):], bits)
-    alike = {path: train[place] for path, place in zip(test, nearest, strict=True)
-             if place >= 0 and path not in identical}
+    alike = {path: train[index] for path, index in zip(test, nearest, strict=True)
+             if index >= 0 and path not in identical}
     return Leak(len(test), tuple(identical.items()), tuple(alike.items()))
 
 
-def _look(path: Path) -> tuple[bytes, np.ndarray]:
+def _hashes(path: Path) -> tuple[bytes, np.ndarray]:
     """Return a file's digest, and its perceptual hash as +1 and -1."""
     import imagehash
 
     content = path.read_bytes()
-    with Image.open(path) as picture:
-        signs = np.where(imagehash.phash(picture.convert("RGB")).hash.ravel(), 1, -1)
+    with Image.open(path) as image:
+        signs = np.where(imagehash.phash(image.convert("RGB")).hash.ravel(), 1, -1)
     return hashlib.blake2b(content, digest_size=16).digest(), signs
 
 
 def _nearest(train: np.ndarray, test: np.ndarray, bits: int) -> np.ndarray:
-    """Return for each test hash the place of the nearest training hash, or -1 if that differs in more than `bits`.
+    """Return for each test hash the index of the nearest training hash, or -1 if that differs in more than `bits`.
 
     The product of two rows of +1 and -1 is 64 less two for each bit that differs.
     """
-    places = np.full(len(test), -1)
+    indices = np.full(len(test), -1)
     for start in range(0, len(test) if len(train) else 0, BLOCK):
         products = test[start : start + BLOCK] @ train.T
         best = products.argmax(axis=1)
         near = products[np.arange(len(best)), best] >= BITS - 2 * bits
-        places[start : start + BLOCK][near] = best[near]
-    return places
+        indices[start : start + BLOCK][near] = best[near]
+    return indices

@@ -1,4 +1,4 @@
-"""Pictures by position: each file is decoded once on a machine, whichever worker comes first."""
+"""A cache of decoded images that the workers of a machine share: each file is decoded once."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from typing import BinaryIO
 import numpy as np
 import psutil
 
-from labs.datasets import decode
+from labs.datasets import decode, verify
 from labs.run.errors import LabError
 from labs.run.paths import temporary_dir
 
 
-class Images:
-    """The pictures of a tree as uint8 [n, size, size, 3], indexed with arrays of positions, as numpy is.
+class ImageCache:
+    """The images of a tree as uint8 [n, size, size, 3], indexed by arrays of positions, as numpy arrays are.
 
-    What was decoded lies in a file under TMPDIR that the workers of a machine share, and its next runs too.
-    The kernel holds it in memory as long as there is room. It can be made again at any time. Its name stands
-    for every path, size and time and for this boot of the machine: it never outlives what it is made of.
+    Decoded images lie in a file under TMPDIR that is shared by the workers of a machine and by later runs. The kernel
+    keeps it in memory while there is space, and it can be rebuilt at any time. The file's name is a hash of every path,
+    size and modification time and of this boot of the machine, so a stale file is never read.
 
     Args:
         root: Folder of the tree.
-        paths: Of the pictures, relative to it.
-        size: Side of the pictures in pixels.
-        memory: Bytes the file may grow to; by default half of what is free in memory, and on the disk. 0: nothing is
-            kept, and nothing that was kept is used; every picture is decoded each time.
-        threads: That decode at a time; one per core by default.
+        paths: Paths of the images, relative to `root`.
+        size: Width and height of the decoded images in pixels.
+        memory: Bytes that the file may occupy; by default half of the free memory or disk, whichever is less. With 0,
+            nothing is cached and no existing cache is read; every image is decoded each time.
+        threads: Number of decoding threads; one per core by default.
 
     Raises:
-        LabError: There is no place for the file.
+        LabError: The file cannot be created.
     """
 
     dtype = np.dtype(np.uint8)
@@ -53,13 +53,13 @@ class Images:
         self.root, self.paths = Path(root), paths
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
-        sizes, times = zip(*decode.stamps(self.root, paths), strict=True)
-        self.digest = _digest(decode.READER, size, list(paths), sizes)
-        """Of names, sizes and settings: equal on two machines that have the same pictures."""
-        name = _digest(self.digest, self.root, times, _boot()).hex()
-        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # Marks first; pixels begin at a page.
+        sizes, times = zip(*verify.stamps(self.root, paths), strict=True)
+        self.digest = _digest(decode.VERSION, size, list(paths), sizes)
+        """Of names, file sizes and settings: equal on two machines that have the same images."""
+        name = _digest(self.digest, self.root, times, _boot_id()).hex()
+        self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
         self._file, content = _open(name, self._start + len(paths) * self._bytes)
-        self._limit = _room(self._file.fileno(), memory) // self._bytes
+        self._capacity = _available_bytes(self._file.fileno(), memory) // self._bytes
         self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
         if memory == 0:
             self._present = np.zeros(len(paths), np.uint8)
@@ -71,113 +71,113 @@ class Images:
 
     @property
     def decoded(self) -> int:
-        """The number of pictures that need no decoding any more."""
+        """The number of images that are in the cache."""
         return int(np.count_nonzero(self._present))
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the pictures at these positions [k], uint8 [k, size, size, 3]."""
+        """Return the images at these positions [k], uint8 [k, size, size, 3]."""
         rows = np.asarray(rows, np.int64)
-        there = self._present[rows] != 0
-        if there.all():
+        cached = self._present[rows] != 0
+        if cached.all():
             return self._pixels[rows]
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
-        batch[there] = self._pixels[rows[there]]
-        missing = np.flatnonzero(~there)
-        parts = np.array_split(missing, min(len(missing), 2 * self._threads))
-        list(self._pool.map(lambda places: self._decode(rows, places, batch), parts))
+        batch[cached] = self._pixels[rows[cached]]
+        missing = np.flatnonzero(~cached)
+        chunks = np.array_split(missing, min(len(missing), 2 * self._threads))
+        list(self._pool.map(lambda chunk: self._decode(rows, chunk, batch), chunks))
         return batch
 
-    def kept(self, rows: np.ndarray) -> np.ndarray | None:
-        """Return the memory of all pictures, uint8 [n, size, size, 3], if those at these positions are decoded.
+    def memory_of(self, rows: np.ndarray) -> np.ndarray | None:
+        """Return the memory of all images, uint8 [n, size, size, 3], if the images at these positions are cached.
 
-        To be read only: other processes read there too.
+        It is read-only by convention: other processes read it, too.
         """
         return self._pixels if self._present[rows].all() else None
 
-    def take(self, row: int) -> None:
-        """Decode a picture for later; if it could not be kept, only to see that it can be decoded.
+    def add(self, row: int) -> None:
+        """Decode an image into the cache; if it does not fit, decode it only to check the file.
 
         Raises:
-            Exception: What the decoder raises.
+            Exception: Whatever the decoder raises.
         """
-        if row < self._limit:
-            self._keep(row, decode.decode(self._path(row), self.shape[1]))
+        if row < self._capacity:
+            self._store(row, decode.decode_file(self._path(row), self.shape[1]))
         else:
-            decode.decode(self._path(row), 1)
+            decode.decode_file(self._path(row), 1)
 
     def missing(self, row: int) -> bool:
-        """Whether a picture is still to be decoded, and could be kept then."""
-        return row < self._limit and not self._present[row]
+        """Return whether an image is not in the cache but would fit."""
+        return row < self._capacity and not self._present[row]
 
     def _path(self, row: int) -> str:
         return f"{self.root}/{self.paths[row]}"
 
-    def _decode(self, rows: np.ndarray, places: np.ndarray, batch: np.ndarray) -> None:
-        for place in places:
-            batch[place] = decode.read(self._path(rows[place]), self.shape[1])
-            self._keep(int(rows[place]), batch[place])
+    def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
+        for i in indices:
+            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1])
+            self._store(int(rows[i]), batch[i])
 
-    def _keep(self, row: int, pixels: np.ndarray) -> None:
-        """Write the pixels, then the mark that they are there: whoever sees the mark sees the pixels."""
-        if row >= self._limit:
+    def _store(self, row: int, pixels: np.ndarray) -> None:
+        """Write the pixels, then the flag that they are present: a reader that sees the flag sees the pixels."""
+        if row >= self._capacity:
             return
         try:
-            # Not through the map: on a full disk that would kill the process, where this merely fails.
+            # Not through the memory map: on a full disk that would kill the process; this call only fails.
             written = os.pwrite(self._file.fileno(), pixels.data, self._start + row * self._bytes)
             if written == self._bytes:
                 os.pwrite(self._file.fileno(), b"\1", row)
-        except OSError:  # The disk is full: what does not fit is decoded each time.
-            self._limit = 0
+        except OSError:  # The disk is full: images that do not fit are decoded each time.
+            self._capacity = 0
 
 
-def _digest(*things) -> bytes:
-    return hashlib.blake2b(repr(things).encode(), digest_size=16).digest()
+def _digest(*values) -> bytes:
+    return hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
 
 
-def _boot() -> str:
-    """This machine since its last start: after a crash, marks may be on the disk without their pixels."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    return boot.read_text() if boot.exists() else platform.node()
+def _boot_id() -> str:
+    """Return an id of this boot of the machine: after a crash, flags may be on the disk without their pixels."""
+    boot_id = Path("/proc/sys/kernel/random/boot_id")
+    return boot_id.read_text() if boot_id.exists() else platform.node()
 
 
 def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
-    """Open the file of decoded pictures and map it: of full length, but what is not written takes no room."""
+    """Open and map the cache file at its full length; it is sparse, so unwritten images occupy no disk."""
     folder = temporary_dir() / f"labs-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise PermissionError(1, "it belongs to somebody else")
-        _make_room(folder, name)
+            raise PermissionError(1, "it belongs to another user")
+        _evict(folder, name)
         file = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
         os.ftruncate(file.fileno(), length)
         os.utime(file.fileno())  # Last used now.
-        # Nobody writes through the map; but numpy shares with others only what could be written.
+        # The map is never written to, but numpy exports memory to TensorFlow only if it is writable.
         return file, np.asarray(np.memmap(file, np.uint8, "r+"))
     except OSError as error:
-        raise LabError(f"cannot keep decoded pictures in {folder} ({error.strerror}); "
+        raise LabError(f"cannot keep decoded images in {folder} ({error.strerror}); "
                        "set TMPDIR to a folder on a disk of this machine") from error
 
 
-def _make_room(folder: Path, name: str) -> None:
-    """Drop the files of other trees, the longest unused first, until they fill less than is free on the disk.
+def _evict(folder: Path, name: str) -> None:
+    """Delete the caches of other trees, least recently used first, until they occupy less than the free disk space.
 
-    Who has such a file open keeps it; only the name goes.
+    A process that has such a file open keeps it; only the name is deleted.
     """
-    with contextlib.suppress(FileNotFoundError):  # Another worker is at it too.
+    with contextlib.suppress(FileNotFoundError):  # Another worker is doing the same.
         others = [(file.stat(), file) for file in folder.iterdir() if file.name != name]
         others.sort(key=lambda other: other[0].st_mtime)
-        while sum(_taken(status) for status, _ in others) > shutil.disk_usage(folder).free:
+        while sum(_occupied(status) for status, _ in others) > shutil.disk_usage(folder).free:
             others.pop(0)[1].unlink()
 
 
-def _taken(status: os.stat_result) -> int:
-    return status.st_blocks * 512  # Of a sparse file, less than its length.
+def _occupied(status: os.stat_result) -> int:
+    return status.st_blocks * 512  # For a sparse file, less than its length.
 
 
-def _room(descriptor: int, memory: int | None) -> int:
-    """Bytes that the open file may take in all."""
+def _available_bytes(descriptor: int, memory: int | None) -> int:
+    """Return the bytes that the open file may occupy in total."""
     if memory is not None:
         return memory
     disk = os.fstatvfs(descriptor)
-    free = disk.f_bavail * disk.f_frsize + _taken(os.fstat(descriptor))
+    free = disk.f_bavail * disk.f_frsize + _occupied(os.fstat(descriptor))
     return min(psutil.virtual_memory().available, free) // 2

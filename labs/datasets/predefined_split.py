@@ -1,4 +1,4 @@
-"""Trees that bring their own test: Training/CLASS/..., Test/CLASS/..., as Fruits-360 and many fruit sets have it."""
+"""Trees that come with their own test set: Training/CLASS/..., Test/CLASS/..., such as Fruits-360."""
 
 from __future__ import annotations
 
@@ -6,42 +6,44 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets import folders
+from labs.datasets.index import Index, index_folder
 from labs.run.errors import LabError
+from labs.run.text import printable
 
 NAMES = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 
 
-def halves(root: Path) -> dict[str, Path]:
-    """Return the folders of training and test images by "train" and "test", where a tree has both; else nothing."""
-    found = {NAMES[each.name.lower()]: each for each in sorted(Path(root).iterdir(), reverse=True)
-             if each.is_dir() and each.name.lower() in NAMES}
-    return found if len(found) == 2 else {}
+def train_and_test_folders(root: Path) -> dict[str, Path]:
+    """Return the folders of training and test images as "train" and "test"; {} unless the tree has both."""
+    folders = {NAMES[path.name.lower()]: path for path in sorted(Path(root).iterdir(), reverse=True)
+               if path.is_dir() and path.name.lower() in NAMES}
+    return folders if len(folders) == 2 else {}
 
 
-def index(root: Path) -> folders.Index:
-    """List the images of both halves, those for training first, with paths from the folder above the two.
+def index_train_and_test(root: Path) -> Index:
+    """List the images of both folders, training images first, with paths relative to the folder above the two.
 
     Raises:
-        LabError: The test has a class that the training has not.
+        LabError: The test folder has a class that the training folder lacks.
     """
-    both = halves(root)
-    train, test = folders.index(both["train"]), folders.index(both["test"])
+    folders = train_and_test_folders(root)
+    train, test = index_folder(folders["train"]), index_folder(folders["test"])
     unknown = sorted(set(test.class_names) - set(train.class_names))
     if unknown:
-        raise LabError(f"{both['test']} has the class {folders.printable(unknown[0])}, of which {both['train']} has "
+        raise LabError(f"{folders['test']} has the class {printable(unknown[0])}, of which {folders['train']} has "
                        "nothing to learn from; add it there or remove it here")
-    number = {name: label for label, name in enumerate(train.class_names)}
-    labels = np.array([number[name] for name in test.class_names])[test.labels]
-    paths = [f"{part.root.name}/{path}" for part in (train, test) for path in part.paths]
-    strays = {reason: [*train.strays.get(reason, []), *test.strays.get(reason, [])]
-              for reason in {**train.strays, **test.strays}}
-    others = sorted({each.name for each in Path(root).iterdir()} - {train.root.name, test.root.name})
-    if others:  # A folder of validation images, say: the lab holds out its own.
-        strays["beside the training and test folders"] = others
-    return folders.Index(train.root.parent, train.class_names, paths, np.concatenate([train.labels, labels]), strays)
+    label_of = {name: label for label, name in enumerate(train.class_names)}
+    test_labels = np.array([label_of[name] for name in test.class_names])[test.labels]
+    paths = [f"{index.root.name}/{path}" for index in (train, test) for path in index.paths]
+    skipped = {reason: [*train.skipped.get(reason, []), *test.skipped.get(reason, [])]
+               for reason in {**train.skipped, **test.skipped}}
+    others = sorted({path.name for path in Path(root).iterdir()} - {train.root.name, test.root.name})
+    if others:  # For instance a folder of validation images: the lab holds out its own.
+        skipped["beside the training and test folders"] = others
+    labels = np.concatenate([train.labels, test_labels])
+    return Index(train.root.parent, train.class_names, paths, labels, skipped)
 
 
-def tested(index: folders.Index) -> np.ndarray:
-    """Return which images are for the test, bool [n]."""
+def in_test(index: Index) -> np.ndarray:
+    """Return which images of such a tree are test images, bool [n]."""
     return np.array([NAMES[path.partition("/")[0].lower()] == "test" for path in index.paths])

@@ -1,4 +1,4 @@
-"""What data sets there are: whence, how large, under which licence, in which layout."""
+"""The data sets of the labs: source, size, licence, layout."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from labs.run.errors import LabError
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A data set of the labs. None may be committed; `labs data fetch NAME` downloads it."""
+    """A data set of the labs. `labs data fetch NAME` downloads it; do not commit it."""
 
     name: str
     title: str
     url: str
     filename: str
-    size: int | None  # Bytes of the download; None where the host promises none.
-    checksum: str | None  # "sha256:..."; None where none is published: the first one seen is held to.
-    files: int  # About how many files it unpacks to; twice as many are refused.
-    unpacked: int  # About how many bytes it unpacks to; twice as many are refused.
+    size: int | None  # Bytes of the download; None if the host does not state it.
+    checksum: str | None  # "sha256:..."; None if none is published: then that of the first download is enforced.
+    files: int  # Approximate number of files in it; twice as many are refused.
+    unpacked: int  # Approximate bytes after unpacking; twice as many are refused.
     images: int
     classes: int
     licence: str
     citation: str
     layout: str
     folder: str  # Below the data folder.
-    inner: str  # The folder that the archive itself brings.
-    parts: tuple[str, ...]  # Patterns of what must lie in the inner folder.
-    pictures: bool = False  # Whether any tree of a folder per class can stand in its place: its reader judges that.
+    inner: str  # The top folder inside the archive.
+    required: tuple[str, ...]  # Glob patterns that must match in the inner folder.
+    image_tree: bool = False  # Whether `--data` may name any tree with one folder per class; its reader checks it.
 
 
 _SETS = [
@@ -48,7 +48,7 @@ _SETS = [
         layout="mnist.npz with x_train, y_train, x_test, y_test (uint8)",
         folder="mnist",
         inner="",
-        parts=("mnist.npz",),
+        required=("mnist.npz",),
     ),
     Dataset(
         name="cifar10",
@@ -67,14 +67,14 @@ _SETS = [
         layout="data_batch_1.bin ... test_batch.bin, made of records: 1 byte of label, 3072 of pixels",
         folder="cifar10",
         inner="cifar-10-batches-bin",
-        parts=("data_batch_1.bin", "test_batch.bin"),
+        required=("data_batch_1.bin", "test_batch.bin"),
     ),
     Dataset(
         name="fruits360",
         title="Fruits-360, 100 x 100 pixels",
         url="https://github.com/fruits-360/fruits-360-100x100/archive/refs/heads/main.zip",
         filename="fruits-360-100x100-main.zip",
-        size=None,  # GitHub packs the archive while it sends it, and the set still grows.
+        size=None,  # GitHub packs the archive while it sends it, and the data set still grows.
         checksum=None,
         files=200_000,
         unpacked=1_500_000_000,
@@ -85,8 +85,8 @@ _SETS = [
         layout="Training/VARIETY/*.jpg and Test/VARIETY/*.jpg",
         folder="fruits360",
         inner="fruits-360-100x100-main",
-        parts=("Training", "Test"),
-        pictures=True,
+        required=("Training", "Test"),
+        image_tree=True,
     ),
     Dataset(
         name="caltech256",
@@ -105,8 +105,8 @@ _SETS = [
         layout="256_ObjectCategories/001.ak47/001_0001.jpg ... 257.clutter",
         folder="caltech256",
         inner="256_ObjectCategories",
-        parts=("*/",),
-        pictures=True,
+        required=("*/",),
+        image_tree=True,
     ),
     Dataset(
         name="imdb_wiki",
@@ -125,17 +125,17 @@ _SETS = [
         layout="00 ... 99/ID_BIRTHDATE_YEAR.jpg and wiki.mat (dob, photo_taken, full_path, face_score ...)",
         folder="imdb_wiki",
         inner="wiki_crop",
-        parts=("wiki.mat",),
+        required=("wiki.mat",),
     ),
 ]
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _SETS}
 
 
 def get(name: str) -> Dataset:
-    """Return the data set of a name.
+    """Return the data set with this name.
 
     Raises:
-        LabError: There is none of that name.
+        LabError: No data set has this name.
     """
     if name not in DATASETS:
         raise LabError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")

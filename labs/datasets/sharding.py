@@ -1,4 +1,4 @@
-"""Who trains on which image in which step."""
+"""Decide which worker trains on which image in which step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from labs.run.errors import LabError
+from labs.run.text import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,21 +19,21 @@ class Shard:
     rows: np.ndarray
     """Positions of the images of each step, int64 [steps, batch_size]."""
     weights: np.ndarray
-    """Of each image in the loss, float32 [steps, batch_size]: 1, but see `shard` on the last step."""
+    """Weight of each image in the loss, float32 [steps, batch_size]: 1 except in the last step, see `shard`."""
     epoch: int
 
     @property
     def steps(self) -> int:
         return len(self.rows)
 
-    def cut(self, pieces: int) -> Shard:
-        """Return the same share in smaller batches: each of these is a piece of one of those."""
-        rows, weights = (values.reshape(len(values) * pieces, -1) for values in (self.rows, self.weights))
+    def cut(self, micro_batches: int) -> Shard:
+        """Return the same shard with each batch cut into this many micro-batches, one per step."""
+        rows, weights = (values.reshape(len(values) * micro_batches, -1) for values in (self.rows, self.weights))
         return Shard(rows, weights, self.epoch)
 
 
 def steps_per_epoch(n: int, batch_size: int, size: int) -> int:
-    """Return the steps in which `size` workers see `n` images once."""
+    """Return the number of steps in which `size` workers process `n` images once."""
     return math.ceil(n / (batch_size * size))
 
 
@@ -45,12 +46,14 @@ def shard(
     seed: int,
     shuffle: bool = True,
 ) -> Shard:
-    """Return one worker's share of an epoch: equal steps for all, every image once by one worker.
+    """Return one worker's shard of an epoch: every worker takes equally many steps, and every image is used once.
 
-    All workers draw one order, new in each epoch, and step k trains on the k-th global batch of it; so what a
-    step sees depends on the global batch size and not on the number of workers. Images left over for the last
-    step are dealt out evenly, with weights that make the mean of `weight * loss` over all places the mean
-    loss of these images; the other places repeat images of the first step at weight 0.
+    All workers shuffle in the same order, a new one in each epoch, and step k trains on the k-th global batch of that
+    order. So what a step sees depends on the global batch size and not on the number of workers.
+
+    The last global batch is padded with images of the first step: padding has weight 0, and the real images are
+    re-weighted so that the mean of `weight * loss` over the padded batch is the mean loss of the real images. They are
+    spread evenly over the workers.
 
     Args:
         positions: Of the training images [n]; or their number, if they are the first ones.
@@ -59,12 +62,12 @@ def shard(
         size: Number of workers.
         epoch: From 0.
         seed: The same on all workers.
-        shuffle: Draw an order; otherwise as in `positions`.
+        shuffle: Whether to shuffle; otherwise the order of `positions` is kept.
 
     Raises:
-        LabError: There is nothing to share, or a number is out of range.
+        LabError: There are no images, or a number is out of range.
     """
-    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
+    positions = _as_positions(positions)
     if not len(positions):
         raise LabError("there are no training images to share; check the data folder and the splits")
     if batch_size < 1 or not 0 <= rank < size or seed < 0:
@@ -72,31 +75,36 @@ def shard(
                        "batch_size must be 1 or more, seed 0 or more")
     if shuffle:
         positions = np.random.Generator(np.random.PCG64([seed, epoch])).permutation(positions)
+    global_batch_size = batch_size * size
     steps = steps_per_epoch(len(positions), batch_size, size)
-    weights = np.ones(steps * batch_size * size, np.float32)
-    left_over = len(positions) - (steps - 1) * batch_size * size
+    in_last_step = len(positions) - (steps - 1) * global_batch_size
+    weights = np.ones(steps * global_batch_size, np.float32)
     weights[len(positions):] = 0
-    weights[-batch_size * size:][:left_over] = batch_size * size / left_over
-    return Shard(_mine(np.resize(positions, len(weights)), batch_size, rank, size),
-                 _mine(weights, batch_size, rank, size), epoch)
+    weights[-global_batch_size:][:in_last_step] = global_batch_size / in_last_step
+    return Shard(_columns_of(rank, np.resize(positions, len(weights)), batch_size, size),
+                 _columns_of(rank, weights, batch_size, size), epoch)
 
 
-def _mine(values: np.ndarray, batch_size: int, rank: int, size: int) -> np.ndarray:
-    """Every size-th value of each step, from the rank-th on: left-over images come first and go round."""
+def _as_positions(positions: int | np.ndarray) -> np.ndarray:
+    return np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
+
+
+def _columns_of(rank: int, values: np.ndarray, batch_size: int, size: int) -> np.ndarray:
+    """Return every size-th value of each step, from `rank` on: so the padding at the end is spread over the workers."""
     return np.ascontiguousarray(values.reshape(-1, batch_size, size)[:, :, rank])
 
 
 def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
-    """Return the line that says that all workers together trained on every image once.
+    """Check that all workers together train on every image exactly once, and return a line that says so.
 
     Args:
         shards: Of all workers, for one epoch.
         positions: Of the training images [n]; or their number, if they are the first ones.
 
     Raises:
-        LabError: It is not so.
+        LabError: The shards do not fit together.
     """
-    positions = np.arange(positions) if isinstance(positions, int | np.integer) else np.asarray(positions)
+    positions = _as_positions(positions)
     steps, epoch = shards[0].steps, shards[0].epoch
     if any((each.steps, each.epoch) != (steps, epoch) for each in shards):
         raise LabError(f"epoch {epoch + 1}: the workers take {[each.steps for each in shards]} steps; "
@@ -108,4 +116,4 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     if not np.allclose(np.mean([each.weights.mean(axis=1) for each in shards], axis=0), 1, atol=1e-4):
         raise LabError(f"epoch {epoch + 1}: the weights of a step do not average 1; take them from shard()")
     return (f"epoch {epoch + 1}: {len(used)} of {len(positions)} training images used once, "
-            f"by {len(shards)} worker{'s' * (len(shards) > 1)} in {steps} steps")
+            f"by {plural(len(shards), 'worker')} in {steps} steps")

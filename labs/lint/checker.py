@@ -3,7 +3,8 @@
     labs lint                     the results folder
     labs lint RESULTS FILE.csv    another results folder, and tables that were typed
 
-The rules are in `labs/lint/rules.py` and `traffic.py`; how a table is read, in `reading.py` and `columns.py`.
+`rules.py` lists the rules, which are in `speedup_rules.py`, `timing_rules.py`, `layout_rules.py`,
+`comparison_rules.py` and `traffic_rules.py`. `reading.py` reads tables.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.lint.findings import Finding, Row, Table
+from labs.lint.findings import Finding
 from labs.lint.reading import read_csv
+from labs.lint.table import Row, Table
 from labs.results import records
 from labs.run.errors import LabError
 
@@ -51,7 +53,7 @@ def check(paths: list[Path]) -> Iterator[Finding | LabError]:
 
 def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:
     """Yield a verdict per path, or the LabError that says why there is none."""
-    from labs.lint import rules
+    from labs.lint import timing_rules
 
     earlier: list[Row] = []  # The records of the folders before, to find copies across students.
     for path in reversed({os.path.realpath(path): path for path in reversed(paths)}.values()):
@@ -60,7 +62,7 @@ def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:
                 table = _store(path)
                 verdict = _judged(f"{path}: {len(table.rows):,} record{'s' * (len(table.rows) != 1)}", table)
                 rows = [row | {"where": f"{path}/{row['where']}"} for row in table.rows]
-                yield dataclasses.replace(verdict, findings=[*verdict.findings, *rules.copied(earlier, rows)])
+                yield dataclasses.replace(verdict, findings=[*verdict.findings, *timing_rules.copied(earlier, rows)])
                 earlier += rows
             else:
                 yield _judged(path.name, read_csv(path))

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.lint import checker, findings, reading
+from labs.lint import checker, findings, reading, table
 from labs.results.tables import Grid
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -63,17 +63,17 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     rows, count = [], 0
     for path in paths(lab):
         try:
-            table, bad = reading.read_csv(path), _lines(path)
+            results, bad = reading.read_csv(path), _lines(path)
         except LabError:
             continue
-        for measure, family in findings.families(table):
+        for measure, family in table.families(results):
             count += 1
-            base = findings.rate(family[min(family)][0], measure)
-            if min(family)[0] != findings.first_size(family[min(family)][0]):
+            base = table.rate(family[min(family)][0], measure)
+            if min(family)[0] != table.first_size(family[min(family)][0]):
                 continue
             for row in (row for members in family.values() for row in members if row["row"] not in bad):
-                rows.append(row | {"speedup": findings.rate(row, measure) / base, "size": findings.size(row)})
-    common = [name for name in by if all(findings.known(row.get(name)) for row in rows)]
+                rows.append(row | {"speedup": table.rate(row, measure) / base, "size": table.size(row)})
+    common = [name for name in by if all(table.known(row.get(name)) for row in rows)]
     if not rows or (count > 1 and not common):
         return None
     frame = pd.DataFrame(rows)[[*common, "size", "speedup"]]

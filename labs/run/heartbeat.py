@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labs.run import atomic, lifeline
+from labs.run.errors import ERROR_PREFIX
 
 FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
@@ -172,7 +173,7 @@ class Heartbeat:
         waiting = [beat.rank for beat in beats if beat.rank != stalled.rank]
         time.sleep(0.2 * waiting.index(self.rank) if self.rank in waiting else 1.0)  # So that one worker reports it.
         print(
-            f"labs: error: {stalled}: has not moved for {time.time() - stalled.moved:.0f} s, the others wait for it"
+            f"{ERROR_PREFIX}{stalled}: has not moved for {time.time() - stalled.moved:.0f} s, the others wait for it"
             " (--stall-seconds); frozen, overloaded or lost",
             file=sys.stderr,
             flush=True,

@@ -1,4 +1,4 @@
-"""Command line errors in one line, with a suggestion for a misspelled option: for argparse and for tyro."""
+"""One-line errors for the command line, with suggestions for misspelled options; for argparse and tyro."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from labs.run.errors import LabError, quoted
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that refuses a command line in one line, without its usage."""
+    """An argparse parser that reports a wrong command line in one line, without its usage."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong, as a LabError."""
+        """Raise argparse's message as a LabError."""
         unknown = re.match(r"unrecognized arguments: (\S+)", message)
         if unknown:
             raise unrecognized(unknown[1], options(self.format_help()), self.prog)
@@ -29,24 +29,24 @@ class Parser(argparse.ArgumentParser):
 
 
 def count(text: str) -> int:
-    """Read a whole number of at least one, as an argparse type."""
+    """Return a whole number of at least 1; an argparse type."""
     if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number from 1 to 999999")
     return int(text)
 
 
 def counts(text: str) -> tuple[int, ...]:
-    """Read "1,2,4", as an argparse type."""
+    """Return the numbers of "1,2,4"; an argparse type."""
     return tuple(count(number) for number in text.split(","))
 
 
 def options(help_text: str) -> list[str]:
-    """Return the long options that a help text names."""
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", help_text)))
+    """Return the long options in a help text."""
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z0-9-]*[a-z0-9]", help_text)))
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean X?" if a word is similar to a known one, else an empty string."""
+    """Return "; did you mean X?" if a known word is similar, otherwise an empty string."""
     known = sorted(known)
     longer = [each for each in known if each.startswith(word)]
     close = longer[:1] or difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
@@ -54,7 +54,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def unrecognized(word: str, known: Iterable[str], prog: str) -> LabError:
-    """Return the error for a word that no option takes."""
+    """Return the error for a word that the parser could not assign to an option."""
     name = word.partition("=")[0]
     if not name.startswith("-"):
         return LabError(f"{quoted(word)} belongs to no option; see `{prog} --help`")
@@ -66,24 +66,37 @@ def _no_choice(word: str, choices: Sequence[str], prog: str) -> LabError:
 
 
 def refuse_empty(words: Sequence[str]) -> None:
-    """Refuse an empty argument, as an unset shell variable leaves it: `--results "$DIR"`.
+    """Refuse empty arguments: they come from unset shell variables, as in `--results "$DIR"`.
 
     Raises:
-        LabError: Shows the command line.
+        LabError: An argument is empty; the message shows the command line.
     """
-    if any(not word or re.fullmatch(r"--[a-z-]+=", word) for word in words):
+    if any(not word or re.fullmatch(r"--[a-z0-9-]+=", word) for word in words):
         raise LabError(f"an argument is empty in: {shlex.join(words)}; give a value, or leave the option out")
 
 
 @contextlib.contextmanager
+def writing_to(option: str) -> Iterator[None]:
+    """Within this block, report a file that cannot be written in one line, with the option that selects another.
+
+    Raises:
+        LabError: A file could not be written.
+    """
+    try:
+        yield
+    except OSError as problem:
+        raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another {option}") from None
+
+
+@contextlib.contextmanager
 def one_line(known: Iterable[str], prog: str) -> Iterator[None]:
-    """Raise a LabError for a command line that tyro refuses in this block, instead of printing a box.
+    """Within this block, turn tyro's errors into LabErrors; tyro itself would print a box.
 
     Args:
         known: Options to suggest for a misspelled one.
-        prog: What `--help` is added to.
+        prog: The command whose `--help` the error names.
     """
-    # Private, but the only hook that has the error as data; constraints.txt pins tyro, and the tests cover each event.
+    # Private, but only this hook has the error as data; constraints.txt pins tyro, and the tests cover each event.
     from tyro import _errors
 
     def refuse(event: _errors.ParseErrorEvent) -> None:
@@ -106,6 +119,6 @@ def _option(argument: Any) -> str:
 
 
 def _plain(message: str) -> str:
-    """Return Python's message on a number that cannot be read in plain words."""
+    """Return Python's message about a malformed number in plain words; return other messages as they are."""
     match = re.match(r"(invalid literal for int|could not convert string to float).*: (.*)", message, re.DOTALL)
     return f"{match[2]} is not a {'whole ' * match[1].endswith('int')}number" if match else message

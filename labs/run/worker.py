@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from labs.run import atomic, heartbeat, lifeline
 from labs.run.command_line import parse
-from labs.run.errors import LabError
+from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.text import one_line
 
 
@@ -42,7 +42,7 @@ def _leave(problem: BaseException) -> None:
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
+    print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 

@@ -1,27 +1,48 @@
-"""Completion of the command line, asked of real shells."""
+"""Completion of the command line, in real shells."""
 
 from __future__ import annotations
 
+import os
+import pty
 import re
-import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
-from labs.cli import commands, completion
+from labs.cli import commands
 from labs.datasets import registry
 from labs.run import catalogue, command_line
 from labs.run.paths import ROOT
+from tests.waiting import ends
 
-ASK = """
+BASH = """
 source <("$0" -m labs completion bash)
 complete -p labs
-while IFS= read -r COMP_LINE; do
-    COMP_POINT=${#COMP_LINE}; _labs; echo "${COMPREPLY[*]}"
+while IFS= read -r line; do
+    read -ra COMP_WORDS <<< "$line"
+    [[ $line = *' ' ]] && COMP_WORDS+=('')
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _labs; echo "${COMPREPLY[*]}"
 done
 """
-ASKED = {
+"""Completes each line of standard input as bash does when Tab is typed after it."""
+ZSH = r"""
+source <("$PYTHON" -m labs completion zsh)
+compadd() {
+    if [[ -n ${(M)@:#-[OAD]} ]]; then builtin compadd "$@"; return; fi  # Such a call only compares.
+    local -a offered
+    builtin compadd -A offered "$@"
+    print -r -- $offered >> $ANSWERS
+    builtin compadd "$@"
+}
+next() { print -r -- = >> $ANSWERS; BUFFER= }
+zle -N next
+bindkey '^I' complete-word '^N' next
+"""
+"""Makes an interactive zsh write down what it offers when Tab is typed; Ctrl-N goes on to the next line."""
+LINES = {
     "labs ": list(commands.COMMANDS),
     "labs re": ["results", "report"],
     "labs run lab1": ["lab10_caltech", "lab11_multinode", "lab12_elastic"],
@@ -37,30 +58,66 @@ ASKED = {
     "labs run lab10 --workers 2 --code ki": [],
     "labs exercises lab1": ["lab10_caltech", "lab11_multinode", "lab12_elastic"],
     "labs results lab02": ["lab02_horovod"],
-    "labs run lab10 --data ./so": [],
     "labs data fetch ": list(registry.DATASETS),
     "labs data ve": ["verify"],
     ".venv/bin/labs results --c": ["--csv"],
     "labs queue --ch": ["--check"],
-    "labs lint da": [],
+    "labs completion ": ["bash", "zsh"],
 }
+FILES = {"labs run lab10 --data ./so": "solutions", "labs lint da": "data"}
+"""Whatever has no words of its own is completed as a file's name."""
+
+
+def bash(lines: Iterable[str]) -> list[list[str]]:
+    """Return what bash offers for each line."""
+    done = subprocess.run(["bash", "--norc", "-c", BASH, sys.executable], input="\n".join(lines) + "\n", cwd=ROOT,
+                          capture_output=True, text=True, timeout=60, check=False)
+    registered, *answers = done.stdout.splitlines()
+    assert registered == "complete -o default -F _labs labs", done.stderr  # -o default: file names.
+    return [answer.split() for answer in answers]
 
 
 def test_bash_completes_what_help_names():
-    done = subprocess.run(["bash", "--norc", "-c", ASK, sys.executable], input="\n".join(ASKED) + "\n", cwd=ROOT,
-                          capture_output=True, text=True, timeout=60, check=False)
-    registered, *answers = done.stdout.splitlines()
-    assert registered == "complete -o default -F _labs labs", done.stderr
-    assert dict(zip(ASKED, map(str.split, answers), strict=True)) == ASKED
+    assert dict(zip(LINES, bash(LINES), strict=True)) == LINES
+    assert bash(FILES) == [[], []], "bash itself adds the names of files"
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="no zsh on this machine")
+def test_an_interactive_zsh_completes_the_same(tmp_path):
+    answers, setup = tmp_path / "answers", tmp_path / "setup.zsh"
+    setup.write_text(ZSH)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(ROOT)
+        variables = {"ANSWERS": str(answers), "PYTHON": sys.executable, "TERM": "dumb", "HOME": str(tmp_path)}
+        os.execvpe("zsh", ["zsh", "-f", "-i"], os.environ | variables)
+    typed = "".join(f"{line}\t\x0e" for line in (*LINES, *FILES))
+    os.write(terminal, f"source {setup}\n{typed}exit\n".encode())
+    screen = b""
+    with ends(120), open(terminal, "rb", buffering=0) as output:
+        try:
+            while seen := output.read(4096):
+                screen += seen
+        except OSError:  # The terminal is gone: zsh has ended.
+            os.waitpid(child, 0)
+    offered = [sorted(answer.split()) for answer in answers.read_text().split("=\n")[:-1]]
+    wanted = [*map(sorted, LINES.values()), *([name] for name in FILES.values())]
+    assert dict(zip((*LINES, *FILES), offered, strict=True)) == dict(zip((*LINES, *FILES), wanted, strict=True)), screen
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """What bash offers after `labs run LAB -`, for each lab."""
+    labs = catalogue.lab_names()
+    return dict(zip(labs, map(set, bash(f"labs run {lab} -" for lab in labs)), strict=True))
 
 
 @pytest.mark.parametrize("name", catalogue.lab_names())
-def test_what_the_help_of_a_lab_names_is_completed(name, capsys):
+def test_what_the_help_of_a_lab_names_is_completed(name, options, capsys):
     with pytest.raises(SystemExit):
-        command_line.parse(catalogue.load_lab(name), ["--help"])
+        command_line.parse(catalogue.load_lab(name), ["--help"], launches=True)
     # An entry of tyro's help begins with its option, or with two: │ --resume, --no-resume
-    entries = re.findall(r"^\W*?(--[a-z][a-z-]*(?:, --[a-z-]+)*)", capsys.readouterr().out, re.MULTILINE)
+    entries = re.findall(r"^\W*?(--[a-z][a-z0-9-]*(?:, --[a-z0-9-]+)*)", capsys.readouterr().out, re.MULTILINE)
     named = {option for entry in entries for option in entry.split(", ")}
-    line = next(line for line in completion.script("bash").splitlines() if f'"run {name[:5]}"*" "*|' in line)
-    assert named - set(shlex.split(line.split("choices=")[1])[0].split()) == set()
+    assert named | {"-h", "--help", "--preset"} == options[name]
     assert len(named) > 10

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `body` at any path; what it does wrong can be set."""
+    """Serves `body` at any path; the attributes say how it misbehaves."""
 
     daemon_threads = True
 
@@ -19,10 +19,12 @@ class Server(ThreadingHTTPServer):
         self.status = 200
         self.content_type = "application/octet-stream"
         self.etag = '"1"'
-        self.ranges = True  # Knows the Range header.
-        self.length = True  # Tells the Content-Length.
+        self.ranges = True  # Understands the Range header.
+        self.length = True  # Sends the Content-Length.
         self.cuts: list[int] = []  # Bytes after which the next connections are cut.
-        self.asked: list[str | None] = []  # The Range header of every request.
+        self.requests: list[str | None] = []  # The Range header of every request.
+        self.errors: list[int] = []  # Status codes of the next answers, before it serves again.
+        self.last = False  # Closes its socket after the next answer.
         self.gate: threading.Event | None = None  # Waits for it in the middle of the body.
         self.at_gate = threading.Event()
 
@@ -37,7 +39,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         server, begin = self.server, 0
         wanted = self.headers.get("Range")
-        server.asked.append(wanted)
+        server.requests.append(wanted)
+        if server.errors:
+            self.send_error(server.errors.pop(0))
+            return
+        if server.last:
+            server.socket.close()
         if wanted and server.ranges and self.headers.get("If-Range", server.etag) == server.etag:
             begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
         if begin and begin >= len(server.body):

@@ -33,8 +33,8 @@ def test_mnist_from_its_file_or_its_folder(tmp_path):
         np.testing.assert_array_equal(read.train_images[..., 0], parts["x_train"])
         np.testing.assert_array_equal(read.test_images[..., 0], parts["x_test"])
         np.testing.assert_array_equal(read.test_labels, parts["y_test"])
-        assert arrays.in_place(read.train_images)
-        assert arrays.in_place(read.test_images)
+        assert arrays.is_aligned(read.train_images)
+        assert arrays.is_aligned(read.test_images)
 
 
 class Trap:
@@ -114,8 +114,8 @@ def test_cifar10_records_become_pictures(cifar10):
     assert read.class_names == tuple("0123456789"), "no batches.meta.txt"
     row, column, green = 3, 7, 1
     assert read.train_images[4, row, column, green] == (green * 1024 + row * 32 + column + 4) % 256
-    assert arrays.in_place(read.train_images)
-    assert arrays.in_place(read.test_images)
+    assert arrays.is_aligned(read.train_images)
+    assert arrays.is_aligned(read.test_images)
     (cifar10 / "batches.meta.txt").write_text("\n".join("abcdefghij") + "\n\n")
     assert arrays.read_cifar10(cifar10).class_names == tuple("abcdefghij")
 
@@ -124,7 +124,7 @@ def test_a_wrong_cifar10_is_refused(cifar10):
     batch, whole = cifar10 / "data_batch_2.bin", (cifar10 / "data_batch_2.bin").read_bytes()
     for wrong in (whole[:-1], whole + b"x", b""):
         batch.write_bytes(wrong)
-        with pytest.raises(LabError, match=r"data_batch_2\.bin.* no whole records of 3073"):
+        with pytest.raises(LabError, match=r"data_batch_2\.bin.* are not a multiple of 3073"):
             arrays.read_cifar10(cifar10)
     batch.write_bytes(b"\x0a" + whole[1:])
     with pytest.raises(LabError, match=r"data_batch_2\.bin holds the label 10"):

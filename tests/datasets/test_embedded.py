@@ -1,4 +1,4 @@
-"""The stand-ins: made once, byte for byte the same, in the layout and with the faults of the real sets."""
+"""Synthetic data: generated once, reproducible byte for byte, in the layout and with the faults of the real sets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ forked = multiprocessing.get_context("fork")
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """The stand-in of a name, made at most once for all tests."""
+    """Return a function that generates a synthetic data set at most once for all tests."""
     root = tmp_path_factory.mktemp("data")
-    return lambda name: embedded.embedded(name, root)
+    return lambda name: embedded.make_synthetic(name, root)
 
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_it_is_the_same_on_every_machine(made, name):
-    assert embedded.digest(made(name)) == embedded.DIGESTS[name], "other libraries than the pinned ones?"
+    assert embedded.folder_digest(made(name)) == embedded.DIGESTS[name], "other libraries than the pinned ones?"
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -163,7 +163,7 @@ def go(tmp_path, monkeypatch):
 
 
 def start_making(root):
-    worker = forked.Process(target=embedded.embedded, args=("mnist", root), daemon=True)
+    worker = forked.Process(target=embedded.make_synthetic, args=("mnist", root), daemon=True)
     worker.start()
     return worker
 
@@ -185,26 +185,26 @@ def test_a_killed_maker_leaves_nothing_that_is_taken_for_the_set(go, tmp_path):
         assert worker.is_alive()
     worker.kill()
     worker.join()
-    assert not embedded.stand_in("mnist", tmp_path / "data").exists()
+    assert not embedded.synthetic_folder("mnist", tmp_path / "data").exists()
     go.touch()
-    home = embedded.embedded("mnist", tmp_path / "data")
+    home = embedded.make_synthetic("mnist", tmp_path / "data")
     assert (home / "mnist.npz").exists()
     assert not list(home.parent.glob(".*.part")), "what the killed one left is cleared away"
 
 
 def test_what_is_made_is_not_made_again(go, tmp_path):
     go.touch()
-    home = embedded.embedded("mnist", tmp_path)
-    assert embedded.embedded("mnist", tmp_path) == home
+    home = embedded.make_synthetic("mnist", tmp_path)
+    assert embedded.make_synthetic("mnist", tmp_path) == home
     assert (tmp_path / "starts").read_text() == "start\n"
 
 
 def test_verify_finds_one_changed_byte(made, tmp_path):
-    home = embedded.stand_in("mnist", tmp_path)
+    home = embedded.synthetic_folder("mnist", tmp_path)
     home.mkdir(parents=True)
     content = (made("mnist") / "mnist.npz").read_bytes()
     (home / "mnist.npz").write_bytes(content)
-    assert "is as drawn" in fetch.verify("mnist", tmp_path)
+    assert "is as generated" in fetch.verify_dataset("mnist", tmp_path)
     (home / "mnist.npz").write_bytes(content[:-1] + b"\1")
-    with pytest.raises(LabError, match="remove it to make it anew"):
-        fetch.verify("mnist", tmp_path)
+    with pytest.raises(LabError, match="remove it to generate it again"):
+        fetch.verify_dataset("mnist", tmp_path)

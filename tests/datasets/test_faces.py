@@ -8,8 +8,8 @@ from PIL import Image
 from scipy.io import savemat
 
 from labs.datasets import splits
-from labs.datasets.image_cache import Images
-from labs.datasets.synthetic.embedded import embedded
+from labs.datasets.image_cache import ImageCache
+from labs.datasets.synthetic.embedded import make_synthetic
 from labs.run.errors import LabError
 
 SOUND = 60
@@ -58,7 +58,7 @@ def test_a_face_keeps_its_age(wiki):
 
 
 def test_the_shares_are_those_asked_for_and_the_ages_alike():
-    faces = splits.from_faces(embedded("imdb_wiki"), 16, 0.2, 0.2, seed=1)
+    faces = splits.from_faces(make_synthetic("imdb_wiki"), 16, 0.2, 0.2, seed=1)
     total = 465
     assert sum(map(len, (faces.train, faces.validation, faces.test))) == total
     assert faces.description.startswith("465 faces of 500, aged 15 to 85; left out: 10 no face, 5 two faces, 10 absurd")
@@ -86,7 +86,7 @@ def test_most_pictures_missing_means_that_the_set_is_not_whole(wiki):
 def test_uncached_pictures_are_decoded_each_time_also_after_a_cached_run(wiki):
     rows = np.arange(5)
     cached = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1).train.images
-    assert isinstance(cached, Images)
+    assert isinstance(cached, ImageCache)
     first = cached[rows]
     uncached = splits.from_faces(wiki, 16, 0.2, 0.2, seed=1, cached=False).train.images
     assert (cached.decoded, uncached.decoded) == (60, 0)  # The check keeps what it decodes.

@@ -29,7 +29,7 @@ from tests.datasets.server import serving
 
 forked = multiprocessing.get_context("fork")
 PICTURES = {
-    f"cifar-10-batches-bin/{name}": random.Random(name).randbytes(150_000) for name in get("cifar10").parts
+    f"cifar-10-batches-bin/{name}": random.Random(name).randbytes(150_000) for name in get("cifar10").required
 }
 
 
@@ -65,7 +65,7 @@ def zipped(files: dict[str, bytes], link: str = "") -> bytes:
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(download, "PAUSES", (0, 0, 0))
+    monkeypatch.setattr(download, "BACKOFF", 0)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving() as server:
         yield server
@@ -98,11 +98,11 @@ def content(home) -> dict[str, bytes]:
 
 def test_a_set_is_downloaded_checked_and_unpacked_once(offer, tmp_path):
     server = offer(tar(PICTURES))
-    home = fetch.fetch("cifar10", tmp_path)
+    home = fetch.fetch_dataset("cifar10", tmp_path)
     assert home == tmp_path / "cifar10" / "cifar-10-batches-bin"
     assert content(home) == PICTURES
-    assert fetch.fetch("cifar10", tmp_path) == home
-    assert server.asked == [None]
+    assert fetch.fetch_dataset("cifar10", tmp_path) == home
+    assert server.requests == [None]
     assert {path.name for path in (tmp_path / "downloads/cifar10").iterdir()} == {
         "lock",
         "lock.holder",
@@ -112,7 +112,7 @@ def test_a_set_is_downloaded_checked_and_unpacked_once(offer, tmp_path):
 
 def test_a_single_file_needs_no_unpacking(offer, tmp_path):
     offer(b"numbers", "mnist", unpacked=10)
-    assert (fetch.fetch("mnist", tmp_path) / "mnist.npz").read_bytes() == b"numbers"
+    assert (fetch.fetch_dataset("mnist", tmp_path) / "mnist.npz").read_bytes() == b"numbers"
 
 
 def test_a_zip_is_unpacked_as_well(offer, tmp_path):
@@ -122,18 +122,18 @@ def test_a_zip_is_unpacked_as_well(offer, tmp_path):
         ),
         "fruits360",
     )
-    assert (fetch.fetch("fruits360", tmp_path) / "Test" / "a" / "2.jpg").read_bytes() == b"2"
+    assert (fetch.fetch_dataset("fruits360", tmp_path) / "Test" / "a" / "2.jpg").read_bytes() == b"2"
 
 
 def test_verify_finds_one_changed_byte(offer, tmp_path):
     offer(tar(PICTURES))
     with pytest.raises(LabError, match="nothing of cifar10 is here yet; `labs data fetch cifar10`"):
-        fetch.verify("cifar10", tmp_path)
-    file = fetch.fetch("cifar10", tmp_path) / "test_batch.bin"
-    assert "is as downloaded" in fetch.verify("cifar10", tmp_path)
+        fetch.verify_dataset("cifar10", tmp_path)
+    file = fetch.fetch_dataset("cifar10", tmp_path) / "test_batch.bin"
+    assert "is as downloaded" in fetch.verify_dataset("cifar10", tmp_path)
     file.write_bytes(b"\1" + file.read_bytes()[1:])
     with pytest.raises(LabError, match="not what was downloaded; remove it and fetch cifar10 again"):
-        fetch.verify("cifar10", tmp_path)
+        fetch.verify_dataset("cifar10", tmp_path)
 
 
 # --- a bad connection ---
@@ -143,39 +143,39 @@ def test_a_broken_connection_is_taken_up_where_it_broke(offer, tmp_path):
     body = tar(PICTURES)
     server = offer(body)
     server.cuts = [len(body) // 2]
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
-    assert len(server.asked) == 2
-    begin = int(server.asked[1].removeprefix("bytes=").removesuffix("-"))
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+    assert len(server.requests) == 2
+    begin = int(server.requests[1].removeprefix("bytes=").removesuffix("-"))
     assert 0 < begin <= len(body) // 2
 
 
 def test_after_some_attempts_it_gives_up_and_the_next_call_goes_on(offer, tmp_path):
     server = offer(tar(PICTURES))
     server.cuts = [100_000, 50_000, 20_000, 20_000]
-    with pytest.raises(LabError, match=r"broke off 4 times .*; fetch again later to go on where it stopped"):
-        fetch.fetch("cifar10", tmp_path)
+    with pytest.raises(LabError, match=r"failed 4 times .*; fetch again later to continue where it stopped"):
+        fetch.fetch_dataset("cifar10", tmp_path)
     here = (tmp_path / "downloads/cifar10/cifar-10-binary.tar.gz.part").stat().st_size
     assert "so far" in fetch._state(get("cifar10"), tmp_path)
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
     assert here > 100_000
-    assert server.asked[4:] == [f"bytes={here}-"]
+    assert server.requests[4:] == [f"bytes={here}-"]
 
 
 def test_a_server_without_ranges_sends_it_all_again(offer, tmp_path):
     server = offer(tar(PICTURES))
     server.ranges, server.cuts = False, [100_000]
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
-    assert len(server.asked) == 2
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+    assert len(server.requests) == 2
 
 
 def test_halves_of_two_different_files_are_never_joined(offer, tmp_path):
     server = offer(tar(PICTURES), checksum=None, size=None)
     server.cuts = [50_000] * 4
-    with pytest.raises(LabError, match="broke off"):
-        fetch.fetch("cifar10", tmp_path)
+    with pytest.raises(LabError, match="failed 4 times"):
+        fetch.fetch_dataset("cifar10", tmp_path)
     changed = {name: content[::-1] for name, content in PICTURES.items()}
     server.body, server.etag = tar(changed), '"2"'
-    assert content(fetch.fetch("cifar10", tmp_path)) == changed
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == changed
 
 
 def test_a_download_that_was_complete_but_for_its_name(offer, tmp_path):
@@ -183,34 +183,58 @@ def test_a_download_that_was_complete_but_for_its_name(offer, tmp_path):
     desk = tmp_path / "downloads" / "cifar10"
     desk.mkdir(parents=True)
     (desk / "cifar-10-binary.tar.gz.part").write_bytes(server.body)
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
     (desk / "cifar-10-binary.tar.gz.part").write_bytes(server.body + b"more")
     (tmp_path / "cifar10").rename(tmp_path / "old")
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES, "too long a file is dropped"
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES, "too long a file is dropped"
 
 
-def test_without_a_network_the_stand_in_is_named(offer, server, tmp_path):
+def test_without_a_network_the_synthetic_data_is_named(offer, server, tmp_path):
     offer(tar(PICTURES), url="http://127.0.0.1:1/file")  # Nobody listens there.
     with pytest.raises(
-        LabError, match=r"cannot be reached: no network\? \(ConnectionError\).*--data embedded"
+        LabError, match=r"cannot be reached: no network\? \(NewConnectionError\).*--data embedded"
     ):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
 
 
 def test_a_set_that_has_moved(offer, tmp_path):
     server = offer(b"gone")
     server.status = 404
     with pytest.raises(LabError, match="answers 404 Not Found for cifar-10-binary"):
-        fetch.fetch("cifar10", tmp_path)
-    assert len(server.asked) == 1
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert len(server.requests) == 1
 
 
-def test_a_server_in_trouble_is_asked_again(offer, tmp_path):
+def test_a_busy_server_is_tried_four_times(offer, tmp_path):
     server = offer(b"busy")
     server.status = 503
-    with pytest.raises(LabError, match="broke off 4 times"):
-        fetch.fetch("cifar10", tmp_path)
-    assert len(server.asked) == 4
+    with pytest.raises(LabError, match=r"failed 4 times \(ResponseError\)"):
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert len(server.requests) == 4
+
+
+def test_a_server_that_recovers_in_time(offer, tmp_path):
+    server = offer(tar(PICTURES))
+    server.errors, server.cuts = [503, 429], [100_000]
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+    assert server.requests[:3] == [None, None, None]
+    assert server.requests[3].startswith("bytes=")
+
+
+def test_busy_answers_and_cut_connections_share_one_limit(offer, tmp_path):
+    server = offer(tar(PICTURES))
+    server.errors, server.cuts = [500, 502], [50_000, 20_000, 20_000]
+    with pytest.raises(LabError, match="failed 4 times"):
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert len(server.requests) == 4
+
+
+def test_a_network_that_goes_away_is_given_time_to_come_back(offer, tmp_path):
+    server = offer(tar(PICTURES))
+    server.cuts, server.last = [100_000], True
+    with pytest.raises(LabError, match=r"failed 4 times .*; fetch again later to continue where it stopped"):
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert (tmp_path / "downloads/cifar10/cifar-10-binary.tar.gz.part").stat().st_size > 0
 
 
 # --- several processes, and killed ones ---
@@ -219,7 +243,7 @@ def test_a_server_in_trouble_is_asked_again(offer, tmp_path):
 def test_two_processes_make_one_download(offer, tmp_path):
     server = offer(tar(PICTURES))
     server.gate = threading.Event()
-    workers = [forked.Process(target=fetch.fetch, args=("cifar10", tmp_path)) for _ in range(2)]
+    workers = [forked.Process(target=fetch.fetch_dataset, args=("cifar10", tmp_path)) for _ in range(2)]
     for worker in workers:
         worker.start()
     assert server.at_gate.wait(30)
@@ -227,14 +251,14 @@ def test_two_processes_make_one_download(offer, tmp_path):
     for worker in workers:
         worker.join(30)
     assert [worker.exitcode for worker in workers] == [0, 0]
-    assert server.asked == [None]
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
+    assert server.requests == [None]
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
 
 
 def test_a_killed_download_goes_on(offer, tmp_path):
     server = offer(tar(PICTURES))
     server.gate = threading.Event()
-    worker = forked.Process(target=fetch.fetch, args=("cifar10", tmp_path))
+    worker = forked.Process(target=fetch.fetch_dataset, args=("cifar10", tmp_path))
     worker.start()
     assert server.at_gate.wait(30)
     part = tmp_path / "downloads/cifar10/cifar-10-binary.tar.gz.part"
@@ -244,8 +268,8 @@ def test_a_killed_download_goes_on(offer, tmp_path):
     worker.join()
     server.gate.set()
     server.gate = None
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
-    assert int(server.asked[1].removeprefix("bytes=").removesuffix("-")) >= download.CHUNK
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+    assert int(server.requests[1].removeprefix("bytes=").removesuffix("-")) >= download.CHUNK
     assert not list((tmp_path / "downloads/cifar10").glob("tmp*"))
 
 
@@ -255,8 +279,8 @@ def test_what_a_killed_unpacking_left_is_cleared_away(offer, tmp_path):
     desk.mkdir(parents=True)
     (desk / "cifar-10-binary.tar.gz").write_bytes(server.body)
     (tmp_path / ".cifar10.killed.part").mkdir()
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
-    assert server.asked == [], "the archive was here and right"
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+    assert server.requests == [], "the archive was here and right"
     assert not (tmp_path / ".cifar10.killed.part").exists()
 
 
@@ -284,8 +308,8 @@ def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
 def test_a_full_disk_is_told_before_the_download(offer, tmp_path):
     server = offer(tar(PICTURES), size=10**16)
     with pytest.raises(LabError, match=r"cifar10 needs 10,?000,?000\.0 GB in .*are free; set LABS_DATA"):
-        fetch.fetch("cifar10", tmp_path)
-    assert server.asked == []
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert server.requests == []
 
 
 def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
@@ -297,7 +321,7 @@ def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
         if os.getuid() == 0:
             os.setuid(65534)  # Root may write anywhere.
         try:
-            fetch.fetch("cifar10", tmp_path / "data")
+            fetch.fetch_dataset("cifar10", tmp_path / "data")
         except LabError as error:
             told.send(str(error))
 
@@ -309,7 +333,7 @@ def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
     assert "Permission denied" in (message := says.recv())
     assert message.endswith("set LABS_DATA to a folder of your own")
     worker.join()
-    assert server.asked == []
+    assert server.requests == []
 
 
 # --- not the file that was promised ---
@@ -332,10 +356,10 @@ def test_a_damaged_file_is_refused_and_removed(offer, tmp_path, damage, says):
     server = offer(body)
     server.body = damage(body)
     with pytest.raises(LabError, match=says):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
     assert not (tmp_path / "cifar10").exists()
     server.body, server.etag = body, '"2"'
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES, "and the next call is not spoilt by it"
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES, "and the next call is not spoilt by it"
 
 
 def test_a_web_page_instead_of_the_file(offer, tmp_path):
@@ -344,10 +368,10 @@ def test_a_web_page_instead_of_the_file(offer, tmp_path):
     with pytest.raises(
         LabError, match=r"sends a web page, not cifar-10-binary.tar.gz \(a log-in or a proxy\?\)"
     ):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
     server.content_type = "application/gzip"  # One that lies about it.
-    with pytest.raises(LabError, match="is damaged or no archive"):
-        fetch.fetch("cifar10", tmp_path)
+    with pytest.raises(LabError, match="is damaged or not an archive"):
+        fetch.fetch_dataset("cifar10", tmp_path)
     assert not (tmp_path / "cifar10").exists()
 
 
@@ -355,22 +379,22 @@ def test_a_file_without_an_end(offer, tmp_path):
     server = offer(bytes(900_000), checksum=None, size=None)
     server.length = False
     with pytest.raises(LabError, match="is longer than 800,000 bytes"):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
     assert not list(tmp_path.rglob("*.part"))
 
 
 def test_without_a_published_checksum_the_first_one_seen_holds(offer, tmp_path):
     server = offer(tar(PICTURES), checksum=None, size=None)
-    fetch.fetch("cifar10", tmp_path)
+    fetch.fetch_dataset("cifar10", tmp_path)
     record = tmp_path / "downloads" / "cifar10" / "record.json"
     first = f"sha256:{hashlib.sha256(server.body).hexdigest()}"
     assert json.loads(record.read_text())["checksum"] == first
     (tmp_path / "cifar10").rename(tmp_path / "old")
     server.body = tar({**PICTURES, "cifar-10-batches-bin/new": b""})
     with pytest.raises(
-        LabError, match=r"it is not the one first seen; if it may be another, remove .*record\.json"
+        LabError, match=r"not that of the first download; if a new version is expected, remove .*record\.json"
     ):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
     assert json.loads(record.read_text())["checksum"] == first
     assert not (tmp_path / "cifar10").exists()
 
@@ -378,9 +402,9 @@ def test_without_a_published_checksum_the_first_one_seen_holds(offer, tmp_path):
 def test_the_checksum_of_a_bad_archive_is_not_held_to(offer, tmp_path):
     server = offer(tar(PICTURES)[:-5000], checksum=None, size=None)
     with pytest.raises(LabError, match="is damaged"):
-        fetch.fetch("cifar10", tmp_path)
+        fetch.fetch_dataset("cifar10", tmp_path)
     server.body = tar(PICTURES)
-    assert content(fetch.fetch("cifar10", tmp_path)) == PICTURES
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
 
 
 # --- archives that attack ---
@@ -414,7 +438,7 @@ ZIP_ATTACKS = {
     "many bytes": (zipped({"zeros": NOTHING, "more": NOTHING, "still more": NOTHING}), "800,000 bytes"),
     "truncated": (zipped(PICTURES)[:-5000], "damaged"),
     "flipped": (flipped(zipped(PICTURES)), "damaged"),
-    "no zip": (b"hello", "damaged or no archive"),
+    "no zip": (b"hello", "damaged or not an archive"),
 }  # fmt: skip
 
 
@@ -427,7 +451,7 @@ def test_an_attack_is_refused_and_leaves_nothing(offer, tmp_path, name, attack):
     root = tmp_path / "box" / "data"
     root.mkdir(parents=True)
     with pytest.raises(LabError, match=says) as caught:
-        fetch.fetch(name, root)
+        fetch.fetch_dataset(name, root)
     assert "\n" not in str(caught.value)
     assert tree(tmp_path / "box") <= {
         "data",
@@ -449,7 +473,7 @@ def test_an_unpacked_file_has_no_privileges(tmp_path):
 
 @given(st.text("ab./\\\0~ü: ", max_size=12))
 def test_an_admitted_name_stays_inside(name):
-    if archives.inside(name):
+    if archives.is_inside(name):
         assert os.path.normpath(f"/box/home/{name}").startswith("/box/home")
 
 
@@ -490,7 +514,7 @@ def test_locate_what_was_fetched(offer, data):
         LabError, match="`labs data fetch cifar10` downloads it, --data embedded needs no network"
     ):
         fetch.locate("cifar10", "real")
-    assert fetch.fetch("cifar10") == fetch.locate("cifar10", "real")
+    assert fetch.fetch_dataset("cifar10") == fetch.locate("cifar10", "real")
     (data / "cifar10" / "cifar-10-batches-bin" / "test_batch.bin").unlink()
     with pytest.raises(LabError, match="no test_batch"):
         fetch.locate("cifar10", "real")
@@ -523,8 +547,8 @@ def test_the_list_tells_what_is_here(offer, data):
     before = fetch.listing()
     assert all(name in before for name in DATASETS)
     assert before.count("not fetched") == len(DATASETS)
-    fetch.fetch("cifar10")
-    embedded.stand_in("mnist").mkdir(parents=True)
+    fetch.fetch_dataset("cifar10")
+    embedded.synthetic_folder("mnist").mkdir(parents=True)
     assert fetch.listing().count("not fetched") == len(DATASETS) - 1
     after = fetch.listing()
     assert "generated  " in next(line for line in after.splitlines() if line.startswith("mnist"))

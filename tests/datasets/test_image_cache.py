@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.datasets import decode, folders, image_cache, splits
-from labs.datasets.arrays import in_place
-from labs.datasets.image_cache import Images
+from labs.datasets import decode, image_cache, splits
+from labs.datasets.arrays import is_aligned
+from labs.datasets.image_cache import ImageCache
+from labs.datasets.index import index_folder
 from labs.datasets.pipeline import eval_batches, train_batches
 from labs.datasets.sharding import shard
 from labs.run import paths
@@ -24,15 +25,15 @@ from labs.run.errors import LabError
 
 @pytest.fixture
 def index(tree):
-    return folders.index(tree({"a": 20, "b": 20}, size=(32, 24)))
+    return index_folder(tree({"a": 20, "b": 20}, size=(32, 24)))
 
 
 def make(index, size=16, **options):
-    return Images(index.root, index.paths, size, **options)
+    return ImageCache(index.root, index.paths, size, **options)
 
 
 def reference(index, size=16):
-    return np.stack([decode.read(index.root / path, size) for path in index.paths])
+    return np.stack([decode.read_image(index.root / path, size) for path in index.paths])
 
 
 def spoil(index):
@@ -66,15 +67,15 @@ def test_each_is_decoded_once_for_all_and_for_the_next_run(index):
 
 def test_decoded_pictures_are_read_where_they_lie(index, monkeypatch):
     read, rows = make(index), np.arange(20)
-    assert read.kept(rows) is None
+    assert read.memory_of(rows) is None
     read[rows]
-    kept = read.kept(rows)
+    kept = read.memory_of(rows)
     assert np.array_equal(kept[rows], reference(index)[rows])
-    assert in_place(kept)
-    assert read.kept(np.arange(21)) is None
-    assert make(index, memory=0).kept(rows) is None
+    assert is_aligned(kept)
+    assert read.memory_of(np.arange(21)) is None
+    assert make(index, memory=0).memory_of(rows) is None
     mine = shard(20, 4, 0, 1, 0, 1)
-    monkeypatch.delattr(Images, "__getitem__")
+    monkeypatch.delattr(ImageCache, "__getitem__")
     for step, (x, _, _) in enumerate(train_batches(read, index.labels, mine, epoch=0, seed=1).as_numpy_iterator()):
         assert np.array_equal(x, kept[mine.rows[step]])
     (x, _), = eval_batches(read, index.labels, rows, 20).as_numpy_iterator()
@@ -95,7 +96,7 @@ def test_a_changed_picture_is_decoded_again(index):
 
 def test_after_a_crash_of_the_machine_nothing_is_believed(index, monkeypatch):
     make(index)[np.arange(40)]
-    monkeypatch.setattr(image_cache, "_boot", lambda: "another")
+    monkeypatch.setattr(image_cache, "_boot_id", lambda: "another")
     assert make(index).decoded == 0
 
 
@@ -133,10 +134,11 @@ def test_files_of_other_trees_make_room(index, monkeypatch):
 
 READ_ALL = """
 import sys, tempfile, numpy as np
-from labs.datasets import folders, image_cache
-index = folders.index(sys.argv[1])
+from labs.datasets import image_cache
+from labs.datasets.index import index_folder
+index = index_folder(sys.argv[1])
 tempfile.tempdir = sys.argv[2]
-read = image_cache.Images(index.root, index.paths, 64)
+read = image_cache.ImageCache(index.root, index.paths, 64)
 print("begun", flush=True)
 for seed in range(int(sys.argv[3])):
     for rows in np.random.default_rng(seed).permutation(40).reshape(8, 5):
@@ -158,7 +160,7 @@ def test_several_workers_at_once(index, tmp_path):
 
 
 def test_a_killed_worker_leaves_nothing_wrong(tree, tmp_path):
-    index = folders.index(tree({"a": 20, "b": 20}, size=(400, 300)))
+    index = index_folder(tree({"a": 20, "b": 20}, size=(400, 300)))
     worker = start(index, 1, tmp_path / "never.npy")
     worker.stdout.readline()
     read = make(index, size=64)
@@ -172,7 +174,7 @@ def test_a_killed_worker_leaves_nothing_wrong(tree, tmp_path):
 def test_digest_tells_sets_apart_but_not_machines(index, tree, tmp_path):
     for path in index.paths:
         os.utime(index.root / path)
-    twin = folders.index(tree({"a": 20, "b": 20}, size=(32, 24), root=tmp_path / "twin"))
+    twin = index_folder(tree({"a": 20, "b": 20}, size=(32, 24), root=tmp_path / "twin"))
     assert make(index).digest == make(twin).digest
     assert make(index).digest != make(index, size=8).digest
     (twin.root / twin.paths[0]).write_bytes(b"other")
@@ -197,5 +199,5 @@ def test_a_folder_of_somebody_else_is_not_trusted(index):
     folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
     folder.mkdir()
     os.chown(folder, 65534, 65534)
-    with pytest.raises(LabError, match="belongs to somebody else"):
+    with pytest.raises(LabError, match="belongs to another user"):
         make(index)

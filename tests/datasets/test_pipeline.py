@@ -10,14 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from labs.datasets import folders, pipeline
-from labs.datasets.arrays import aligned, in_place
+from labs.datasets import pipeline
+from labs.datasets.arrays import aligned, is_aligned
 from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
-from labs.datasets.image_cache import Images
-from labs.datasets.pipeline import AHEAD, _turn, eval_batches, lab_error, train_batches
+from labs.datasets.image_cache import ImageCache
+from labs.datasets.index import index_folder
+from labs.datasets.pipeline import AHEAD, _transformed, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import shard
+from labs.datasets.split import split_images
 from labs.datasets.splits import Subset, from_folder
-from labs.datasets.synthetic.embedded import embedded
+from labs.datasets.synthetic.embedded import make_synthetic
 
 RANDOM = np.random.default_rng(0)
 DIGITS = RANDOM.integers(0, 256, (50, 9, 7, 1), np.uint8)
@@ -88,8 +90,8 @@ def test_pictures_that_lie_anywhere_are_read_right(start):
     mine = shard(50, 50, 0, 1, 0, 1)
     for each in (images, read_only, Subset(images, LABELS, np.arange(50)).images):
         assert np.array_equal(batches(train_batches(each, LABELS, mine, epoch=0, seed=1))[0][0], DIGITS[mine.rows[0]])
-    assert in_place(Subset(images, LABELS, np.arange(50)).images)
-    assert in_place(Subset(read_only, LABELS, np.arange(50)).images)
+    assert is_aligned(Subset(images, LABELS, np.arange(50)).images)
+    assert is_aligned(Subset(read_only, LABELS, np.arange(50)).images)
 
 
 def test_no_picture_is_read_too_early_or_in_vain():
@@ -127,17 +129,17 @@ def test_variation_changes_with_epoch_and_seed_and_comes_again(augment):
 
 @pytest.mark.parametrize("augment", [Augment(), Augment(rotation=20)])
 def test_an_epoch_leaves_nothing_behind(augment, monkeypatch):
-    drawn = []
+    arrays = []
 
     def noted(*arguments):
         array = random_params(*arguments)
-        drawn.append(weakref.ref(array))
+        arrays.append(weakref.ref(array))
         return array
 
     monkeypatch.setattr(pipeline, "random_params", noted)
     assert batches(train_batches(DIGITS, LABELS, shard(50, 8, 0, 1, 0, 1), augment, epoch=0, seed=1))
     gc.collect()
-    assert [array() for array in drawn] == [None]
+    assert [array() for array in arrays] == [None]
 
 
 def test_going_on_in_the_middle_of_an_epoch():
@@ -179,9 +181,9 @@ def test_keras_trains_on_them():
 
 
 def test_photos_go_the_same_way(caltech):
-    index = folders.index(caltech)
-    photos = Images(index.root, index.paths, 32)
-    split = folders.split(index, 0.9, 0.2, 1)
+    index = index_folder(caltech)
+    photos = ImageCache(index.root, index.paths, 32)
+    split = split_images(index, 0.9, 0.2, 1)
     mine = shard(split.train, 16, 0, 1, 0, 1)
     for x, y, _ in train_batches(photos, index.labels, mine, epoch=0, seed=1).as_numpy_iterator():
         assert x.shape == (16, 32, 32, 3)
@@ -199,12 +201,13 @@ def plain_batch(photos, rows, size):
 
 
 @pytest.mark.parametrize(("source", "size", "mean", "most"), [
-    ("drawn", 64, 2.5, 5), ("drawn", 128, 0.6, 1.5), ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
+    ("synthetic", 64, 2.5, 5), ("synthetic", 128, 0.6, 1.5),
+    ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
 ])  # fmt: skip
 def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, request):
     """Of 255 levels: all pixels' mean, and the mean of the picture that is furthest off."""
-    drawn = source == "drawn"
-    root = embedded("caltech256") / "256_ObjectCategories" if drawn else request.getfixturevalue("caltech")
+    synthetic = source == "synthetic"
+    root = make_synthetic("caltech256") / "256_ObjectCategories" if synthetic else request.getfixturevalue("caltech")
     train = from_folder(root, size, 0.2, 0.2, seed=1).train
     mine = shard(train.positions, 32, 0, 1, 0, 1)
     normalise = tf.keras.layers.Rescaling(1 / 255)
@@ -221,13 +224,13 @@ def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, r
 
 
 def test_a_picture_that_breaks_during_training_is_named(tree):
-    index = folders.index(tree({"a": 4, "b": 4}))
-    images = Images(index.root, index.paths, 8)
+    index = index_folder(tree({"a": 4, "b": 4}))
+    images = ImageCache(index.root, index.paths, 8)
     (index.root / "b" / "0002.png").write_text("broken")
     with pytest.raises(tf.errors.OpError) as raised:
         batches(train_batches(images, index.labels, shard(8, 4, 0, 1, 0, 1), epoch=0, seed=1))
     found = lab_error(raised.value)
-    assert str(found).endswith("b/0002.png (not a picture); repair or remove the file, then start again")
+    assert str(found).endswith("b/0002.png (not an image); repair or remove the file, then start again")
     assert lab_error(tf.errors.InvalidArgumentError(None, None, "loss")) is None
 
 
@@ -237,36 +240,36 @@ shapes = st.tuples(st.integers(1, 6), st.integers(2, 12), st.integers(2, 12), st
 @given(shapes, st.floats(0, 0.6), st.booleans(), st.integers(0, 99))
 def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
     images = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
-    draws = random_params(shape[0], seed, 0)
-    varied = flip_and_shift(images, draws, Augment(flip=flip, shift=shift))
+    params = random_params(shape[0], seed, 0)
+    varied = flip_and_shift(images, params, Augment(flip=flip, shift=shift))
     y, x = np.arange(shape[1]), np.arange(shape[2])
-    for image, luck, result in zip(images, draws, varied, strict=True):
-        mirrored = image[:, ::-1] if flip and luck[0] < 0 else image
-        rows = np.clip(y + int(np.rint(luck[1] * shift * shape[1])), 0, shape[1] - 1)
-        columns = np.clip(x + int(np.rint(luck[2] * shift * shape[2])), 0, shape[2] - 1)
+    for image, param, result in zip(images, params, varied, strict=True):
+        mirrored = image[:, ::-1] if flip and param[0] < 0 else image
+        rows = np.clip(y + int(np.rint(param[1] * shift * shape[1])), 0, shape[1] - 1)
+        columns = np.clip(x + int(np.rint(param[2] * shift * shape[2])), 0, shape[2] - 1)
         assert np.array_equal(result, mirrored[rows][:, columns])
 
 
 @settings(max_examples=20)
 @given(st.floats(0, 0.3), st.integers(0, 99))
-def test_turning_by_nothing_is_flip_and_shift(shift, seed):
-    draws, augment = random_params(50, seed, 0), Augment(shift=shift, rotation=1e-9)
-    turned = _turn(tf.constant(DIGITS), matrices(draws, augment, 9, 7))
-    assert np.array_equal(turned, flip_and_shift(DIGITS, draws, augment))
+def test_transformeding_by_nothing_is_flip_and_shift(shift, seed):
+    params, augment = random_params(50, seed, 0), Augment(shift=shift, rotation=1e-9)
+    turned = _transformed(tf.constant(DIGITS), matrices(params, augment, 9, 7))
+    assert np.array_equal(turned, flip_and_shift(DIGITS, params, augment))
 
 
-def test_a_quarter_turn_and_a_zoom():
+def test_a_quarter_transformed_and_a_zoom():
     square = RANDOM.integers(0, 256, (1, 8, 8, 1), np.uint8)
-    draws = np.array([[1, 0, 0, 1, 1]], np.float32)
-    turned = _turn(tf.constant(square), matrices(draws, Augment(shift=0, rotation=90), 8, 8))
+    params = np.array([[1, 0, 0, 1, 1]], np.float32)
+    turned = _transformed(tf.constant(square), matrices(params, Augment(shift=0, rotation=90), 8, 8))
     assert np.abs(turned.numpy().astype(int) - np.rot90(square, axes=(1, 2))).max() <= 1
     smooth = np.broadcast_to(np.linspace(100, 150, 8, dtype=np.float32)[:, None, None], (1, 8, 8, 1))
-    smaller = _turn(tf.constant(smooth), matrices(draws, Augment(shift=0, zoom=0.5), 8, 8)).numpy()
+    smaller = _transformed(tf.constant(smooth), matrices(params, Augment(shift=0, zoom=0.5), 8, 8)).numpy()
     assert smaller[0, 4, 4, 0] - smaller[0, 3, 4, 0] == pytest.approx(1.5 * 50 / 7, rel=1e-3)
 
 
 def test_half_are_mirrored_and_shifts_fill_their_range():
-    draws = random_params(10000, 1, 0)
-    assert abs((draws[:, 0] < 0).mean() - 0.5) < 0.02
-    assert np.abs(draws.mean(0)).max() < 0.03
-    assert draws.min() < -0.99 < 0.99 < draws.max()
+    params = random_params(10000, 1, 0)
+    assert abs((params[:, 0] < 0).mean() - 0.5) < 0.02
+    assert np.abs(params.mean(0)).max() < 0.03
+    assert params.min() < -0.99 < 0.99 < params.max()

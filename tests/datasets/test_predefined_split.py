@@ -43,10 +43,10 @@ def test_the_trees_own_test_stays_the_test(tree):
 
 
 def test_a_class_that_only_the_test_has_is_refused(tree):
-    picture(predefined_split.halves(tree)["test"] / "pears" / "1.jpg", 7)
-    picture(predefined_split.halves(tree)["test"] / "pears" / "2.jpg", 8)
+    picture(predefined_split.train_and_test_folders(tree)["test"] / "pears" / "1.jpg", 7)
+    picture(predefined_split.train_and_test_folders(tree)["test"] / "pears" / "2.jpg", 8)
     with pytest.raises(LabError, match=r"has the class pears, of which .* has nothing to learn from"):
-        predefined_split.index(tree)
+        predefined_split.index_train_and_test(tree)
 
 
 def test_what_lies_beside_the_two_folders_is_named(tree):
@@ -56,13 +56,13 @@ def test_what_lies_beside_the_two_folders_is_named(tree):
 
 
 def test_a_tree_without_a_test_is_divided(tree):
-    fruits = splits.from_tree(predefined_split.halves(tree)["train"], 16, 0.25, 0.25, seed=1)
+    fruits = splits.from_tree(predefined_split.train_and_test_folders(tree)["train"], 16, 0.25, 0.25, seed=1)
     assert 8 <= len(fruits.test) <= 12
 
 
 def leak(tree):
-    index = predefined_split.index(tree)
-    tested = predefined_split.tested(index)
+    index = predefined_split.index_train_and_test(tree)
+    tested = predefined_split.in_test(index)
     train, test = ([path for path, is_test in zip(index.paths, tested, strict=True) if is_test == wanted]
                    for wanted in (False, True))
     return duplicates.leak(index.root, train, test)
@@ -75,7 +75,8 @@ def test_different_pictures_are_no_leak(tree):
 
 
 def test_a_copy_and_one_saved_again_are_found_and_told_apart(tree):
-    train, test = predefined_split.halves(tree)["train"], predefined_split.halves(tree)["test"]
+    folders = predefined_split.train_and_test_folders(tree)
+    train, test = folders["train"], folders["test"]
     shutil.copy(train / "freshapples/3.jpg", test / "freshapples/copy.jpg")
     picture(test / "rottenapples/again.jpg", 100 + 4, quality=60)
     picture(test / "rottenapples/moved.jpg", 100 + 5, turn=30)
@@ -87,8 +88,8 @@ def test_a_copy_and_one_saved_again_are_found_and_told_apart(tree):
     assert str(found).endswith("the test accuracy is partly memory")
 
 
-def test_one_look_alike_in_120_drawn_fruits_is_no_proof_of_a_leak():
-    """No two drawn fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
+def test_one_look_alike_in_120_synthetic_fruits_does_not_prove_a_leak():
+    """No two synthetic fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
     found = leak(fetch.locate("fruits360", "embedded"))
     assert (found.tests, found.identical, len(found.alike)) == (120, (), 1)
     assert str(found).endswith("so few may be false alarms of the hash: look at the pictures")

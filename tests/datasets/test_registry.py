@@ -17,7 +17,7 @@ def test_an_entry_is_complete(dataset):
     assert dataset.citation.endswith(".")
     assert dataset.licence
     assert dataset.layout
-    assert dataset.parts
+    assert dataset.required
     assert dataset.filename.endswith(dataset.url.rsplit("/", 1)[1])
     assert (dataset.size is None) == (dataset.checksum is None)
     if dataset.checksum:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.datasets import folders
+from labs.datasets.index import Index, index_folder
+from labs.datasets.low_discrepancy import points
+from labs.datasets.split import classes_not_held_out, split_images
 from labs.run import paths
 from labs.run.errors import LabError
 
@@ -21,18 +23,18 @@ trees = st.dictionaries(st.sampled_from("abcd"), files, min_size=2, max_size=3)
 
 
 def index_of(tree):
-    """An index as `folders.index` would make it, without files."""
+    """An index as `index_folder` would make it, without files."""
     classes = tuple(sorted(tree))
     paths = [f"{name}/{file}" for name in classes for file in sorted(tree[name])]
     labels = [label for label, name in enumerate(classes) for _ in tree[name]]
-    return folders.Index(Path("/tree"), classes, paths, np.array(labels), {})
+    return Index(Path("/tree"), classes, paths, np.array(labels), {})
 
 
 def parts_of(tree, test_split, validation_split, seed=1):
     """The part of each path, by name; a split that leaves a tiny class without training images is no case."""
     index = index_of(tree)
     try:
-        division = folders.split(index, test_split, validation_split, seed)
+        division = split_images(index, test_split, validation_split, seed)
     except LabError:
         return None
     return {index.paths[place]: part for part, places_ in enumerate(division) for place in places_}
@@ -42,7 +44,7 @@ def parts_of(tree, test_split, validation_split, seed=1):
 @given(trees, shares, shares)
 def test_parts_are_disjoint_and_cover_all(tree, test_split, validation_split):
     try:
-        division = folders.split(index_of(tree), test_split, validation_split, 1)
+        division = split_images(index_of(tree), test_split, validation_split, 1)
     except LabError:
         return
     assert sorted(np.concatenate(list(division))) == list(range(len(index_of(tree))))
@@ -60,9 +62,9 @@ def test_no_file_moves_when_others_are_added(tree, more, test_split, validation_
 @given(st.permutations(range(60)), shares)
 def test_order_of_the_list_does_not_matter(order, share):
     ids = [f"{number}.png" for number in range(60)]
-    straight = folders.split((ids, np.zeros(60)), 0, share, 5) if share > 0.1 else None
+    straight = split_images((ids, np.zeros(60)), 0, share, 5) if share > 0.1 else None
     if straight:
-        mixed = folders.split(([ids[place] for place in order], np.zeros(60)), 0, share, 5)
+        mixed = split_images(([ids[place] for place in order], np.zeros(60)), 0, share, 5)
         assert {order[place] for place in mixed.validation} == set(straight.validation)
 
 
@@ -72,7 +74,7 @@ def test_order_of_the_list_does_not_matter(order, share):
 )
 def test_shares_are_close_in_a_class_of_numbered_files(seed, first, count, tests, validation, pattern):
     ids = [pattern.format(number) for number in range(first, first + count)]
-    division = folders.split((ids, ["a"] * count), tests, validation, seed)
+    division = split_images((ids, ["a"] * count), tests, validation, seed)
     assert abs(len(division.test) - tests * count) < 3
     assert abs(len(division.train) - (1 - tests) * (1 - validation) * count) < 3
 
@@ -80,41 +82,41 @@ def test_shares_are_close_in_a_class_of_numbered_files(seed, first, count, tests
 def test_shares_are_close_for_names_without_numbers():
     letters = "abcdefghijklmnopqrstuvwxyz"
     ids = [a + b + c for a in letters for b in letters for c in letters]
-    division = folders.split((ids, np.zeros(len(ids))), 0.2, 0.25, 3)
+    division = split_images((ids, np.zeros(len(ids))), 0.2, 0.25, 3)
     for part, share in ((division.test, 0.2), (division.validation, 0.2), (division.train, 0.6)):
         assert abs(len(part) / len(ids) - share) < 0.01
 
 
 def test_real_classes_get_their_shares(caltech):
-    index = folders.index(caltech)
+    index = index_folder(caltech)
     for seed in range(5):
-        division = folders.split(index, 0.2, 0.25, seed)
+        division = split_images(index, 0.2, 0.25, seed)
         counts = np.bincount(index.labels)
         for part, share in ((division.test, 0.2), (division.validation, 0.2), (division.train, 0.6)):
             assert np.abs(np.bincount(index.labels[part], minlength=21) - share * counts).max() < 3
-        assert folders.missing(division, index) == ""
+        assert classes_not_held_out(division, index) == ""
 
 
 def test_validation_share_does_not_move_the_test_part(caltech):
-    index = folders.index(caltech)
-    assert np.array_equal(folders.split(index, 0.2, 0.1, 1).test, folders.split(index, 0.2, 0.5, 1).test)
+    index = index_folder(caltech)
+    assert np.array_equal(split_images(index, 0.2, 0.1, 1).test, split_images(index, 0.2, 0.5, 1).test)
 
 
 def test_another_seed_splits_otherwise(caltech):
-    index = folders.index(caltech)
-    assert not np.array_equal(folders.split(index, 0.2, 0.2, 1).test, folders.split(index, 0.2, 0.2, 2).test)
+    index = index_folder(caltech)
+    assert not np.array_equal(split_images(index, 0.2, 0.2, 1).test, split_images(index, 0.2, 0.2, 2).test)
 
 
 def test_the_split_is_what_it_was():
     """Whoever changes the rule moves images between the parts of everybody's runs."""
     ids = [f"001_{number:04d}.jpg" for number in range(1, 21)]
-    division = folders.split((ids, ["001.ak47"] * 20), 0.2, 0.25, 1)
+    division = split_images((ids, ["001.ak47"] * 20), 0.2, 0.25, 1)
     assert (division.test.tolist(), division.validation.tolist()) == ([3, 11, 16, 19], [0, 5, 8, 13, 18])
 
 
 def test_the_split_is_the_same_in_another_process():
-    code = ("import sys; from labs.datasets import folders; "
-            "print(*folders.split(([f'x{n}.jpg' for n in range(50)] + ['é', 'b'], [0] * 52), 0.3, 0.3, 7))")
+    code = ("import sys; from labs.datasets.split import split_images; "
+            "print(*split_images(([f'x{n}.jpg' for n in range(50)] + ['é', 'b'], [0] * 52), 0.3, 0.3, 7))")
     command = [sys.executable, "-c", code]
     environments = {"PYTHONHASHSEED": "1", "LC_ALL": "C"}, {"PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8"}
     first, second = (subprocess.check_output(command, cwd=paths.ROOT, env=each) for each in environments)
@@ -124,22 +126,22 @@ def test_the_split_is_the_same_in_another_process():
 def test_a_class_without_training_images_is_an_error():
     tree = {"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg", "2.jpg"}}
     with pytest.raises(LabError, match=r"class b is left without training images; add some or lower"):
-        folders.split(index_of(tree), 0.9, 0.5, 1)
+        split_images(index_of(tree), 0.9, 0.5, 1)
 
 
 def test_small_classes_without_test_images_are_named():
     index = index_of({"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg"}, "c": {"1.jpg"}})
-    seed = next(seed for seed in range(99) if set(folders._places(index, seed)[0][100:] // 2**63) == {1})
-    line = folders.missing(folders.split(index, 0.2, 0.2, seed), index)
+    seed = next(seed for seed in range(99) if set(points(["b/1.jpg", "c/1.jpg"], "bc", seed) // 2**63) == {1})
+    line = classes_not_held_out(split_images(index, 0.2, 0.2, seed), index)
     assert line == "no validation image of 2 (b, c); no test image of 2 (b, c)"
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1, 1.5, float("nan")])
 def test_shares_that_make_no_sense(wrong):
     with pytest.raises(LabError, match="is not a share"):
-        folders.split((["1", "2"], [0, 0]), wrong, 0, 1)
+        split_images((["1", "2"], [0, 0]), wrong, 0, 1)
 
 
 def test_a_part_that_was_asked_for_is_not_empty():
     with pytest.raises(LabError, match=r"test_split 1e-09 holds out none of 2 images"):
-        folders.split((["1", "2"], [0, 0]), 1e-9, 0, 1)
+        split_images((["1", "2"], [0, 0]), 1e-9, 0, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from labs import lab08_throughput as lab
 from labs.datasets import splits
-from labs.datasets.synthetic.embedded import embedded
+from labs.datasets.synthetic.embedded import make_synthetic
 from labs.exercises import lab08_throughput as exercise
 from labs.launch import capacity, local
 from labs.results import records
@@ -67,7 +67,7 @@ def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_com
         assert two["steps"] == one["steps"]
         # Equal losses in every step: equal weights, to float tolerance.
         assert (two["loss"], two["mae"]) == pytest.approx((one["loss"], one["mae"]), rel=1e-3)
-    faces = splits.from_faces(embedded("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
+    faces = splits.from_faces(make_synthetic("imdb_wiki"), 48, DEMO.test_split, 0.0, DEMO.seed)
     ages = faces.test.labels[faces.test.positions]
     guess = np.abs(ages - np.median(faces.train.labels[faces.train.positions])).mean()
     assert guess > 15

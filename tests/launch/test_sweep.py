@@ -67,11 +67,11 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     assert found[1, 2].name.startswith("sweep-w2-seed1-")
     assert found[2, 2].name.startswith("sweep-w2-n2-seed1-")
     assert found[2, 3].skipped == "3 workers cannot be spread evenly over 2 nodes"
-    assert "needs 2 x 2 (nodes x tasks on each)" in sweep._held(found[2, 4], True).skipped, "no Slurm here"
+    assert "needs 2 x 2 (nodes x tasks on each)" in sweep._skip_unless_fits(found[2, 4], True).skipped, "no Slurm here"
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
-    assert not sweep._held(found[2, 4], False).skipped
-    assert sweep._held(found[2, 2], False).skipped, "mpirun would fill the first node"
+    assert not sweep._skip_unless_fits(found[2, 4], False).skipped
+    assert sweep._skip_unless_fits(found[2, 2], False).skipped, "mpirun would fill the first node"
 
 
 @pytest.mark.parametrize(("arguments", "told"), [
@@ -80,7 +80,7 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
     (["lab10"], "lab10_caltech has no sweep for preset 'demo'; `labs run` runs it once"),
     (["lab04", "--name", "mine"], "--name is for one run"),
-    (["lab04", "--cell", "500"], "--cell 500: there are 12 runs, from 0 on"),
+    (["lab04", "--cell", "500"], "--cell 500: there are 12 runs, numbered from 0"),
     (["lab04", "--batch-size", "0"], "--batch-size 0 is out of range"),
 ])
 def test_bad_requests_get_one_line(arguments, told):
@@ -146,27 +146,27 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
     words = ["sweep", "lab04", "--only", "weak", "--workers", "1", "--repeats", "1", "--results", str(tmp_path)]
     words += ["--batch-size", str(DEMO.batch_size)]
     with FileLock(held):
-        assert commands._dispatch(words) == 0
+        assert commands.dispatch(words) == 0
         told = capsys.readouterr()
         assert not (tmp_path / "lab04_speedup" / cell.name).exists()
-        assert commands._dispatch([*words, "--list"]) == 0
+        assert commands.dispatch([*words, "--list"]) == 0
         assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
     assert told.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
     assert "running elsewhere: 1 worker, seed 1: another sweep has it" in told.err
-    assert commands._dispatch([*words, "--list"]) == 0
+    assert commands.dispatch([*words, "--list"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("to do")
 
 
 def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lab, "summary", lambda records: f"a summary of {len(records)} runs", raising=False)
     store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
-    assert commands._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
 
 
 def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
     store(tmp_path, *records_of("weak"))
-    assert commands._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"{speed_tables.HELD['weak']}\n")
     assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
@@ -177,7 +177,7 @@ def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, ca
     monkeypatch.setattr(lab, "summary", lambda records: "", raising=False)
     monkeypatch.setattr(lab, "drawn", lambda records: [("Speed (images/s)", plots.curves(records[:1]))], raising=False)
     store(tmp_path, *records_of("weak"))
-    assert commands._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
+    assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     drawn = tmp_path / "lab04_speedup" / "speed-images-s.png"
     assert drawn.read_bytes().startswith(b"\x89PNG")
-    assert "drawn: " in capsys.readouterr().out
+    assert "plot: " in capsys.readouterr().out

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.cli import commands
-from labs.lint import checker, columns, reading
+from labs.lint import checker, columns, csv_file, reading
 from labs.run.errors import LabError
 
 SPELLINGS = {  # The rules' name -> names that students write, with the factor of their unit where it is not 1.
@@ -199,13 +199,13 @@ def test_it_says_what_was_read_as_what_and_what_was_not_used(tmp_path):
 
 def test_a_table_with_nothing_to_check_is_not_called_plausible(tmp_path, capsys):
     (tmp_path / "typed.csv").write_text("threads,seed,colour\n1,1,red\n2,2,blue\n")
-    assert commands.COMMANDS["lint"]([str(tmp_path / "typed.csv")]) == 1
+    assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 1
     told = capsys.readouterr()
     assert "plausible" not in told.out
     assert told.err.startswith("labs: error: typed.csv: nothing could be checked: read threads")
     assert told.err.count("\n") == 1
     (tmp_path / "typed.csv").write_text("#GPUs,s/epoch,colour\n1,20,red\n2,11,blue\n")
-    assert commands.COMMANDS["lint"]([str(tmp_path / "typed.csv")]) == 0
+    assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 0
     assert capsys.readouterr().out == (
         "typed.csv: read #GPUs as workers, s/epoch as time per epoch [s]; not used: colour; checked efficiency "
         "above 1, "
@@ -228,7 +228,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     with open(tmp_path / "huge.csv", "wb") as file:
         file.write(b"workers,epoch_seconds\n")
         file.truncate(2**40)  # A hole.
-    (tmp_path / "long.csv").write_text("workers,epoch_seconds\n" + "1,2\n" * (reading.MOST_ROWS + 1))
+    (tmp_path / "long.csv").write_text("workers,epoch_seconds\n" + "1,2\n" * (csv_file.MOST_ROWS + 1))
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "folder").mkdir()
     assert "/dev/zero is not a regular file" in refused("/dev/zero")

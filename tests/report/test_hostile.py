@@ -130,10 +130,10 @@ def test_every_command_ends_with_such_a_store(special, monkeypatch, capsys):
         write(special, f"bad{number}", content)
     monkeypatch.setenv("LABS_RESULTS", str(special))
     with ends():
-        commands.COMMANDS["results"]([])
-        commands.COMMANDS["results"](["--csv", str(special / "runs.csv")])
-        commands.COMMANDS["lint"]([])
-        commands.COMMANDS["report"](["--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
+        commands.dispatch(["results"])
+        commands.dispatch(["results", "--csv", str(special / "runs.csv")])
+        commands.dispatch(["lint"])
+        commands.dispatch(["report", "--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
         capsys.readouterr()
         assert any("q1" in line for line in listing("lab10"))
     assert capsys.readouterr().err.count("labs: left out: ") == len(BAD) + 5, "each once"
@@ -191,21 +191,21 @@ def named(tmp_path, monkeypatch):
 
 
 def test_nothing_from_a_record_reaches_the_terminal_raw(named, capsys):
-    commands.COMMANDS["results"]([])
+    commands.dispatch(["results"])
     printed = capsys.readouterr()
     assert r"\x1b[31mred" in printed.out
     assert r"left\u202eright" in printed.out
     assert r"\x1b[31munreadable" in printed.err
     assert len(printed.out.splitlines()) == len(NAMES) + 2, "a row each, below the heading and its rule"
-    commands.COMMANDS["lint"]([])
-    commands.COMMANDS["report"](["--output", str(named / "\x1b[31m.html")])
+    commands.dispatch(["lint"])
+    commands.dispatch(["report", "--output", str(named / "\x1b[31m.html")])
     later = capsys.readouterr()
     for text in (printed.out, printed.err, later.out, later.err):
         assert all(character.isprintable() or character == "\n" for character in text)
 
 
 def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
-    commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False)
     texts = frame.drop(columns=["size", "images_per_sec"])
     for cell in (*frame.columns, *texts.to_numpy().ravel()):
@@ -222,7 +222,7 @@ def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
         found["metrics"] = {"change": -1.5}
         write(tmp_path, name, json.dumps(found))
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv")])
+    commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")
     assert frame["steps_per_epoch"].to_dict() == {"a": "18750", "b": ""}
     assert frame["change"].to_dict() == {"a": "-1.5", "b": "-1.5"}
@@ -253,7 +253,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     command, option = arguments
     told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
     with ends(20), pytest.raises(LabError, match=told):
-        commands.COMMANDS[command]([option, str(target)])
+        commands.dispatch([command, option, str(target)])
     assert os.lstat(target) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
 

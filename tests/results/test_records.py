@@ -63,13 +63,13 @@ def test_all_that_is_known_comes_as_csv(tmp_path, monkeypatch, capsys):
         (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
         (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name, 2 - number)))
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    commands.COMMANDS["results"](["lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
+    commands.dispatch(["results", "lab10_caltech", "--csv", str(tmp_path / "runs.csv")])
     written = pd.read_csv(tmp_path / "runs.csv")
     pd.testing.assert_frame_equal(written.drop(columns="val_accuracy"), records.load("lab10_caltech"))
     assert list(written["val_accuracy"]) == [0.6, 0.6], "of the last epoch"
     assert capsys.readouterr().out == f"{tmp_path}/runs.csv: 2 runs, {len(written.columns)} columns\n"
     with pytest.raises(LabError, match=r"cannot write .*/runs.csv: File exists; choose another --csv"):
-        commands.COMMANDS["results"](["--csv", str(tmp_path / "runs.csv/runs.csv")])
+        commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv/runs.csv")])
 
 
 def test_closing_table():

@@ -24,9 +24,9 @@ def store(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("asked", "run"), [("lab10", "a"), ("lab11_m", "b"), ("lab11_multinode", "b"),
                                             ("lab77_other", "c")])
 def test_a_lab_may_be_named_by_its_beginning(asked, run, store, capsys):
-    commands.COMMANDS["results"]([asked])
+    commands.dispatch(["results", asked])
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]] == [run]
-    commands.COMMANDS["results"]([asked, "--csv", str(store / "runs.csv")])
+    commands.dispatch(["results", asked, "--csv", str(store / "runs.csv")])
     assert capsys.readouterr().out == f"{store}/runs.csv: 1 run, {len(listing.load(asked, store).columns)} columns\n"
 
 
@@ -38,7 +38,7 @@ def test_a_lab_may_be_named_by_its_beginning(asked, run, store, capsys):
 def test_what_is_missing_is_said(asked, told, store):
     for more in ([], ["--csv", str(store / "runs.csv")]):
         with pytest.raises(LabError) as problem:
-            commands.COMMANDS["results"]([asked, *more])
+            commands.dispatch(["results", asked, *more])
         assert str(problem.value).startswith(told)
     assert not (store / "runs.csv").exists()
 

@@ -74,7 +74,7 @@ def model():
     network = tf.keras.Sequential([
         tf.keras.layers.Input((4,)), tf.keras.layers.Dense(8), tf.keras.layers.Dropout(0.5), tf.keras.layers.Dense(2),
     ])
-    network.compile(tf.keras.optimizers.SGD(schedule.Warmup(0.0, 0.4, 4)), "mse", steps_per_execution=2)
+    network.compile(tf.keras.optimizers.SGD(schedule.Warmup(0.0, 0.04, 4)), "mse", steps_per_execution=2)
     keras_internals.trace_once(network)
     return network
 
@@ -88,7 +88,7 @@ def test_steps_are_counted_and_the_learning_rate_is_that_of_the_next(model):
     keras_internals.set_steps_per_execution(model, 2)
     model.fit(batches(3), steps_per_epoch=3, verbose=0)
     assert keras_internals.steps_taken(model) == 3
-    assert keras_internals.learning_rate_now(model.optimizer) == pytest.approx(0.3)
+    assert keras_internals.learning_rate_now(model.optimizer) == pytest.approx(0.03)
     before = int(model.optimizer.iterations)
     loss = keras_internals.take_steps(model, iter(batches(9)), 5)
     assert np.isfinite(loss)

@@ -1,1 +1,1 @@
-"""Synthetic data in the layout of the real data sets: digits, drawings, noise."""
+"""Synthetic data sets: small images generated from seeds, in the layout of the real ones."""

@@ -1,6 +1,6 @@
-"""Stand-ins for the data sets that need no network: real handwritten digits, and pictures drawn from seeds.
+"""Synthetic versions of the data sets, which need no network: images generated from seeds, and real handwritten digits.
 
-Each has the layout and the file formats of the real set, so that a lab that runs on it runs on the real one.
+Each has the layout and the file formats of the real data set, so that a lab that runs on it also runs on the real one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from labs.run.errors import LabError
 GREEN, BLUE, GREY, BROWN = (90, 130, 70), (110, 150, 200), (130, 130, 130), (130, 95, 60)
 RED, YELLOW, WHITE, BLACK = (190, 60, 50), (220, 180, 60), (225, 225, 215), (50, 50, 55)
 
-# Usual colours of the ground, of the object and of its second tone. Real photographs have such habits too.
+# Typical colours of the background, of the object and of its second tone; real photographs have such patterns, too.
 CIFAR10 = {
     "airplane": (BLUE, WHITE, GREY), "automobile": (GREY, RED, BLACK), "bird": (BLUE, BROWN, YELLOW),
     "cat": (BROWN, GREY, BLACK), "deer": (GREEN, BROWN, WHITE), "dog": (BROWN, WHITE, BROWN),
@@ -35,7 +35,7 @@ CALTECH256 = {
     "sunflower": (GREEN, YELLOW, GREEN), "tire": (GREY, GREY, BLACK), "umbrella": (GREY, RED, WHITE),
     "watch": (WHITE, YELLOW, BROWN),
 }  # fmt: skip
-# Skin, blush, share that blushes, share of freckles, half width and half height: alike in pairs.
+# Main colour, second colour and its share, share of freckles, half width and half height: similar in pairs.
 FRUITS360 = {
     "Apple Golden 1": ((205, 190, 80), (200, 120, 60), 0.25, 0.006, (0.95, 0.90)),
     "Apple Golden 2": ((205, 185, 75), (200, 110, 60), 0.30, 0.035, (0.95, 0.92)),
@@ -44,7 +44,7 @@ FRUITS360 = {
     "Tomato 1": ((205, 55, 30), (215, 100, 40), 0.35, 0.0, (0.97, 0.90)),
     "Tomato 2": ((210, 60, 30), (215, 100, 40), 0.45, 0.0, (0.97, 0.74)),
 }
-ODD = 0.04  # Share of the drawn pictures that show another class than their label says.
+LABEL_NOISE = 0.04  # Share of the images whose object is picked regardless of their label.
 
 
 def _mnist(home: Path) -> None:
@@ -64,8 +64,8 @@ def _mnist(home: Path) -> None:
         np.savez(file, x_train=images[~test], y_train=labels[~test], x_test=images[test], y_test=labels[test])
 
 
-def _drawn(rng: np.random.Generator, name: str, table: dict, size: tuple[int, int], spread: float, tilt: int):
-    shown = name if rng.random() > ODD else list(table)[rng.integers(len(table))]
+def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, int], spread: float, tilt: int):
+    shown = name if rng.random() > LABEL_NOISE else list(table)[rng.integers(len(table))]
     return drawings.scene(rng, shown, size, table[shown], spread, tilt)
 
 
@@ -76,20 +76,20 @@ def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
         for k in range(count):
             rng = drawings.generator(2, number, k)
             label = int(rng.integers(10))
-            picture = _drawn(rng, list(CIFAR10)[label], CIFAR10, (32, 32), 0.4, 15)
-            records.append(bytes([label]) + np.asarray(picture).transpose(2, 0, 1).tobytes())
+            image = _object(rng, list(CIFAR10)[label], CIFAR10, (32, 32), 0.4, 15)
+            records.append(bytes([label]) + np.asarray(image).transpose(2, 0, 1).tobytes())
         file = f"data_batch_{number + 1}.bin" if number < 5 else "test_batch.bin"
         (home / file).write_bytes(b"".join(records))
 
 
 def _fruits360(home: Path) -> None:
     for code, (variety, looks) in enumerate(FRUITS360.items()):
-        for part, first, last in (("Training", 0, 60), ("Test", 60, 80)):
-            folder = home / part / variety
+        for subset, first, last in (("Training", 0, 60), ("Test", 60, 80)):
+            folder = home / subset / variety
             folder.mkdir(parents=True)
             for k in range(first, last):
-                picture = drawings.fruit(drawings.generator(3, code, k), *looks)
-                picture.save(folder / f"{k}_100.jpg", quality=90)
+                image = drawings.fruit(drawings.generator(3, code, k), *looks)
+                image.save(folder / f"{k}_100.jpg", quality=90)
 
 
 def _caltech256(home: Path) -> None:
@@ -99,9 +99,9 @@ def _caltech256(home: Path) -> None:
         folder = home / f"{number:03d}.{name or 'clutter'}"
         folder.mkdir(parents=True)
         for k in range(1, 81 + int(drawings.generator(4, code).integers(20))):
-            picture = _photo(drawings.generator(4, code, k), name)
-            picture.save(folder / f"{number:03d}_{k:04d}.jpg", quality=85)
-    # The real archive holds two strays: a folder in 056.dog and a file in 198.spider.
+            image = _photo(drawings.generator(4, code, k), name)
+            image.save(folder / f"{number:03d}_{k:04d}.jpg", quality=85)
+    # The real archive has two misplaced entries: a folder in 056.dog and a file in 198.spider.
     (home / "003.ketch" / "greg").mkdir()
     _photo(drawings.generator(4), "ketch").save(home / "003.ketch" / "greg" / "vision309.jpg")
     (home / "010.watch" / "RENAME2").write_text("#!/bin/sh\n")
@@ -109,8 +109,8 @@ def _caltech256(home: Path) -> None:
 
 def _photo(rng: np.random.Generator, name: str | None):
     size = int(rng.integers(90, 161)), int(rng.integers(90, 161))
-    picture = _drawn(rng, name, CALTECH256, size, 0.4, 20) if name else drawings.scene(rng, None, size, [GREY], 1, 0)
-    return picture.convert("L") if rng.random() < 0.03 else picture
+    image = _object(rng, name, CALTECH256, size, 0.4, 20) if name else drawings.scene(rng, None, size, [GREY], 1, 0)
+    return image.convert("L") if rng.random() < 0.03 else image
 
 
 def _imdb_wiki(home: Path, count: int = 500) -> None:
@@ -130,25 +130,25 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
             "face_score": 1 + 5 * rng.random(),
             "second_face_score": np.nan,
         }
-        picture = io.BytesIO()
-        drawings.face(rng, age, female, side).save(picture, "JPEG", quality=88)
+        file = io.BytesIO()
+        drawings.face(rng, age, female, side).save(file, "JPEG", quality=88)
         (home / f"{k % 100:02d}").mkdir(exist_ok=True)
-        (home / row["full_path"]).write_bytes(picture.getvalue()[: _blemish(row, k)])
+        (home / row["full_path"]).write_bytes(file.getvalue()[: _add_fault(row, k)])
         rows.append(row)
     _write_wiki_mat(home / "wiki.mat", rows)
 
 
-def _blemish(row: dict, k: int) -> int | None:
-    """Give some rows the faults of the real set; return how many bytes of the picture stay (None: all)."""
+def _add_fault(row: dict, k: int) -> int | None:
+    """Give some rows the faults of the real data set; return how many bytes of the image to write (None: all)."""
     if k % 50 == 7:
-        row["face_score"] = -np.inf  # No face was found.
+        row["face_score"] = -np.inf  # No face detected.
     if k % 50 == 17:
         row["dob"] += 366 * 200  # Born after the photograph.
     if k % 100 == 27:
         row["gender"] = np.nan
     if k % 100 == 37:
         row["second_face_score"] = 2.5
-    return {47: 0, 97: 700}.get(k % 100)  # An empty file, a torn one.
+    return {47: 0, 97: 700}.get(k % 100)  # An empty file, a truncated one.
 
 
 def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
@@ -162,7 +162,7 @@ def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
     file = io.BytesIO()
     savemat(file, {"wiki": wiki})
     header = b"MATLAB 5.0 MAT-file, drawn faces in the layout of IMDB-WIKI"
-    path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the time of day there.
+    path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the current time there.
 
 
 MAKERS = {
@@ -172,8 +172,8 @@ MAKERS = {
     "caltech256": _caltech256,
     "imdb_wiki": _imdb_wiki,
 }
-VERSIONS = {name: f"{name}-v1" for name in MAKERS}  # A change of a drawing makes a new folder.
-# What `digest` gives for each, made with the pinned versions of numpy, Pillow and scikit-learn.
+VERSIONS = {name: f"{name}-v1" for name in MAKERS}  # Increment when an image changes: that makes a new folder.
+# `folder_digest` of each, generated with the pinned versions of numpy, Pillow and scikit-learn.
 DIGESTS = {
     "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
     "cifar10": "d5d53cdf2166c5eadd8dc27d49ed4dba655e405406f036da740005db79e8fa46",
@@ -183,13 +183,14 @@ DIGESTS = {
 }
 
 
-def embedded(name: str, root: Path | None = None) -> Path:
-    """Return the folder of a stand-in; the first worker that asks makes it, the others wait.
+def make_synthetic(name: str, root: Path | None = None) -> Path:
+    """Return the folder of a synthetic data set; the first worker that needs it generates it, the others wait.
 
     Args:
-        root: Where the data sets live instead of `places.data_dir()`.
+        name: A name in the registry.
+        root: The folder of all data sets; by default `paths.data_dir()`.
     """
-    home = stand_in(name, root)
+    home = synthetic_folder(name, root)
     if not home.is_dir():
         with exclusive(home.with_suffix(".lock"), f"making the embedded set {name}"):
             remove_leftovers(home)
@@ -199,30 +200,30 @@ def embedded(name: str, root: Path | None = None) -> Path:
     return home
 
 
-def stand_in(name: str, root: Path | None = None) -> Path:
-    """Return where a stand-in is, or would be if it were made."""
+def synthetic_folder(name: str, root: Path | None = None) -> Path:
+    """Return the folder of a synthetic data set, whether it has been generated or not."""
     return (root or paths.data_dir()) / "embedded" / VERSIONS[get(name).name]
 
 
-def verify_embedded(name: str, root: Path | None = None) -> str:
-    """Compare every byte of a stand-in with what this version of the kit draws.
+def verify_synthetic(name: str, root: Path | None = None) -> str:
+    """Compare every byte of a synthetic data set with what this version of the kit generates.
 
     Raises:
         LabError: It differs.
     """
-    home = stand_in(name, root)
-    if digest(home) != DIGESTS[name]:
+    home = synthetic_folder(name, root)
+    if folder_digest(home) != DIGESTS[name]:
         raise LabError(
-            f"{home} is not what the kit draws with its pinned libraries; remove it to make it anew"
+            f"{home} is not what the kit generates with its pinned libraries; remove it to generate it again"
         )
-    return f"{name}: {home} is as drawn (sha256 {DIGESTS[name]})"
+    return f"{name}: {home} is as generated (sha256 {DIGESTS[name]})"
 
 
-def digest(home: Path) -> str:
+def folder_digest(folder: Path) -> str:
     """Return the SHA-256 of a folder's relative paths, sizes and bytes, in order of the paths."""
     total = hashlib.sha256()
-    for path in sorted(p for p in home.rglob("*") if p.is_file()):
-        total.update(f"{path.relative_to(home).as_posix()}\0{path.stat().st_size}\0".encode())
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        total.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
         with open(path, "rb") as file:
             total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()

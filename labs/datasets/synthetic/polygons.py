@@ -1,64 +1,63 @@
-"""Objects drawn from polygons: the shapes of the embedded CIFAR-10 and Caltech256.
+"""The objects of the synthetic CIFAR-10 and Caltech256, as polygons.
 
-A shape is a list of parts, painted in order; a part is its points, in [-1, 1] with y downwards, and its tone.
+An object is a list of polygons, painted in order. A polygon is its points, in [-1, 1] with y downwards, and its tone.
 """
 
 from __future__ import annotations
 
 import math
 
-MAIN, SECOND, DARK, LIGHT = range(4)  # The four tones of an object: two of its own, one dark, one light.
-Part = tuple[list[tuple[float, float]], int]
+MAIN, SECOND, DARK, LIGHT = range(4)  # The four tones of an object: its two colours, a dark and a light one.
+Polygon = tuple[list[tuple[float, float]], int]
 
 
 def turn(degrees: float) -> tuple[float, float]:
-    """Return cosine and sine, rounded: the last bit of a cosine is not the same on every processor."""
+    """Return cosine and sine, rounded: the last bit of a cosine differs between processors."""
     angle = math.radians(degrees)
     return round(math.cos(angle), 6), round(math.sin(angle), 6)
 
 
-def poly(tone: int, *xy: float) -> Part:
-    """Return a polygon: x, y, x, y ..."""
+def poly(tone: int, *xy: float) -> Polygon:
+    """Return the polygon with these points: x, y, x, y, ..."""
     return list(zip(xy[::2], xy[1::2], strict=True)), tone
 
 
-def box(tone: int, x0: float, y0: float, x1: float, y1: float) -> Part:
-    """Return an upright rectangle."""
+def box(tone: int, x0: float, y0: float, x1: float, y1: float) -> Polygon:
+    """Return a rectangle with horizontal and vertical sides."""
     return poly(tone, x0, y0, x1, y0, x1, y1, x0, y1)
 
 
-def oval(tone: int, x: float, y: float, rx: float, ry: float, start: int = 0, stop: int = 360) -> Part:
+def oval(tone: int, x: float, y: float, rx: float, ry: float, start: int = 0, stop: int = 360) -> Polygon:
     """Return an ellipse, or a slice of one, as a polygon; angles in degrees from the right, clockwise."""
     return [(x + rx * c, y + ry * s) for c, s in map(turn, range(start, stop + 1, 15))], tone
 
 
-def bar(tone: int, x0: float, y0: float, x1: float, y1: float, width: float) -> Part:
+def bar(tone: int, x0: float, y0: float, x1: float, y1: float, width: float) -> Polygon:
     """Return a thick line."""
     long = abs(x1 - x0) + abs(y1 - y0)
     dx, dy = (y1 - y0) / long * width / 2, (x0 - x1) / long * width / 2
     return poly(tone, x0 + dx, y0 + dy, x1 + dx, y1 + dy, x1 - dx, y1 - dy, x0 - dx, y0 - dy)
 
 
-def star(tone: int, points: int, inner: float) -> Part:
-    """Return a star of a number of points; `inner` is the radius between them."""
+def star(tone: int, points: int, inner: float) -> Polygon:
+    """Return a star with this many points; `inner` is the radius between them."""
     corners = [turn(180 * k / points - 90) for k in range(2 * points)]
     return [(c * r, s * r) for (c, s), r in zip(corners, [1, inner] * points, strict=True)], tone
 
 
-def legs(tone: int, *xs: float) -> list[Part]:
+def legs(tone: int, *xs: float) -> list[Polygon]:
     """Return a leg at each x."""
     return [bar(tone, x, 0.2, x * 1.1, 0.9, 0.14) for x in xs]
 
 
-def wheels(radius: float, *xs: float) -> list[Part]:
+def wheels(radius: float, *xs: float) -> list[Polygon]:
     """Return a wheel at each x."""
     rims = [(DARK, radius), (LIGHT, radius / 2)]
     return [oval(tone, x, 0.4, r, r) for x in xs for tone, r in rims]
 
 
-# A table, a few parts to a line.
 # fmt: off
-SHAPES: dict[str, list[Part]] = {
+OBJECTS: dict[str, list[Polygon]] = {
     "airplane": [
         poly(SECOND, -0.05, 0, 0.2, 0, -0.2, -0.5, -0.35, -0.5), oval(MAIN, 0, 0, 0.95, 0.15),
         poly(SECOND, -0.1, 0.02, 0.25, 0.02, -0.15, 0.7, -0.4, 0.7),

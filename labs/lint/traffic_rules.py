@@ -7,7 +7,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from labs.lint.findings import Finding, Row, Table, finding, global_batch, key, near, number, over, size, value
+from labs.lint.findings import Finding, finding
+from labs.lint.table import Row, Table, global_batch, key, near, number, over, size, value
 
 FASTEST = 500.0
 """GB/s: what no all-reduce reached on any link that an unnamed machine is likely to have.

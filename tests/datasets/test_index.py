@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labs.datasets import folders
+from labs.datasets.index import describe, drop_images, index_folder
+from labs.datasets.split import split_images
 from labs.run.errors import LabError
 
 
 def test_images_are_listed_by_class_and_name(tree):
-    found = folders.index(tree({"dog": 2, "cat": 1}))
+    found = index_folder(tree({"dog": 2, "cat": 1}))
     assert found.class_names == ("cat", "dog")
     assert found.paths == ["cat/0001.png", "dog/0001.png", "dog/0002.png"]
     assert found.labels.tolist() == [0, 1, 1]
@@ -21,14 +22,14 @@ def test_images_are_listed_by_class_and_name(tree):
 
 
 def test_real_tree_with_its_strays(caltech):
-    found = folders.index(caltech)
+    found = index_folder(caltech)
     assert (len(found), len(found.class_names)) == (1240, 21)
-    assert found.strays == {
+    assert found.skipped == {
         "folder": ["005.car-side/greg"],
         "no extension": ["017.starfish/RENAME2", "257.clutter/tmp"],
     }
-    assert "1240 images in 21 classes (from 40 in 257.clutter to 60" in folders.describe(found)
-    assert "no extension: 2 (017.starfish/RENAME2, 257.clutter/tmp)" in folders.describe(found)
+    assert "1240 images in 21 classes (from 40 in 257.clutter to 60" in describe(found)
+    assert "no extension: 2 (017.starfish/RENAME2, 257.clutter/tmp)" in describe(found)
 
 
 def test_strays_are_counted_by_name_and_left_out(tree):
@@ -44,9 +45,9 @@ def test_strays_are_counted_by_name_and_left_out(tree):
     (root / "a" / "gone.png").symlink_to("nowhere")
     (root / "a" / "circle.png").symlink_to("circle.png")
     os.mkfifo(root / "b" / "pipe.png")
-    found = folders.index(root)
+    found = index_folder(root)
     assert found.paths == ["a/0001.png", "b/0001.png"]
-    assert found.strays == {
+    assert found.skipped == {
         "not an image": ["a/notes.docx", "readme.txt"],
         "outside a class folder": ["loose.jpg"],
         "hidden": [".git", "a/._0001.png"],
@@ -63,44 +64,44 @@ def test_links_to_folders_are_classes_and_circles_end(tree, tmp_path):
     (root / "linked").symlink_to(elsewhere / "real")
     (root / "up").symlink_to("..")
     (root / "a" / "again").symlink_to("..")
-    found = folders.index(root)
+    found = index_folder(root)
     assert found.class_names == ("a", "linked")
-    assert found.strays == {"folder": ["a/again", "up/elsewhere", "up/tree"], "folder without images": ["up"]}
+    assert found.skipped == {"folder": ["a/again", "up/elsewhere", "up/tree"], "folder without images": ["up"]}
 
 
 def test_strange_names(tree):
     names = ["a b", "äöü 猫", "line\nbreak", os.fsdecode(b"caf\xe9"), "Apple", "apple"]
     root = tree(dict.fromkeys(names, 1))
     (root / "Apple" / "not\nan image.txt").touch()
-    found = folders.index(root)
+    found = index_folder(root)
     assert sorted(found.class_names) == sorted(names)
-    text = folders.describe(found)
+    text = describe(found)
     assert r"left out, not an image: 1 (Apple/not\nan image.txt)" in text
     assert "names that differ only in case: 2 (Apple, apple)" in text
     assert text.encode()  # Can be printed.
-    assert folders.split(found, 0, 0, 1).train.tolist() == list(range(6))
+    assert split_images(found, 0, 0, 1).train.tolist() == list(range(6))
 
 
 @pytest.mark.parametrize("extension", ["JPG", "jpeg", "Png", "tiff"])
 def test_extension_in_any_case(tree, extension):
     root = tree({"a": 1, "b": 1})
     (root / "a" / f"x.{extension}").touch()
-    assert f"a/x.{extension}" in folders.index(root).paths
+    assert f"a/x.{extension}" in index_folder(root).paths
 
 
 def test_trees_that_cannot_train(tree, tmp_path):
     root = tree({"inner/a": 1, "inner/b": 1})
     with pytest.raises(LabError, match=r"is .*/inner the folder of the class folders\?"):
-        folders.index(root)
-    with pytest.raises(LabError, match=r"the images lie in .*; put the images of each class into a folder"):
-        folders.index(root / "inner" / "a")
+        index_folder(root)
+    with pytest.raises(LabError, match=r"the images lie in .*; put the images of each class into its own folder"):
+        index_folder(root / "inner" / "a")
     with pytest.raises(LabError, match=r"cannot read folder .*nowhere \(No such file or directory\); check"):
-        folders.index(tmp_path / "nowhere")
+        index_folder(tmp_path / "nowhere")
     (tmp_path / "bare").mkdir()
     with pytest.raises(LabError, match=r"no images in the folders of .*; put the images"):
-        folders.index(tmp_path / "bare")
+        index_folder(tmp_path / "bare")
     with pytest.raises(LabError, match=r"has images of one class only \(a\)"):
-        folders.index(tree({"a": 3}, root=tmp_path / "one"))
+        index_folder(tree({"a": 3}, root=tmp_path / "one"))
 
 
 def test_a_folder_that_may_not_be_read_is_an_error():
@@ -116,16 +117,16 @@ def test_a_folder_that_may_not_be_read_is_an_error():
             os.seteuid(65534)
         try:
             with pytest.raises(LabError, match=r"cannot read folder .*/b \(Permission denied\); check"):
-                folders.index(root)
+                index_folder(root)
         finally:
             os.seteuid(me)
 
 
 def test_undecodable_images_are_taken_out_and_told(tree):
-    found = folders.index(tree({"a": 2, "b": 2}))
-    rest = folders.without(found, {"a/0001.png": "truncated"})
+    found = index_folder(tree({"a": 2, "b": 2}))
+    rest = drop_images(found, {"a/0001.png": "truncated"})
     assert rest.paths == ["a/0002.png", "b/0001.png", "b/0002.png"]
     assert rest.labels.tolist() == [0, 1, 1]
-    assert "undecodable: 1 (a/0001.png)" in folders.describe(rest)
+    assert "undecodable: 1 (a/0001.png)" in describe(rest)
     with pytest.raises(LabError, match="no image of class a can be decoded"):
-        folders.without(found, ["a/0001.png", "a/0002.png"])
+        drop_images(found, ["a/0001.png", "a/0002.png"])

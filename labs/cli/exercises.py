@@ -1,0 +1,20 @@
+"""`labs exercises`: the questions that are graded from your own runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from labs import exercises
+from labs.run import catalogue
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe `labs exercises`, which has no options."""
+    parser.description = ("List the questions that are graded from your own runs, and the runs that each refers to. In "
+                          "the notebook, exercises.check(question, answer) grades an answer.")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Print the questions."""
+    for lab in [args.lab] if args.lab else catalogue.lab_names():
+        print("\n".join(exercises.listing(lab)))

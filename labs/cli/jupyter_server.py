@@ -1,0 +1,49 @@
+"""The JupyterLab server of `labs notebook`: one kernel, this Python; reachable from this machine only, with a token."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyterlab.labapp import LabApp
+
+from labs.run.paths import ROOT
+
+
+class OwnKernel(KernelSpecManager):
+    """Offers one kernel, "python3": the Python that runs the server. Other installed kernels are not offered."""
+
+    def _kernel_dirs_default(self) -> list[str]:
+        return []
+
+
+SETTINGS = {
+    "ServerApp.ip": "127.0.0.1",
+    "ServerApp.port": 8888,  # The first port to try.
+    "ServerApp.root_dir": ROOT,
+    "LabApp.default_url": "/lab/tree/notebooks",
+    "ServerApp.kernel_spec_manager_class": "labs.cli.jupyter_server.OwnKernel",
+    "KernelManager.ip": "127.0.0.1",
+    "KernelManager.transport_encryption": "required",  # Other users of the machine can reach that address, too.
+    "ServerApp.answer_yes": True,  # One Ctrl-C stops the server and its kernels.
+    "ServerApp.allow_root": True,  # In a container, where root is the only user.
+    "LabApp.news_url": None,  # No popup that asks whether to fetch JupyterLab's news,
+    "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",  # and none that offers to replace a pin.
+    "Application.log_level": "ERROR",
+}
+"""Passed as command-line options, so they override a user's own settings in ~/.jupyter and elsewhere."""
+
+
+def serve(open_browser: bool, announce: Callable[[int, str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM, then stop the kernels.
+
+    Args:
+        open_browser: Open the notebooks in a browser on this machine.
+        announce: Called with the port and the token once the server listens.
+    """
+    token = secrets.token_hex(24)
+    settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser}
+    server = LabApp.initialize_server([f"--{name}={value}" for name, value in settings.items()])
+    server.io_loop.add_callback(lambda: announce(server.port, token))  # Runs after the callback that binds the port.
+    server.start()

@@ -1,0 +1,18 @@
+"""`labs list`: the labs of this clone."""
+
+from __future__ import annotations
+
+import argparse
+
+from labs.run import catalogue
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe `labs list`, which has no options."""
+    parser.description = "List the labs of this clone, each with its subject."
+
+
+def main(args: argparse.Namespace) -> None:
+    """Print the labs."""
+    for name in catalogue.lab_names():
+        print(f"{name:18} {catalogue.title(catalogue.load_lab(name)).partition(': ')[2]}")

@@ -1,0 +1,24 @@
+"""`labs queue`: why Slurm jobs wait, and whether a job can start at all."""
+
+from __future__ import annotations
+
+import argparse
+
+from labs.slurm import queue
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `labs queue`."""
+    parser.description = ("Explain why your Slurm jobs wait, when they are expected to start, and what to change. "
+                          "PD (Priority) means that a job is behind other jobs; it is not stuck.")
+    parser.add_argument("jobs", nargs="*", metavar="JOB", help="job ids; default: all your jobs")
+    parser.add_argument("--user", help="whose jobs; default: yours")
+    parser.add_argument("--check", nargs=argparse.REMAINDER, metavar="...",
+                        help="check a job before you submit it; what follows is what would follow sbatch: "
+                             "`labs queue --check -N 2 jobs/lab10_caltech.sh`. Reports what is wrong (exit code 1), "
+                             "or where and when the job would start; submits nothing")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print a report on the jobs and return the exit code."""
+    return queue.main(args.jobs, args.user, args.check)

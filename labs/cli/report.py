@@ -1,0 +1,31 @@
+"""`labs report`: all results as one page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labs.report import page
+from labs.run import atomic, usage
+from labs.run.paths import results_dir, shown
+from labs.run.text import printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `labs report`."""
+    parser.description = "Write all results as one HTML page that needs no network and no other file."
+    parser.add_argument("--results", type=Path, default=results_dir(), help="the results folder")
+    parser.add_argument("--output", type=Path, help="the page to write; default: report.html in the results folder")
+    parser.add_argument("--markdown", type=Path,
+                        help="write the report as Markdown too, with a folder of plots beside it")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Write the page and print its path."""
+    output = args.output or args.results / "report.html"
+    atomic.refuse_special(output, "--output")
+    if args.markdown:
+        atomic.refuse_special(args.markdown, "--markdown")
+    with usage.writing_to("--output"):
+        page.write(args.results, output, args.markdown)
+    print("\n".join(printable(shown(path.absolute())) for path in (output, args.markdown) if path))

@@ -1,0 +1,31 @@
+"""`labs results`: the finished runs, as a table or as a CSV file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from labs.results import listing
+from labs.run import atomic, usage
+from labs.run.paths import results_dir
+from labs.run.text import plural, printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add --csv."""
+    parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write everything in the records to a CSV file, "
+                                                                 "a row for each run")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Print the table, or write the CSV file."""
+    if args.csv:
+        atomic.refuse_special(args.csv, "--csv")
+    runs = listing.load(args.lab, results_dir())
+    if not args.csv:
+        print(listing.table(runs))
+        return
+    with usage.writing_to("--csv"):
+        atomic.write_text(args.csv, listing.csv(runs))
+    print(f"{printable(args.csv)}: {plural(len(runs), 'run')}, {plural(len(runs.columns), 'column')}")

@@ -1,0 +1,118 @@
+"""Find the image files that cannot be decoded, before training, and remember which files were checked."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+from tqdm import tqdm
+
+from labs.datasets.decode import VERSION, cores, decode_file, reason
+from labs.datasets.index import Index
+from labs.datasets.locks import exclusive
+from labs.run import atomic, paths
+from labs.run.errors import LabError
+from labs.run.text import printable
+
+MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
+
+
+def undecodable(index: Index, check: Callable[[int], object] | None = None,
+                recheck: Callable[[int], bool] = lambda position: False, threads: int | None = None,
+                threshold: float = 0.1) -> dict[str, str]:
+    """Return the paths of the images that cannot be decoded, each with the reason.
+
+    Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
+    modification time, so that the next run checks only new and changed files. One process works; others wait and use
+    its results.
+
+    Args:
+        index: The images.
+        check: Decodes the image at a position and raises if that fails; by default at an eighth of its size.
+        recheck: Returns whether to check the image at a position again although it is known to be sound.
+        threads: Number of decoding threads; one per core by default.
+        threshold: Share of undecodable images above which something is wrong with the whole data set.
+
+    Raises:
+        LabError: More than this share cannot be decoded.
+    """
+    check = check or (lambda position: decode_file(index.root / index.paths[position], 1))
+    memory = _memory_file(index.root)
+    with exclusive(memory.with_suffix(".lock"), f"checking the images of {index.root}"):
+        known = _load(memory)
+        now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
+        results = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}
+        try:
+            to_check = [position for position, path in enumerate(index.paths)
+                        if path not in results or (not results[path][2] and recheck(position))]
+            for position, fault in _faults(to_check, check, threads):
+                results[index.paths[position]] = [*now[index.paths[position]], fault]
+        finally:  # After Ctrl-C, too.
+            if results != known:
+                _save(memory, index.root, results)
+    bad = {path: results[path][2] for path in index.paths if results[path][2]}
+    if len(bad) > threshold * len(index):
+        path, fault = next(iter(bad.items()))
+        raise LabError(f"{len(bad)} of {len(index)} images in {index.root} cannot be decoded, such as "
+                       f"{printable(path)} ({fault}); fetch or copy the data set again")
+    return bad
+
+
+def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
+    """Return size in bytes and modification time in nanoseconds of each file; (-1, -1) where a file is missing."""
+    return [_stamp(f"{root}/{path}") for path in paths]
+
+
+def _stamp(file: str) -> tuple[int, int]:
+    try:
+        status = os.stat(file)
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _faults(positions: list[int], check: Callable[[int], object], threads: int | None) -> Iterator[tuple[int, str]]:
+    """Yield each position and why its image cannot be decoded; "" if it can."""
+    if not positions:
+        return
+    threads = threads or cores()
+    with ThreadPool(threads) as pool:
+        chunk = max(1, min(64, len(positions) // (4 * threads)))  # Small enough to keep all threads busy to the end.
+        faults = pool.imap(functools.partial(_fault, check), positions, chunksize=chunk)
+        # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
+        bar = tqdm(faults, "checking images", len(positions), disable=None, delay=1, unit=" images")
+        yield from zip(positions, bar, strict=True)
+
+
+def _fault(check: Callable[[int], object], position: int) -> str:
+    try:
+        check(position)
+    except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
+        return reason(error)
+    return ""
+
+
+def _memory_file(root: Path) -> Path:
+    name = hashlib.blake2b(str(root).encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    return paths.cache_dir() / "checked" / f"{name}.json"
+
+
+def _load(file: Path) -> dict[str, list]:
+    try:
+        memory = json.loads(file.read_bytes())
+    except (OSError, ValueError):  # Missing or damaged: everything is checked again.
+        return {}
+    return memory["files"] if memory.get("reader") == VERSION else {}
+
+
+def _save(file: Path, root: Path, results: dict[str, list]) -> None:
+    with atomic.writing(file, "w") as stream:
+        json.dump({"reader": VERSION, "root": str(root), "files": results}, stream, separators=(",", ":"))
+    by_age = sorted(file.parent.glob("*.json"), key=lambda other: other.stat().st_mtime)
+    for old in by_age[:-MAX_REMEMBERED]:
+        old.unlink(missing_ok=True)

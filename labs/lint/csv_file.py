@@ -1,0 +1,104 @@
+"""CSV files of many habits: encodings, separators, titles, a line of units."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import stat
+from collections import Counter
+from pathlib import Path
+
+from labs.lint import columns
+from labs.run.errors import LabError
+
+Lines = list[tuple[int, list[str]]]
+"""Cells, with the number of their line in the file."""
+
+
+LARGEST = 4 * 2**20
+"""Bytes of a file that is still read as a table."""
+
+
+MOST_ROWS = 2_000
+
+
+def read_lines(path: Path) -> tuple[list[str], Lines, str]:
+    """Return the heading, the other lines with their numbers, and the character between cells."""
+    text = _text(path)
+    if not any(line.strip() for line in text.splitlines()):
+        raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
+    try:
+        between, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda found: _regular(found[1]))
+    except csv.Error as problem:
+        raise LabError(f"{path.name} is no table of text: {problem}; save it as CSV in UTF-8") from None
+    start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
+    (_, names), rows = lines[start], lines[start + 1:]
+    rows = [(line, cells) for line, cells in rows
+            if cells != names and not (cells[0].startswith("#") and not any(cells[1:]))]
+    while names and not names[-1] and not any(any(cells[len(names) - 1:]) for _, cells in rows):
+        names = names[:-1]
+    if rows and _is_units(rows[0][1]):
+        names = [f"{name} ({unit})" if unit else name for name, unit in zip(names, rows.pop(0)[1], strict=False)]
+    if not rows:
+        raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
+    if len(rows) > MOST_ROWS:
+        raise LabError(f"{path.name} holds {len(rows):,} rows; a table of results has at most {MOST_ROWS:,}")
+    return names, [(line, _fitted(path, line, cells, names)) for line, cells in rows], between
+
+
+def _text(path: Path) -> str:
+    """Return a table's text.
+
+    Raises:
+        LabError: It is no regular file, too large, or no text.
+    """
+    try:
+        # Not to wait for a FIFO's writer; what the path is, is asked of what was opened.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                raise LabError(f"{path} is not a regular file; give a results folder or a CSV file")
+            content = file.read(LARGEST + 1)
+    except OSError as problem:
+        raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
+    if len(content) > LARGEST:
+        raise LabError(f"{path.name} is larger than {LARGEST // 2**20} MiB; a table of results is smaller")
+    for encoding in ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252"):
+        try:
+            text = content.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
+            return text
+    raise LabError(f"{path.name} is no table of text; save it as CSV in UTF-8")
+
+
+def _split(text: str, between: str) -> list[tuple[int, list[str]]]:
+    """Return the lines that hold something as cells, with their numbers."""
+    source = text.splitlines()
+    if between == "|":
+        source = [re.sub(r"^[\s|:=-]+$", "", line).strip().strip("|") for line in source]
+    reader = csv.reader(source, delimiter=between, skipinitialspace=True)
+    lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    return [(number, cells) for number, cells in lines if any(cells)]
+
+
+def _regular(lines: list[tuple[int, list[str]]]) -> tuple[int, int]:
+    """Return how many lines have the most frequent number of cells, if they are several, and that number."""
+    width, count = Counter(len(cells) for _, cells in lines).most_common(1)[0]
+    return (count, width) if width > 1 else (0, 1)
+
+
+def _is_units(cells: list[str]) -> bool:
+    """Whether a line below the heading holds the columns' units."""
+    units = [cell for cell in cells if cell]
+    return bool(units) and not re.search(r"\d", " ".join(units)) and all(
+        columns.meaning(f"time ({unit.strip('()[]')})").unit for unit in units if unit not in "-x")
+
+
+def _fitted(path: Path, line: int, cells: list[str], names: list[str]) -> list[str]:
+    if any(cells[len(names):]):
+        raise LabError(f"{path.name}, line {line}: {len(cells)} values for {len(names)} columns; "
+                       "put a value that holds a comma into quotes")
+    return (cells + [""] * len(names))[:len(names)]

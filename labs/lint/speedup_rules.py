@@ -1,0 +1,252 @@
+"""Rules about speedups and scaling efficiencies, stated or computed from times."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from labs.lint.findings import Finding, finding
+from labs.lint.table import (
+    Family,
+    Row,
+    Table,
+    families,
+    first_size,
+    key,
+    measure,
+    measures,
+    near,
+    number,
+    on,
+    over,
+    rate,
+    size,
+    slack,
+    spread,
+    value,
+)
+from labs.results import statistics
+
+CLOSE = 20
+"""How many rows are searched for the one that a wrong speedup was divided by."""
+
+
+NOISE = 0.1
+"""How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
+
+
+CONTROL = ("the base is slow for another reason (input?), or another number of workers ran than the row says; "
+           "run synthetic data as the control")
+
+
+DEVICES = {"device", "gpu", "gpus", "hardware", "machine", "accelerator", "gpu_type", "gpu_model", "platform", "system"}
+"""Columns that tell a CPU from a GPU; a speedup may be against the other."""
+
+
+def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
+    """More than n times as fast on n workers."""
+    rule = "efficiency above 1"
+    for by, family in families(table):
+        base = min(family)
+        bases = [rate(row, by) for row in family[base]]
+        for place in sorted(set(family) - {base}):
+            members, n = family[place], place[0] / base[0]
+            ratio, low, _ = statistics.ratio([rate(row, by) for row in members], bases)
+            margin = NOISE + slack(members[0], by) + slack(family[base][0], by)
+            above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
+            yield finding(rule, f"{number(ratio)} times the rate of {on(family[base][0])} with {on(members[0])}: "
+                          f"efficiency {ratio / n:.2f}; {CONTROL}", *members) if above and n > 1 else None
+    bases_told = _smallest_rows(table)
+    for row in table.having("speedup"):
+        most = _most(row, bases_told[key(row, _apart(table))], table)
+        if most > 0:
+            unit = "nodes" if math.isnan(value(row, "size")) else "workers"
+            yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(spread(row))}: "
+                          f"efficiency {row['speedup'] / most:.2f}; {CONTROL}", row
+                          ) if row["speedup"] > (1 + NOISE) * most else None
+    for row in table.having("scaling_efficiency"):
+        yield finding(rule, f"scaling efficiency {number(row['scaling_efficiency'])}; {CONTROL}", row
+                      ) if row["scaling_efficiency"] > 1 + NOISE else None
+
+
+def _smallest_rows(table: Table) -> dict[tuple, Row]:
+    """Return the row with the fewest workers of each configuration that has a speedup."""
+    found: dict[tuple, Row] = defaultdict(dict)
+    for row in sorted((row for row in table.having("speedup") if spread(row) > 0), key=spread):
+        found.setdefault(key(row, _apart(table)), row)
+    return found
+
+
+def _apart(table: Table) -> list[str]:
+    """Return the columns that tell apart what has speedups of its own: not the batch, nor the layout."""
+    return [name for name in table.config if name not in ("batch_size", "global_batch_size", "processes_per_node")]
+
+
+def _most(row: Row, base: Row, table: Table) -> float:
+    """Return the speedup of a row at efficiency 1, by what its configuration's smallest row is called.
+
+    Four nodes of 8 GPUs may be compared with one node, and GPUs with a CPU.
+    """
+    first, told = (spread(base), value(base, "speedup")) if base else (math.nan, math.nan)
+    if first > 1 and near(told, 1.0):
+        return spread(row) / first
+    return spread(row) * (told if first == 1 and told > 1 + NOISE and DEVICES & set(table.config) else 1.0)
+
+
+def wrong_speedup(table: Table) -> Iterator[Finding | None]:
+    """A speedup that is not rate(n) / rate(1) of the same configuration; the text says what it is instead."""
+    if "speedup" not in table.columns:
+        return
+    best = measure(table)
+    everything = [row for row in table.rows if rate(row, best) > 0]
+    fits = {by: _fitting(table, by) for by in measures(table)}
+    unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
+    stated = {row["id"] for row in table.having("speedup")}
+    fits |= {by: fitting for by in unread if (fitting := _fitting(table, by)) >= stated}
+    for by, family in families(table):
+        one, scale = min(family)[0], _scale(family, table, by)
+        base = float(np.median([rate(row, by) for row in family[min(family)]]))
+        for row in itertools.chain.from_iterable(family.values() if scale > 0 else ()):
+            told, right = value(row, "speedup"), scale * rate(row, by) / base
+            if math.isnan(told):
+                continue
+            if any(row["id"] in fitting for fitting in fits.values()):
+                yield None
+                continue
+            slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
+            yield finding("wrong speedup", f"{number(told)} is not rate({number(size(row))}) / rate({number(one)}) "
+                          f"= {right:.2f} (efficiency {right * first_size(row) / size(row):.2f}): "
+                          f"{_instead(told, row, base, family, everything, by)}{slower}", row)
+
+
+def _scale(family: Family, table: Table, by: str) -> float:
+    """Return the speedup of a family's base: 1, or what it is told to be if it has a right to be compared itself.
+
+    That is so if it has several workers, and if it runs on another device than the row whose speedup is 1.
+    """
+    rows = family[min(family)]
+    told = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
+    if min(family)[0] != first_size(rows[0]):
+        return float(np.median(told)) if told else math.nan
+    same = [name for name in table.config if name not in DEVICES]
+    devices = [name for name in table.config if name in DEVICES]
+    for other in table.having("speedup") if devices and told else ():
+        apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
+        ratio, loose = over(rate(rows[0], by), rate(other, by)), slack(rows[0], by) + slack(other, by)
+        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
+            return told[0]
+    return 1.0
+
+
+def _fitting(table: Table, by: str) -> set[int]:
+    """Return the rows whose speedup is what the column `by` gives, but for the digits that were typed."""
+    found: set[int] = set()
+    for _, family in families(table, by):
+        scale, first = _scale(family, table, by), min(family)
+        bases = [rate(row, by) for row in family[first]]
+        rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
+        for base in {float(np.median(bases)), float(np.mean(bases)), *bases[:CLOSE]}:
+            rights = {row["id"]: scale * rate(row, by) / base for row in rows}
+            loose = {row["id"]: slack(row, by) + slack(family[first][0], by) for row in rows}
+            found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
+            # Data that grow with the workers: each does as much in the same time, and together they do n times as much.
+            grown = {row["id"] for row in rows
+                     if _typed(row, "speedup", rights[row["id"]] * size(row) / first[0], loose[row["id"]])}
+            if by != "images_per_sec" and grown == set(rights) and max(rights.values()) < 1 + NOISE:
+                found |= grown
+    return found
+
+
+def _typed(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
+    """Whether a figure is what it should be, but for the digits that were typed of it and of its sources."""
+    told, rounding = value(row, name), row.get("rounding", {}).get(name, 0.0)
+    whole = rounding >= 0.5 and told >= 2 and abs(told - right) <= 0.5
+    return whole or abs(told - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
+
+
+def _instead(told: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
+    """Say which other ratio of the table a speedup is."""
+    members = itertools.islice(itertools.chain.from_iterable(family.values()), CLOSE)
+    peers = [other for other in members if other["id"] != row["id"]]
+    for ratio, text in itertools.chain(_own(row, base, peers, by), _strange(row, everything, by)):
+        if near(told, ratio, 0.005) or abs(told - ratio) < 0.0051:
+            return text
+    return "no ratio of this table gives it"
+
+
+def _own(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
+    """Yield the ratios within one configuration that are taken for its speedup."""
+    mine = rate(row, by)
+    yield 1.0, "every row was taken for its own base"
+    yield base / mine, "that is rate(1) / rate(n), inverted"
+    for other in peers:
+        yield rate(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"
+    for other in peers:
+        name = f"line {other['row']} ({on(other)})"
+        yield mine / rate(other, by), f"it was divided by {name}, not by one worker"
+        yield rate(other, by) / mine, f"inverted, and against {name}, not one worker"
+    for a, b in itertools.permutations(peers[:20], 2):
+        yield rate(a, by) / rate(b, by), f"that compares line {a['row']} with line {b['row']}, labels swapped"
+
+
+def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, str]]:
+    """Yield the ratios to rows of other configurations, those of as many workers first."""
+    def far(other: Row) -> tuple:
+        return size(other) != size(row), abs(other["row"] - row["row"])
+
+    close = (other for other in everything if 0 < abs(other["id"] - row["id"]) < CLOSE)
+    for other in sorted(close, key=far):
+        name = f"line {other['row']}, {_difference(row, other)}"
+        yield rate(row, by) / rate(other, by), f"it was divided by {name}"
+        yield rate(other, by) / rate(row, by), f"inverted, and against {name}"
+
+
+def _difference(row: Row, other: Row) -> str:
+    """Say in what two rows' configurations differ."""
+    for name in ("batch_size", "global_batch_size", "model", "device", "epochs"):
+        if name in row and row[name] != other[name]:
+            told, mine = (number(word) if isinstance(word, int | float) else word for word in (other[name], row[name]))
+            return f"which has {name} {told}, not {mine}"
+    return "another configuration"
+
+
+def upside_down(table: Table) -> Iterator[Finding | None]:
+    """A speedup below 1 with more workers, and no times that show a slow-down."""
+    timed = {row["id"] for by in measures(table) for row in table.having(by)}
+    for row in table.having("speedup"):
+        if spread(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
+            yield finding("speedup below 1", f"{number(row['speedup'])} with {on(row)}: is it upside down, T(n) / T(1) "
+                          f"instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, show the times", row
+                          ) if row["speedup"] < 1 - NOISE / 2 else None
+
+
+def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
+    """An efficiency that is not speedup / n."""
+    bases = _smallest_rows(table)
+    for row in table.having("speedup", "scaling_efficiency"):
+        right = over(row["speedup"], spread(row))
+        smallest = bases[key(row, _apart(table))]
+        other = over(right * spread(smallest), value(smallest, "speedup")) if smallest else math.nan
+        if right > 0:
+            loose = slack(row, "speedup")
+            fits = any(_typed(row, "scaling_efficiency", each, loose) for each in (right, other))
+            yield None if fits else finding(
+                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not speedup / n = "
+                f"{number(row['speedup'])} / {number(spread(row))} = {right:.2f}", row)
+    timed = {row["id"] for row in table.having("speedup", "scaling_efficiency")}
+    for by, family in families(table):
+        base, first = min(family), family[min(family)]
+        for row in itertools.chain.from_iterable(family.values()):
+            if row["id"] in timed or not value(row, "scaling_efficiency") > 0:
+                continue
+            ratio = rate(row, by) / float(np.median([rate(other, by) for other in first]))
+            right, loose = ratio * base[0] / size(row), slack(row, by) + slack(first[0], by)
+            told_base = value(first[0], "scaling_efficiency")
+            rights = [right, right * told_base] + [ratio] * (by != "images_per_sec")  # Data that grow with the workers.
+            yield None if any(_typed(row, "scaling_efficiency", each, loose) for each in rights) else finding(
+                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not rate(n) / rate(1) / n = {ratio:.3g} / "
+                f"{number(size(row) / base[0])} = {right:.2f}", row)

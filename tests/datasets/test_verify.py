@@ -1,0 +1,114 @@
+"""Image files that cannot be decoded are found before training, and sound files are checked once."""
+
+import json
+import os
+
+import pytest
+from PIL import Image
+
+from labs.datasets import verify
+from labs.datasets.index import drop_images, index_folder
+from labs.run.errors import LabError
+from tests.datasets.test_decode import gradient
+
+
+@pytest.fixture
+def spoilt(tree):
+    """60 good pictures and four bad ones."""
+    root = tree({"a": 30, "b": 30})
+    photo = root / "a" / "whole.jpg"
+    gradient(400, 300).save(photo)
+    content = photo.read_bytes()
+    photo.unlink()
+    (root / "a" / "cut.jpg").write_bytes(content[: len(content) // 2])
+    (root / "a" / "empty.jpg").touch()
+    (root / "b" / "text.jpg").write_text("<html>404 Not Found</html>")
+    (root / "b" / "program.jpg").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    return index_folder(root)
+
+
+def test_undecodable_pictures_are_named(spoilt, capfd):
+    bad = verify.undecodable(spoilt)
+    assert bad.keys() == {"a/cut.jpg", "a/empty.jpg", "b/program.jpg", "b/text.jpg"}
+    assert "truncated" in bad["a/cut.jpg"]
+    assert bad["b/text.jpg"] == bad["b/program.jpg"] == "not an image"
+    assert capfd.readouterr().err == ""  # Nobody watches: no progress bar.
+    assert len(drop_images(spoilt, bad)) == 60
+
+
+def test_a_huge_picture_is_refused(tree):
+    root = tree({"a": 20, "b": 20})
+    Image.new("1", (20000, 10000)).save(root / "a" / "bomb.png")
+    assert "decompression bomb" in verify.undecodable(index_folder(root))["a/bomb.png"]
+
+
+def replace(path, content):
+    """Other content of the same size and time."""
+    status = path.stat()
+    path.write_bytes(content[: status.st_size].ljust(status.st_size))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_what_was_checked_is_not_checked_again(spoilt):
+    first = verify.undecodable(spoilt)
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    assert verify.undecodable(spoilt) == first
+    os.utime(spoilt.root / "a/0001.png")
+    assert verify.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+    (spoilt.root / "a/0002.png").unlink()
+    assert verify.undecodable(spoilt)["a/0002.png"] == "No such file or directory"
+
+
+def test_another_reader_checks_anew(spoilt, monkeypatch):
+    first = verify.undecodable(spoilt)
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    monkeypatch.setattr(verify, "VERSION", "another")
+    assert verify.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+
+
+def test_memory_is_dropped_with_the_files_and_bounded(spoilt, tree, tmp_path, monkeypatch):
+    verify.undecodable(spoilt)
+    memory = next((tmp_path / "cache").rglob("*.json"))
+    assert "a/0001.png" in memory.read_text()
+    (spoilt.root / "a/0001.png").unlink()
+    verify.undecodable(index_folder(spoilt.root))
+    assert "a/0001.png" not in memory.read_text()
+    monkeypatch.setattr(verify, "MAX_REMEMBERED", 1)
+    verify.undecodable(index_folder(tree({"a": 1, "b": 1}, root=tmp_path / "other")))
+    assert not memory.exists()
+
+
+def test_a_broken_memory_is_made_anew(spoilt, tmp_path):
+    first = verify.undecodable(spoilt)
+    next((tmp_path / "cache").rglob("*.json")).write_text('{"reader": "')
+    assert verify.undecodable(spoilt) == first
+
+
+def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch):
+    class Stop(BaseException):
+        pass
+
+    def stop(*_):
+        yield spoilt.paths.index("a/0002.png"), "seen"
+        raise Stop
+
+    verify.undecodable(spoilt)
+    os.utime(spoilt.root / "a/0002.png")
+    replace(spoilt.root / "a/0001.png", b"spoilt")
+    monkeypatch.setattr(verify, "_faults", stop)
+    with pytest.raises(Stop):
+        verify.undecodable(spoilt)
+    monkeypatch.undo()
+    monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
+    kept = json.loads(next((tmp_path / "cache").rglob("*.json")).read_text())["files"]
+    assert kept["a/0002.png"][2] == "seen"
+    assert "a/0001.png" not in verify.undecodable(spoilt)
+
+
+def test_too_many_are_an_error(spoilt):
+    with pytest.raises(LabError, match=r"4 of 64 images in .* cannot be decoded, such as a/cut"):
+        verify.undecodable(spoilt, threshold=0.05)
+
+
+def test_real_photos_can_all_be_decoded(caltech):
+    assert verify.undecodable(index_folder(caltech)) == {}
