@@ -1,4 +1,4 @@
-"""Takes README's picture of each lab out of its executed notebook: the plot of the cell that is tagged `picture`."""
+"""Extract README's picture of each lab from its executed notebook: the plot of the cell tagged `picture`."""
 
 import base64
 from pathlib import Path
@@ -10,7 +10,7 @@ from labs.run.paths import ROOT
 
 
 def picture(lab: str) -> bytes:
-    """Return the plot (PNG) of a lab's notebook that stands for the lab."""
+    """Return the plot (PNG) that represents a lab, from its notebook."""
     cells = nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells
     (cell,) = [cell for cell in cells if "picture" in cell.metadata.get("tags", [])]
     (plot,) = [output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {})]

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs import PLAIN
 from labs.checks.findings import Finding, ok
+from labs.run.fast import NUMBERS
 from labs.run.paths import ROOT
 
 
@@ -71,7 +71,7 @@ RULES = [
     Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",
          lambda value: _number(value) > 10),
     *(Rule(name, "fail", "is not a plain number: every run stops",
-           functools.partial(_differs, plain)) for name, plain in PLAIN.items()),
+           functools.partial(_differs, plain)) for name, plain in NUMBERS.items()),
     Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: "
          "--timeline)",
          bool),
