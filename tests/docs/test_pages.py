@@ -100,5 +100,5 @@ def test_the_courses_times_are_the_readmes():
 def test_the_picture_of_a_lab_is_one_that_its_notebook_shows(lab):
     picture = f"docs/pictures/{lab}.png"
     assert f'src="{picture}"' in (ROOT / "README.md").read_text()
-    shown = runpy.run_path(str(ROOT / "docs/pictures/take.py"))["picture"](lab)
+    shown = runpy.run_path(str(ROOT / "notebooks/execute.py"))["picture"](lab)
     assert (ROOT / picture).read_bytes() == shown, "`make notebooks` takes it out of the notebook"
