@@ -189,14 +189,14 @@ def _messages(job):
     sent = run_record.exchanged(job)  # Now: what follows is not part of the epoch.
 
     _some_steps(job, model, pictures.train)
-    before = wire.spread(model.non_trainable_weights)
+    before = wire.largest_difference(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, pictures.test)
     hvd_ops.average_statistics(model)
     return run_record.finish(
         job, history, tables={"messages": sent, "built": [built()]},
         gradient_bytes=wire.gradient_bytes(model, job.config.fp16_allreduce),
-        spread_of_weights=wire.spread(model.trainable_weights), spread_of_statistics_before=before,
-        spread_of_statistics_after=wire.spread(model.non_trainable_weights), **unequal,
+        spread_of_weights=wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
+        spread_of_statistics_after=wire.largest_difference(model.non_trainable_weights), **unequal,
     )
 
 
@@ -204,9 +204,10 @@ def _some_steps(job, model, train, steps: int = 8) -> None:
     """Take some steps in which the workers exchange their gradients and nothing else."""
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
+    from labs.training import keras_internals
 
     mine = shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.config.seed)
-    model._steps_per_execution.assign(1)
+    keras_internals.set_steps_per_execution(model, 1)
     model.fit(train_batches(train.images, train.labels, mine, epoch=1, seed=job.config.seed),
               steps_per_epoch=steps, verbose=0)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 
 from labs.cli import streams
 from labs.run import atomic, usage
-from labs.run.errors import LabError, quoted
+from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
 ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod, and measure the speedup."
@@ -67,10 +67,10 @@ def main() -> None:
         if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; 141 is what SIGPIPE gives.
             sys.exit(141)
         if lost:
-            sys.exit(f"labs: error: cannot write to standard output: {getattr(problem, 'strerror', problem)}")
+            sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(error := atomic.told(problem), LabError):
             raise
-        sys.exit(f"labs: error: {one_line(error)}")
+        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
     sys.exit(code)
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from labs.lint import checker
-from labs.run.errors import LabError
+from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line, printable
 
@@ -26,7 +26,7 @@ def main(args: argparse.Namespace) -> int:
     for verdict in checker.verdicts(args.paths or [results_dir()]):
         if isinstance(verdict, LabError):
             failed = True
-            print(f"labs: error: {one_line(verdict)}", file=sys.stderr)
+            print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
         else:
             failed = failed or bool(verdict.findings)
             for line in (verdict, *(verdict.findings or ("nothing implausible",))):

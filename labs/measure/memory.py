@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
-from labs import FOR_MEMORY
 from labs.run.errors import LabError
+from labs.run.fast import FOR_MEMORY
 
 LOOK = 0.005
 """Seconds between two looks at the memory of a process on trial."""
@@ -150,7 +150,7 @@ def peak_mb() -> float:
     return int(lines["VmHWM"].split()[0]) / 1024
 
 
-def largest(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
+def largest_that_fits(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
     """Return the largest number that fits, by bisection, as exactly as asked; 0 if not even 1 does.
 
     Args:

@@ -28,7 +28,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         tables: Further rows by the name of their table, such as those of "collectives".
         metrics: Results of the whole run, such as test_accuracy.
     """
-    from labs.training import workers
+    from labs.training import machine_info
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
@@ -40,8 +40,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size}),
-        "versions": workers.versions(),
-        "machine": workers.machine(),
+        "versions": machine_info.versions(),
+        "machine": machine_info.machine(),
         "history": history,
         "timings": {
             "total_seconds": time.time() - job.started,
@@ -56,7 +56,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         if history:
             plots.save_curves(record, job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
-        shutil.rmtree(job.folder / "places", ignore_errors=True)
+        for folder in ("heartbeats", "places"):  # Older versions wrote `places`.
+            shutil.rmtree(job.folder / folder, ignore_errors=True)
     job.say("\n" + texts.closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
     return record
 
@@ -67,7 +68,7 @@ def exchanged(job: Job) -> list[dict]:
     from labs.training.timeline import FILE, SIZES, stop
 
     stop()
-    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), SIZES))
+    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.repair(job.folder / FILE), SIZES))
 
 
 def _timeline(job: Job) -> list[dict]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from labs.run import atomic, heartbeat, lifeline
 from labs.run.command_line import parse
-from labs.run.errors import LabError
+from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.text import one_line
 
 
@@ -22,22 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
         os.environ.update(getattr(lab, "VARIABLES", {}))  # Read when TensorFlow loads.
-        _load_tensorflow()
         lab.run(config, options)
     except BaseException as problem:
         _leave(_out_of_memory(atomic.told(problem)))
-
-
-def _load_tensorflow() -> None:
-    """Load TensorFlow and Keras less what Keras would load for inputs that no lab has: a second of each start."""
-    hidden = {"pandas", "scipy"} - sys.modules.keys()
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # What is None there cannot be imported.
-    try:
-        for name in ("tensorflow", "keras"):
-            importlib.import_module(name)
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 def _leave(problem: BaseException) -> None:
@@ -55,7 +42,7 @@ def _leave(problem: BaseException) -> None:
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {one_line(heartbeat.whereabouts() + cause)}", file=sys.stderr, flush=True)
+    print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 

@@ -1,1 +1,1 @@
-"""Slurm: what it granted to this job, why a job waits, and a job before it is submitted. Imports no TensorFlow."""
+"""Slurm: this job's allocation, why a job waits, and a check before submission. Imports no TensorFlow."""

@@ -1,4 +1,4 @@
-"""What Slurm granted to this job, read from its environment. Imports no TensorFlow and runs no command."""
+"""The allocation of this Slurm job, read from its environment. Imports no TensorFlow and runs no command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labs.run.errors import LabError
+from labs.run.text import plural
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
     """
     if "SLURM_JOB_ID" not in environ:
         return None
-    # Always there, unlike SLURM_NTASKS, and what mpirun itself goes by.
+    # Always set, unlike SLURM_NTASKS, and what mpirun itself uses.
     tasks = _per_node("SLURM_TASKS_PER_NODE", environ)
     nodes = _number("SLURM_JOB_NUM_NODES", environ, len(tasks))
     if nodes != len(tasks):
-        raise _unreadable("SLURM_TASKS_PER_NODE", environ, f"the job has {nodes} node(s)")
+        raise _unreadable("SLURM_TASKS_PER_NODE", environ, f"the job has {plural(nodes, 'node')}")
     return Allocation(
         job_id=environ["SLURM_JOB_ID"],
         node_list=environ.get("SLURM_JOB_NODELIST", ""),
@@ -53,35 +54,36 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
     )
 
 
-def workers(granted: Allocation, asked: int | None) -> int:
-    """Return how many workers to start: as many as asked for, else one per task.
+def workers(granted: Allocation, requested: int | None) -> int:
+    """Return how many workers to start: as many as requested, else one per task.
 
     Raises:
-        LabError: The allocation has fewer CPUs than workers were asked for.
+        LabError: The allocation has fewer CPUs than the requested workers.
     """
     cpus = granted.ntasks * granted.cpus_per_task
-    if asked is not None and not 1 <= asked <= cpus:
+    if requested is not None and not 1 <= requested <= cpus:
         raise LabError(
-            f"--workers {asked}, but job {granted.job_id} has {cpus} CPU(s) for workers on {granted.nodes} "
-            "node(s); choose another number, or ask for more: sbatch -N NODES --ntasks-per-node=WORKERS"
+            f"--workers {requested}, but job {granted.job_id} has {plural(cpus, 'CPU')} for workers on "
+            f"{plural(granted.nodes, 'node')}; choose another number, or ask for more: "
+            "sbatch -N NODES --ntasks-per-node=WORKERS"
         )
-    return asked or granted.ntasks
+    return requested or granted.ntasks
 
 
 def advice(granted: Allocation) -> str:
-    """Return one line on GPUs that would stand idle or be fought over, or an empty string."""
+    """Return one line on GPUs that would stand idle or be shared, or an empty string."""
     tasks, gpus = max(granted.ntasks_per_node), granted.gpus_per_node
     if gpus in (0, tasks):
         return ""
     trouble = f"{gpus - tasks} will stand idle" if gpus > tasks else "workers will share one"
     return (
-        f"{gpus} GPU(s) and {tasks} worker(s) per node: {trouble}; "
+        f"{plural(gpus, 'GPU')} and {plural(tasks, 'worker')} per node: {trouble}; "
         f"sbatch --ntasks-per-node={gpus} gives each GPU one worker"
     )
 
 
 def check_step(environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse to be one of several tasks of srun that MPI did not join: each would silently train alone.
+    """Raise if srun started several tasks that MPI did not join: each would silently train alone.
 
     For the launcher, and for a worker whose `hvd.size()` is 1.
 
@@ -98,7 +100,7 @@ def check_step(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def _cpus_per_task(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
-    """Return the CPUs of a task: as asked for, else the node's CPUs shared among its tasks."""
+    """Return the CPUs of a task: as requested, else the node's CPUs divided by its tasks."""
     if "SLURM_CPUS_PER_TASK" in environ:
         return _number("SLURM_CPUS_PER_TASK", environ, 1)
     if "SLURM_JOB_CPUS_PER_NODE" not in environ:
@@ -108,9 +110,9 @@ def _cpus_per_task(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
 
 
 def _gpus_per_node(environ: Mapping[str, str]) -> int:
-    """Return the job's GPUs on this node; where only what was asked for is known, "a100:4" is 4."""
-    asked = environ.get("SLURM_GPUS_PER_NODE", "0").rpartition(":")[2]
-    return _number("SLURM_GPUS_ON_NODE", {"SLURM_GPUS_ON_NODE": asked, **environ}, 0)
+    """Return the job's GPUs on this node; if only the request is known, "a100:4" is 4."""
+    requested = environ.get("SLURM_GPUS_PER_NODE", "0").rpartition(":")[2]
+    return _number("SLURM_GPUS_ON_NODE", {"SLURM_GPUS_ON_NODE": requested, **environ}, 0)
 
 
 def _number(name: str, environ: Mapping[str, str], default: int) -> int:

@@ -1,4 +1,4 @@
-"""Looks at a job before it is submitted: what sbatch would take and then leave waiting, or fail without a word."""
+"""`labs queue --check`: finds in a job what sbatch would accept and then leave waiting, or let fail silently."""
 
 from __future__ import annotations
 
@@ -11,151 +11,162 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from labs.run import catalogue
+from labs.run.text import plural
 from labs.slurm import site
-from labs.slurm.sbatch_parser import MARK, VALUED, Request, header, read
+from labs.slurm.sbatch_parser import DIRECTIVE, VALUED, Request, header, read
 
 
-def check(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what is wrong with a job that is not submitted yet, and, if nothing is, where and when it would start."""
-    asked = read(words)
-    rules, nodes = site.partitions(), site.nodes()
-    problems = [*_misplaced(asked), *_gpus(asked), *_folders(asked), *_late(asked), *_signal(asked),
-                *_partition(asked, rules, nodes)]
-    tried = site.trial(*words)
-    if tried.problem and not problems:
-        problems = [_explained(tried.problem)]
-    return problems, [] if problems else _summary(asked, tried, words, nodes)
+def check(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Check a job before it is submitted.
+
+    Args:
+        args: What would follow `sbatch`.
+
+    Returns:
+        What is wrong with the job; and if nothing is, where and when it would start.
+    """
+    request = read(args)
+    partitions, nodes = site.partitions(), site.nodes()
+    problems = [*_misplaced(request), *_gpus(request), *_log_folders(request), *_late(request), *_signal(request),
+                *_partition(request, partitions, nodes)]
+    trial = site.trial(*args)
+    if trial.problem and not problems:
+        problems = [_with_cure(trial.problem)]
+    return problems, [] if problems else _summary(request, trial, args, nodes)
 
 
-def _misplaced(asked: Request) -> list[str]:
-    """Find sbatch's options behind the file: there they are the lab's, and Slurm never sees them."""
-    if asked.file is None or asked.file.stem not in catalogue.lab_names():
+def _misplaced(request: Request) -> list[str]:
+    """Find sbatch's options after the job file: there they belong to the lab, and Slurm never sees them."""
+    if request.file is None or request.file.stem not in catalogue.lab_names():
         return []
-    return [f"{word} stands behind {asked.file.name}, where Slurm does not see it; put it before the file"
-            for word in asked.words if _is_slurms(word)]
+    return [f"{word} stands behind {request.file.name}, where Slurm does not see it; put it before the file"
+            for word in request.lab_args if _is_sbatch_option(word)]
 
 
-def _is_slurms(word: str) -> bool:
-    """Whether a word is an option of sbatch's; a lab's options all have long names, and others."""
+def _is_sbatch_option(word: str) -> bool:
+    """Return whether a word is an option of sbatch; a lab's options all have long names, and other ones."""
     long = word[2:].partition("=")[0] if word.startswith("--") else ""
     return long in VALUED or bool(re.fullmatch(r"-[A-Zac-gi-z]\d*", word))
 
 
-def _gpus(asked: Request) -> list[str]:
-    """A worker uses one GPU: as many tasks as GPUs on each node."""
-    tasks, gpus = asked.tasks_per_node, asked.gpus_per_node
-    if gpus in (0, tasks) or asked.spread:
+def _gpus(request: Request) -> list[str]:
+    """Check that each node has as many tasks as GPUs: a worker uses one GPU."""
+    tasks, gpus = request.tasks_per_node, request.gpus_per_node
+    if gpus in (0, tasks) or request.spread:
         return []
     trouble = f"{gpus - tasks} would stand idle" if gpus > tasks else "workers would share one"
-    return [f"{tasks} task(s) and {gpus} GPU(s) per node ({asked.told(asked.gpu_option)}): {trouble}; "
-            f"a worker uses one GPU: --ntasks-per-node={gpus} with --gpus-per-node={gpus}"]
+    return [f"{plural(tasks, 'task')} and {plural(gpus, 'GPU')} per node ({request.describe(request.gpu_option)}): "
+            f"{trouble}; a worker uses one GPU: --ntasks-per-node={gpus} with --gpus-per-node={gpus}"]
 
 
-def _folders(asked: Request) -> list[str]:
-    """Slurm makes no folder for a log, and a job whose log it cannot write fails without a word."""
-    return [problem for name in ("output", "error") if name in asked.settings for problem in _unwritable(asked, name)]
+def _log_folders(request: Request) -> list[str]:
+    """Check the logs' folders: Slurm creates none, and a job whose log it cannot write fails silently."""
+    names = [name for name in ("output", "error") if name in request.settings]
+    return [problem for name in names for problem in _unwritable(request, name)]
 
 
-def _unwritable(asked: Request, name: str) -> list[str]:
-    path = Path(asked.get("chdir") or ".", _filled(asked.get(name), asked))
+def _unwritable(request: Request, name: str) -> list[str]:
+    path = Path(request.get("chdir") or ".", _expanded(request.get(name), request))
     folder = path.parent
     if path.is_dir():
-        return [f"{asked.told(name)} is a folder; add a file's name: {path}/%x-%j.out"]
+        return [f"{request.describe(name)} is a folder; add a file name: {path}/%x-%j.out"]
     if not folder.is_dir():
-        return [f"{asked.told(name)}: the folder {folder} does not exist, Slurm makes none, and the job would fail "
-                f"without a word; mkdir -p {shlex.quote(str(folder))}"]
+        return [f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, and the job "
+                f"would fail without a message; mkdir -p {shlex.quote(str(folder))}"]
     if not os.access(folder, os.W_OK):
-        return [f"{asked.told(name)}: you may not write into {folder}; choose another folder"]
+        return [f"{request.describe(name)}: you may not write into {folder}; choose another folder"]
     return []
 
 
-def _filled(pattern: str, asked: Request) -> str:
-    """Fill in what is known of a log's name before the job has a number."""
-    name = asked.get("job-name") or (asked.file.name if asked.file else "wrap")
+def _expanded(pattern: str, request: Request) -> str:
+    """Return a log's name with the parts filled in that are known before the job has a number."""
+    name = request.get("job-name") or (request.file.name if request.file else "wrap")
     return pattern.replace("%x", name).replace("%u", getpass.getuser()).replace("%%", "%")
 
 
-def _late(asked: Request) -> list[str]:
-    """Find #SBATCH lines behind the first command: sbatch does not read them, and does not say so."""
-    if asked.file is None:
+def _late(request: Request) -> list[str]:
+    """Find #SBATCH lines after the first command: sbatch silently ignores them."""
+    if request.file is None:
         return []
-    lines = asked.file.read_text(errors="replace").splitlines()
-    unread = sum(line.startswith(MARK) for line in lines) - len(header(lines))
-    return [f"{unread} {MARK} line(s) of {asked.file.name} stand behind its first command, where Slurm does not read "
-            "them; move them up"] if unread else []
+    lines = request.file.read_text(errors="replace").splitlines()
+    unread = sum(line.startswith(DIRECTIVE) for line in lines) - len(header(lines))
+    return [f"{plural(unread, f'{DIRECTIVE} line')} of {request.file.name} behind its first command, where Slurm does "
+            "not read on; move them up"] if unread else []
 
 
-def _signal(asked: Request) -> list[str]:
-    """Find a warning that comes before the run has begun: it would go back into the queue again and again."""
-    match = re.fullmatch(r".*@(\d+)", asked.get("signal"))
-    if not match or asked.limit is None or asked.limit > 2 * int(match[1]):
+def _signal(request: Request) -> list[str]:
+    """Find a warning signal that comes before the run has begun: it would be requeued again and again."""
+    match = re.fullmatch(r".*@(\d+)", request.get("signal"))
+    if not match or request.limit is None or request.limit > 2 * int(match[1]):
         return []
-    return [f"{asked.told('signal')} comes {match[1]} s before the end of a limit of {asked.limit:g} s: too little is "
-            "left to train in; ask for more --time, or a later signal: --signal=B:USR1@15"]
+    return [f"{request.describe('signal')} comes {match[1]} s before the end of a limit of {request.limit:g} s: too "
+            "little is left for training; ask for more --time, or a later signal: --signal=B:USR1@15"]
 
 
-def _partition(asked: Request, rules: Mapping[str, site.Partition], nodes: Sequence[site.Node]) -> list[str]:
-    """Hold the request against the partitions that it may go to: one that fits is enough."""
-    names = asked.get("partition").split(",") if asked.get("partition") else \
-        [each.name for each in rules.values() if each.default]
+def _partition(request: Request, partitions: Mapping[str, site.Partition], nodes: Sequence[site.Node]) -> list[str]:
+    """Check the request against the partitions that it names: one that fits is enough."""
+    names = request.get("partition").split(",") if request.get("partition") else \
+        [each.name for each in partitions.values() if each.default]
     if not names:
-        return [f"no partition is named, and this site has no default; choose one of {', '.join(rules)}: --partition"]
-    absent = [name for name in names if name not in rules]
+        return [f"no partition is named, and this site has no default; choose one of {', '.join(partitions)}: "
+                "--partition"]
+    absent = [name for name in names if name not in partitions]
     if absent:
-        return [f"no partition is called {absent[0]!r} ({asked.settings['partition'].source}); there are: "
-                f"{', '.join(rules)}"]
-    found = [_beyond(asked, rules[name], [node for node in nodes if node.partition == name]) for name in names]
-    return [] if not all(found) else [problem for problems in found for problem in problems]
+        return [f"no partition is called {absent[0]!r} ({request.settings['partition'].source}); there are: "
+                f"{', '.join(partitions)}"]
+    problems = [_beyond(request, partitions[name], [node for node in nodes if node.partition == name])
+                for name in names]
+    return [problem for each in problems for problem in each] if all(problems) else []
 
 
-def _beyond(asked: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request asks of a partition that it does not have."""
-    name, found = partition.name, []
+def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
+    """Return what a request asks of a partition that the partition does not have."""
+    name, problems = partition.name, []
     if partition.state != "UP":
-        found.append(f"partition {name} is {partition.state}: it starts no jobs; wait, or use another: sinfo -s")
-    most = site.seconds(partition.max_time)
-    if asked.limit is not None and asked.limit > most:
-        found.append(f"{asked.told('time')} is above the limit of partition {name}, {partition.max_time}: the job "
-                     f"would wait for ever; --time={partition.max_time}, and go on with --resume")
+        problems.append(f"partition {name} is {partition.state}: it starts no jobs; wait, or use another: sinfo -s")
+    if request.limit is not None and request.limit > site.seconds(partition.max_time):
+        problems.append(f"{request.describe('time')} is above the limit of partition {name}, {partition.max_time}: the "
+                        f"job would wait forever; --time={partition.max_time}, and go on with --resume")
     most_nodes = min(len(nodes), int(partition.max_nodes) if partition.max_nodes.isdigit() else math.inf)
-    if asked.nodes > most_nodes:
-        found.append(f"{asked.told('nodes')} is more than a job in partition {name} may have, {most_nodes}; "
-                     f"--nodes={most_nodes}")
-    return found + _too_big(asked, name, nodes)
+    if request.nodes > most_nodes:
+        problems.append(f"{request.describe('nodes')} is more than a job in partition {name} may have, {most_nodes}; "
+                        f"--nodes={most_nodes}")
+    return problems + _too_big(request, name, nodes)
 
 
-def _too_big(asked: Request, name: str, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what no node of a partition has enough of, or has together."""
-    wanted = {"CPUs": (asked.cpus_per_node, "cpus", "lower --ntasks-per-node or --cpus-per-task"),
-              "GPUs": (asked.gpus_per_node, "gpus", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
-              "MiB of memory": (asked.memory_mb, "memory_mb", "lower --mem or --mem-per-cpu")}
-    found = []
-    for what, (amount, field, cure) in wanted.items():
+def _too_big(request: Request, name: str, nodes: Sequence[site.Node]) -> list[str]:
+    """Return what no node of a partition has enough of, alone or in combination."""
+    needs = {"CPUs": (request.cpus_per_node, "cpus", "lower --ntasks-per-node or --cpus-per-task"),
+             "GPUs": (request.gpus_per_node, "gpus", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
+             "MiB of memory": (request.memory_mb, "memory_mb", "lower --mem or --mem-per-cpu")}
+    problems = []
+    for unit, (amount, field, cure) in needs.items():
         most = max((getattr(node, field) for node in nodes), default=0)
         if amount > most:
-            found.append(f"{amount:g} {what} on a node, but the nodes of partition {name} have at most {most}; {cure}")
-    return found or (_too_few(asked, name, nodes, wanted) if asked.nodes <= len(nodes) else [])
+            problems.append(f"{amount:g} {unit} on a node, but the nodes of partition {name} have at most {most}; "
+                            f"{cure}")
+    return problems or (_too_few(request, name, nodes, needs) if request.nodes <= len(nodes) else [])
 
 
-def _too_few(asked: Request, name: str, nodes: Sequence[site.Node], wanted: Mapping[str, tuple]) -> list[str]:
-    """Return whether enough nodes have all that is wanted, and whether these are up."""
-    fitting = [node for node in nodes if all(getattr(node, field) >= amount for amount, field, _ in wanted.values())]
-    if len(fitting) < asked.nodes:
-        return [f"only {len(fitting)} node(s) of partition {name} have all of it, {asked.nodes} are asked for; "
-                "ask for less on a node, or for fewer nodes"]
-    usable = sum(node.up for node in fitting)
-    return [f"{asked.nodes} node(s) are asked for, but of partition {name}'s only {usable} are up; "
-            "ask for fewer, or wait: sinfo -R says what is wrong"] if usable < asked.nodes else []
+def _too_few(request: Request, name: str, nodes: Sequence[site.Node], needs: Mapping[str, tuple]) -> list[str]:
+    """Check that enough nodes have all that is needed, and that they are up."""
+    fitting = [node for node in nodes if all(getattr(node, field) >= amount for amount, field, _ in needs.values())]
+    up = sum(node.up for node in fitting)
+    if len(fitting) < request.nodes:
+        return [f"the job needs {plural(request.nodes, 'node')}, but only {len(fitting)} of partition {name} have all "
+                "that it asks for; ask for less on a node, or for fewer nodes"]
+    return [f"the job needs {plural(request.nodes, 'node')}, but of partition {name} only {up} are up; "
+            "ask for fewer, or wait: sinfo -R says what is wrong"] if up < request.nodes else []
 
 
-def _without_gpus(asked: Request, gpus: Sequence[int]) -> list[str]:
+def _unused_gpus(request: Request, gpus: Sequence[int]) -> list[str]:
     """Return a line on a training job that asks for no GPU in a partition whose nodes all have some."""
-    trains = asked.file is not None and asked.file.stem in (*catalogue.lab_names(), "sweep")
+    trains = request.file is not None and request.file.stem in (*catalogue.lab_names(), "sweep")
     fewest = min(gpus, default=0)
-    if asked.gpus_per_node or not trains or not fewest:
+    if request.gpus_per_node or not trains or not fewest:
         return []
-    return [f"it would train on CPUs: each node of the partition has {fewest} GPU(s) or more, and the job asks for "
-            f"none; {site.ask_for_gpus(fewest)}"]
+    return [f"it would train on CPUs: each node of the partition has {plural(fewest, 'GPU')} or more, and the job asks "
+            f"for none; {site.ask_for_gpus(fewest)}"]
 
 
 CURES = {
@@ -169,22 +180,23 @@ CURES = {
 }
 
 
-def _explained(problem: str) -> str:
-    """Return what sbatch said, with a cure where one is known."""
-    cure = next((cure for part, cure in CURES.items() if part.lower() in problem.lower()), "man sbatch")
+def _with_cure(problem: str) -> str:
+    """Return sbatch's message, with a cure if one is known."""
+    cure = next((cure for text, cure in CURES.items() if text.lower() in problem.lower()), "man sbatch")
     return f"sbatch would refuse it: {problem}; {cure}"
 
 
-def _summary(asked: Request, tried: site.Trial, words: Sequence[str], nodes: Sequence[site.Node]) -> list[str]:
-    """Say what is asked for, when it would start, and how to submit it."""
-    gpus = f" and {asked.gpus_per_node} GPU(s)" if asked.gpus_per_node else ""
-    limit = f"at most {asked.get('time')}" if "time" in asked.settings else "the partition's time limit"
-    start = f"would start {site.when(tried.start)}" if tried.start else \
-        "when it would start is not known: a job that runs has no time limit"
+def _summary(request: Request, trial: site.Trial, args: Sequence[str], nodes: Sequence[site.Node]) -> list[str]:
+    """Return what the job asks for, when it would start, and how to submit it."""
+    gpus = f" and {plural(request.gpus_per_node, 'GPU')}" if request.gpus_per_node else ""
+    limit = f"at most {request.get('time')}" if "time" in request.settings else "the partition's time limit"
+    start = f"would start {site.when(trial.start)}" if trial.start else \
+        "when it would start is not known: a running job has no time limit"
     return [
-        f"asks partition {tried.partition} for {asked.nodes} node(s), {asked.tasks_per_node} task(s){gpus} on each, "
-        f"{asked.number('cpus-per-task', 1)} CPU(s) per task, {limit}",
-        f"{start}, on {tried.nodes}; jobs that wait already may go before it",
-        *_without_gpus(asked, [node.gpus for node in nodes if node.partition == tried.partition]),
-        f"submit it: sbatch {shlex.join(words)}",
+        f"asks partition {trial.partition} for {plural(request.nodes, 'node')}, "
+        f"{plural(request.tasks_per_node, 'task')}{gpus} on each, "
+        f"{plural(request.number('cpus-per-task', 1), 'CPU')} per task, {limit}",
+        f"{start}, on {trial.nodes}; jobs that wait already may go before it",
+        *_unused_gpus(request, [node.gpus for node in nodes if node.partition == trial.partition]),
+        f"submit it: sbatch {shlex.join(args)}",
     ]

@@ -12,24 +12,23 @@ class Reason:
 
     meaning: str
     cure: str = ""
-    room: bool = False
-    """Whether it waits for room that another, a smaller or a shorter request might find sooner."""
+    for_nodes: bool = False
+    """Whether it waits for free nodes, which another, a smaller or a shorter request might get sooner."""
 
 
 SMALLER = "ask for less, or wait until your other jobs have ended"
 AGAIN = "scancel {job}, and submit it again with"
-HELP = "nothing you can do but write to the site's help desk"
 
-# Looked up from top to bottom; a star stands for anything: QOS and association limits are many and of one kind.
+# Searched from top to bottom; a star stands for anything: there are many QOS and association limits of each kind.
 REASONS = {
     "None": Reason("just submitted: Slurm has not looked at it yet", "look again in a minute"),
-    "Priority": Reason("behind other jobs in the queue, not stuck", room=True),
-    "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free", room=True),
+    "Priority": Reason("behind other jobs in the queue, not stuck", for_nodes=True),
+    "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free", for_nodes=True),
     "PartitionTimeLimit": Reason(
-        "its time limit {limit} is above the partition's {max_time}: it will never start so",
+        "its time limit {limit} is above the partition's {max_time}: it will never start",
         "scontrol update jobid={job} timelimit={max_time}; a run that needs longer goes on with --resume"),
     "PartitionNodeLimit": Reason(
-        "it asks for {nodes} node(s), but a job in {partition} may have at most {max_nodes} (or they are down)",
+        "it asks for {nodes}, but a job in {partition} may have at most {max_nodes} (or they are down)",
         "scontrol update jobid={job} numnodes={max_nodes}-{max_nodes}, or scancel {job} and submit it with fewer (-N)"),
     "PartitionDown": Reason("the partition {partition} is switched off", "wait, or use another: sinfo -s"),
     "PartitionInactive": Reason(
@@ -39,9 +38,9 @@ REASONS = {
     "JobHeldAdmin": Reason(
         "held back by an administrator; you cannot release it", "ask the site's help desk why"),
     "JobHoldMaxRequeue": Reason(
-        "it was put back into the queue too often and is held", "read its log, then scontrol release {job}"),
+        "it was requeued too often and is held", "read its log, then scontrol release {job}"),
     "*requeued in held state*": Reason(
-        "it was put back into the queue and is held", "read its log, then scontrol release {job}"),
+        "it was requeued and is held", "read its log, then scontrol release {job}"),
     "*requeued held*": Reason(
         "a node could not start it, so it is held: often a broken node, or a folder that is not there",
         "scontrol release {job}; if it comes back, tell the help desk the node's name"),
@@ -49,12 +48,13 @@ REASONS = {
         "a node could not start it: a folder or a program that is not there, or a broken node",
         "see that its folder exists on the nodes, then scontrol requeue {job}"),
     "DependencyNeverSatisfied": Reason(
-        "it waits for {dependency}, which can no longer come true: it will never start",
-        "scancel {job}, or let it go without: scontrol update jobid={job} dependency="),
+        "it waits for {dependency}, which can no longer be fulfilled: it will never start",
+        "scancel {job}, or drop the condition: scontrol update jobid={job} dependency="),
     "Dependency": Reason(
-        "it waits for other jobs: {dependency}", "wait; without: scontrol update jobid={job} dependency="),
+        "it waits for other jobs: {dependency}",
+        "wait; without the condition: scontrol update jobid={job} dependency="),
     "BeginTime": Reason(
-        "it was told to begin later (--begin), or was put back and pauses a moment",
+        "it is to begin later (--begin), or was requeued and pauses for a moment",
         "wait; at once: scontrol update jobid={job} starttime=now"),
     "DeadLine": Reason("it cannot end before its --deadline", AGAIN + " a later one, or a shorter --time"),
     "JobArrayTaskLimit": Reason("the array lets only so many of its jobs run at a time (--array=...%N)", "wait"),
@@ -64,17 +64,13 @@ REASONS = {
         "(-w), any will do: scontrol update jobid={job} reqnodelist="),
     "Nodes required for job are*": Reason(
         "the nodes that it needs are down, drained, or kept for jobs before it in another partition",
-        "wait, or use another partition: sinfo -s", room=True),
+        "wait, or use another partition: sinfo -s", for_nodes=True),
     "NodeDown": Reason("a node that it needs is down", "wait, or scontrol update jobid={job} reqnodelist="),
-    "FrontEndDown": Reason("the cluster's front end is down", "wait"),
     "BadConstraints": Reason(
         "no node has what it asks for (--constraint, --mem, --gres): it will never start",
         "what nodes have: sinfo -o '%P %D %c %m %G %f'; then " + AGAIN + " what there is"),
-    "Licenses": Reason("it waits for a licence that others use", "wait; who has them: scontrol show licenses"),
     "Reservation": Reason(
         "its reservation has not begun", "wait; when it begins: scontrol show reservation"),
-    "ReservationDeleted": Reason(
-        "its reservation is gone", "without: scontrol update jobid={job} reservationname="),
     "InvalidAccount": Reason(
         "the account that should pay is not one of yours",
         "yours: sacctmgr show assoc user=$USER format=account; then scontrol update jobid={job} account=NAME"),
@@ -84,14 +80,12 @@ REASONS = {
     "QOSNotAllowed": Reason(
         "the partition {partition} does not take this quality of service (--qos)",
         "which it takes: scontrol show partition {partition}; then scontrol update jobid={job} qos=NAME"),
-    "Cleaning": Reason("it was put back into the queue and its last attempt is still being cleared away", "wait"),
+    "Cleaning": Reason("it was requeued, and its last attempt is still being cleaned up", "wait"),
     "Prolog": Reason("the node is being prepared for it", "wait"),
     "*MaxSubmitJob*": Reason("you have as many jobs in the queue as you may", "wait until some have ended"),
     "*MaxJobs*": Reason("you have as many jobs running as you may", "wait until one of them has ended"),
     "*Max*WallDuration*": Reason(
         "its time limit {limit} is above what you may ask for", "scontrol update jobid={job} timelimit=01:00:00"),
-    "QOSMin*": Reason("it asks for less than this quality of service (--qos) is for", AGAIN + " more, or other --qos"),
-    "QOSUsageThreshold": Reason("your usage is too high for this quality of service (--qos)", "wait, or use another"),
     "QOS*PerUser*": Reason("your jobs together have as many {what} as you may use at a time", SMALLER),
     "QOSMax*": Reason("this job alone asks for more {what} than --qos allows: it will never start", AGAIN + " fewer"),
     "AssocMax*": Reason(
@@ -104,14 +98,11 @@ REASONS = {
         "wait; whose and how much: sshare -A ACCOUNT, sacctmgr show assoc; a spent budget: ask its owner"),
     "QOS*": Reason("a limit of your quality of service (--qos) is reached", SMALLER),
     "Assoc*": Reason("a limit of your account is reached", SMALLER),
-    "BurstBuffer*": Reason("its files are being brought to or from the burst buffer", "wait"),
-    "Power*": Reason("nodes are switched off to save power, or being switched on", "wait"),
-    "SystemFailure": Reason("Slurm itself failed to start it", HELP),
 }
 
 KINDS = {
     "cpu": "CPUs", "gres": "GPUs", "mem": "memory", "node": "nodes", "wall": "time", "job": "jobs",
-    "billing": "billing units", "license": "licences", "energy": "energy",
+    "billing": "billing units",
 }
 
 
@@ -128,12 +119,12 @@ def meaning(reason: str) -> Reason | None:
     return None
 
 
-def waits_for_room(reason: str) -> bool:
-    """Whether a job with this reason waits for nodes, CPUs or GPUs, and for nothing else."""
+def waits_for_nodes(reason: str) -> bool:
+    """Return whether a job with this reason waits for nodes, CPUs or GPUs, and for nothing else."""
     known = meaning(reason)
-    return known is not None and known.room
+    return known is not None and known.for_nodes
 
 
-def kind(reason: str) -> str:
+def limited_resource(reason: str) -> str:
     """Return what a limit's code counts: "CPUs" of QOSMaxCpuPerUserLimit."""
     return next((words for part, words in KINDS.items() if part in reason.lower()), "of something")

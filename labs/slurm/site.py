@@ -1,4 +1,4 @@
-"""What this cluster has and what Slurm expects, asked from Slurm's own commands. Imports no TensorFlow."""
+"""Slurm's commands: the cluster's nodes and partitions, the queue, and trial submissions. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from labs.run.errors import LabError
 
 SEPARATOR = "|"
+# Columns with a separator, not JSON: they are the same in every Slurm, and 22.05's JSON lacks half of them.
+JOB_FORMAT = "%i|%F|%u|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,42 @@ class Partition:
     max_nodes: str
 
 
+@dataclass(frozen=True)
+class Job:
+    """A job in the queue, as squeue shows it."""
+
+    id: str
+    base: str
+    """The number that commands take: "12" for all of the array "12_[0-7]"."""
+    user: str
+    state: str
+    partition: str
+    limit: str
+    used: str
+    nodes: str
+    cpus: str
+    memory: str
+    shared: str
+    """"NO" for a job that wants whole nodes."""
+    priority: str
+    start: str
+    gres: str
+    account: str
+    qos: str
+    dependency: str
+    node_list: str
+    """Its nodes; for a waiting job, Slurm's reason in brackets."""
+    reason: str
+    name: str
+
+    @property
+    def number(self) -> str:
+        """Its number for scontrol and scancel."""
+        return self.base if "[" in self.id else self.id
+
+
 def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
-    """Run one of Slurm's commands and return its exit code and what it said on both streams.
+    """Run one of Slurm's commands and return its exit code, output and error output.
 
     Raises:
         LabError: This machine has no Slurm or no cluster, or Slurm does not answer.
@@ -52,11 +88,11 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
         raise _no_cluster(f"SLURM_CONF={conf} is no file")
-    # What a student set for squeue's and sinfo's looks would change what is read here.
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
-    plain |= {"SLURM_TIME_FORMAT": "standard"}
+    # A student's own settings for squeue and sinfo would change the columns that are read here.
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
+    env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
-        done = subprocess.run(command, env=plain, capture_output=True, text=True, check=False, timeout=timeout)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
         raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; type it on a cluster's login node, "
                        "or start one for trying out (docs/cluster.md)") from None
@@ -79,54 +115,59 @@ def ask(*command: str, timeout: float = 60) -> str:
     """Return what one of Slurm's commands prints.
 
     Raises:
-        LabError: As `run`, or Slurm refused; with Slurm's last words.
+        LabError: As `run`; or Slurm refused, with the last line of its message.
     """
-    code, told, complaint = run(*command, timeout=timeout)
+    code, out, errors = run(*command, timeout=timeout)
     if code:
-        raise LabError(f"{command[0]} refused: {(complaint.strip() or 'no reason given').splitlines()[-1]}")
-    return told
+        raise LabError(f"{command[0]} refused: {(errors.strip() or 'no reason given').splitlines()[-1]}")
+    return out
 
 
 def table(*command: str) -> list[list[str]]:
-    """Return the lines of one of Slurm's commands, cut at the separators that its format has."""
+    """Return the output of one of Slurm's commands, split at the separators of its format."""
     width = command[-1].count(SEPARATOR)
     return [line.split(SEPARATOR, width) for line in ask(*command).splitlines() if line.count(SEPARATOR) >= width]
 
 
+def jobs(*filters: str) -> list[Job]:
+    """Return the jobs in the queue that pass squeue's filters."""
+    return [Job(*row) for row in table("squeue", "--noheader", *filters, f"--format={JOB_FORMAT}")]
+
+
 def partitions() -> dict[str, Partition]:
     """Return the partitions of this cluster, by name."""
-    found = {}
+    by_name = {}
     for line in ask("scontrol", "show", "partition", "--oneliner").splitlines():
         facts = dict(re.findall(r"(\w+)=(\S*)", line))
         if "PartitionName" in facts:
-            found[facts["PartitionName"]] = Partition(
+            by_name[facts["PartitionName"]] = Partition(
                 facts["PartitionName"], facts.get("Default") == "YES", facts.get("State", "UP"),
                 facts.get("MaxTime", "UNLIMITED"), facts.get("MaxNodes", "UNLIMITED"))
-    return found
+    return by_name
 
 
 def nodes() -> list[Node]:
-    """Return the nodes, once for each partition that has them."""
+    """Return the nodes, each once per partition that it belongs to."""
     rows = table("sinfo", "--Node", "--noheader", "--format=%R|%N|%c|%m|%T|%G")
     return [Node(partition, name, int(cpus), int(memory), gpus(gres), state)
             for partition, name, cpus, memory, state, gres in rows]
 
 
 def gpus_of_nodes(node_list: str) -> int:
-    """Return how many GPUs each of these nodes has at least; 0 where Slurm does not say so at once.
+    """Return the smallest number of GPUs of these nodes; 0 if Slurm does not answer at once.
 
     Args:
         node_list: As Slurm writes it: "node[1-2]".
     """
     try:
-        said = ask("scontrol", "show", "node", node_list, "--oneliner", timeout=5)
-    except LabError:  # Some sites let no compute node ask; a run must not fail for a hint.
+        out = ask("scontrol", "show", "node", node_list, "--oneliner", timeout=5)
+    except LabError:  # Some sites forbid it on compute nodes; a run must not fail for a hint.
         return 0
-    return min((gpus(gres) for gres in re.findall(r" Gres=(\S+)", said)), default=0)
+    return min((gpus(gres) for gres in re.findall(r" Gres=(\S+)", out)), default=0)
 
 
 def ask_for_gpus(count: int) -> str:
-    """Return what to add to a job that should have the GPUs of a node, a worker each."""
+    """Return the options for a job that is to use a node's GPUs, with one worker each."""
     return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
 
 
@@ -156,9 +197,9 @@ def seconds(limit: str) -> float:
 
 
 def start(text: str) -> datetime.datetime | None:
-    """Return the start that Slurm expects, or None where it knows none.
+    """Return the start that Slurm expects, or None if it has no estimate.
 
-    Behind a job without a time limit Slurm names a day in a year or more, which nobody should plan with.
+    Behind a job without a time limit Slurm names a day in a year or more, which is no basis for a plan.
     """
     try:
         moment = datetime.datetime.fromisoformat(text)
@@ -177,22 +218,22 @@ def when(moment: datetime.datetime) -> str:
 
 @dataclass(frozen=True)
 class Trial:
-    """What `sbatch --test-only` answered: nothing was submitted."""
+    """What `sbatch --test-only` answered; nothing was submitted."""
 
     problem: str
-    """Why Slurm would refuse the job; empty if it would take it."""
+    """Why Slurm would refuse the job; empty if it would accept it."""
     start: datetime.datetime | None = None
-    """None where Slurm expects none that can be planned with."""
+    """None if Slurm has no usable estimate."""
     nodes: str = ""
     partition: str = ""
 
 
-def trial(*words: str) -> Trial:
-    """Ask Slurm whether it would take a job, and when it would start."""
-    code, told, complaint = run("sbatch", "--test-only", *words)
-    said = told + complaint
-    found = re.search(r"to start at (\S+) using \d+ processors on(?: nodes)? (\S+) in partition (\S+)", said)
-    if code or not found:
-        lines = [line for line in said.strip().splitlines() if not line.startswith("Try ")]
+def trial(*args: str) -> Trial:
+    """Ask Slurm whether it would accept a job, and when the job would start."""
+    code, out, errors = run("sbatch", "--test-only", *args)
+    answer = out + errors
+    accepted = re.search(r"to start at (\S+) using \d+ processors on(?: nodes)? (\S+) in partition (\S+)", answer)
+    if code or not accepted:
+        lines = [line for line in answer.strip().splitlines() if not line.startswith("Try ")]
         return Trial(re.sub(r"^(sbatch|allocation failure)(: error)?: ", "", lines[-1]) if lines else "no reason given")
-    return Trial("", start(found[1]), found[2], found[3])
+    return Trial("", start(accepted[1]), accepted[2], accepted[3])

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from labs.run.paths import ROOT
-from tests.setup.clone import claim_package
+from tests.setup.clone import pretend_installed
 
 SITE = Path(sysconfig.get_path("purelib"))
 FOREIGN = ("LABS_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "SBATCH_", "TF_", "PYTHON", "MPLBACKEND", "KERAS_",
@@ -60,7 +60,7 @@ class Machine:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
         if version:
-            claim_package(place, name, version)
+            pretend_installed(place, name, version)
         self.env["PYTHONPATH"] = f"{place}:{ROOT}"
         return package
 

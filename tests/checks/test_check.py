@@ -17,7 +17,7 @@ import pytest
 
 from labs.checks import runner
 from tests.checks.machine import Machine
-from tests.setup.clone import claim_package
+from tests.setup.clone import pretend_installed
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def numpy_2(machine: Machine) -> None:
 
 
 def another_pandas(machine: Machine) -> None:
-    claim_package(machine.environment("pandas-"), "pandas", "1.5.0")
+    pretend_installed(machine.environment("pandas-"), "pandas", "1.5.0")
 
 
 def keras_3_on_the_path(machine: Machine) -> None:
@@ -61,7 +61,7 @@ def keras_3_installed(machine: Machine) -> None:
     site = machine.environment("keras")
     (site / "keras").mkdir()
     (site / "keras" / "__init__.py").touch()
-    claim_package(site, "keras", "3.5.0")
+    pretend_installed(site, "keras", "3.5.0")
 
 
 def hidden_keras(machine: Machine) -> None:

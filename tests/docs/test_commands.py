@@ -1,4 +1,4 @@
-"""Every command of README and docs: what can run here is run as it stands; the rest is parsed, each for a reason."""
+"""Every command of README and docs: most are run as written; the others are parsed, each for a stated reason."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from tests.slurm.conftest import running
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
     r"labs run .*--data DIR": "DIR is the reader's; tests/labs/test_own_data.py trains on a folder",
-    r"labs run .*--norm group": "tests/labs/test_lab10.py trains so on two workers",
-    r"labs run .*--resume": "tests/workers holds what it promises, on runs that are killed",
+    r"labs run .*--norm group": "tests/labs/test_lab10.py trains with it on two workers",
+    r"labs run .*--resume": "tests/workers resumes runs that were killed",
     r"labs run lab12_elastic$": "two minutes; its notebook runs it",
-    r"horovodrun ": "waits for ever on a closed network; tests/workers/test_backends.py starts workers with it",
-    r"papermill ": "a minute; tests/notebooks/test_papermill.py runs another notebook so",
+    r"horovodrun ": "waits forever on a closed network; tests/workers/test_backends.py starts workers with it",
+    r"papermill ": "a minute; tests/notebooks/test_papermill.py runs another notebook",
     r"(\.venv/bin/)?labs sweep \w+$": "minutes to an hour; tests/launch/test_sweep.py runs a small one",
-    r"(\.venv/bin/)?labs data fetch ": "downloads a gigabyte; tests/datasets/test_fetch.py has a server of its own",
+    r"(\.venv/bin/)?labs data fetch ": "downloads a gigabyte; tests/datasets/test_fetch.py has its own server",
     r"srun .*--pty make notebook": "does not end; tests/notebooks/test_notebook_command.py starts it",
-    r"make ": "make test is what runs this; the others take from a minute to hours, or do not end",
+    r"make ": "make test runs this test; the others take from a minute to hours, or do not end",
     r"git clone ": "URL is the reader's",
     r"sudo |conda ": "changes the machine; conda is on GPU nodes",
     r"tail -f ": "waits for a job",
-    r"\.venv/bin/python -m tests\.slurm\.cluster": "runs until Ctrl-C; the cluster of these tests is started so",
+    r"\.venv/bin/python -m tests\.slurm\.cluster": "runs until Ctrl-C; these tests start their cluster in the same way",
 }
-"""What is not run, and why; whatever is not here is."""
+"""The commands that are not run, and why."""
 
 
 def commands() -> Iterator[str]:
-    """Yield the commands of all pages: lines of shell blocks without their comments, and what stands in the text."""
+    """Yield the commands of all pages: lines of shell blocks without comments, and commands in the text."""
     for page in PAGES:
         text = page.read_text()
         for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL):
@@ -52,7 +52,7 @@ COMMANDS = list(dict.fromkeys(commands()))
 
 
 def reason(line: str) -> str:
-    """Return why a command is parsed only, or nothing."""
+    """Return why a command is only parsed, or an empty string."""
     return next((why for pattern, why in PARSED.items() if re.match(pattern, line)), "")
 
 
@@ -63,15 +63,15 @@ RUN = [line for line in COMMANDS if not reason(line) and not re.match(ELSEWHERE,
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
-    """Run a command in bash as a student would, in the clone, with a results store of its own; return what it said."""
-    store = tmp_path_factory.mktemp("results")
+    """Run a command in bash as a student would, in the clone, with a separate results root; return its output."""
+    results = tmp_path_factory.mktemp("results")
 
     def run(line: str, **variables: str) -> str:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        env = os.environ | {"LABS_RESULTS": str(store), "PATH": path, "PYTHONPATH": str(ROOT)} | AS_ROOT | variables
+        env = os.environ | {"LABS_RESULTS": str(results), "PATH": path, "PYTHONPATH": str(ROOT)} | AS_ROOT | variables
         done = subprocess.run(["bash", "-euc", line], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False)
-        busy = line == "labs lint" and "was the machine busy?" in done.stdout  # True of this machine, now and then.
+        busy = line == "labs lint" and "was the machine busy?" in done.stdout  # Sometimes this machine is busy.
         assert done.returncode == 0 or busy, done.stdout[-3000:]
         return done.stdout
 
@@ -80,16 +80,15 @@ def shell(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(shell):
-    """The one run of README that is really trained; what shows results has something to show then."""
+    """Train the one run of README that is run, so that the commands on results have a run to show."""
     (line,) = [line for line in COMMANDS if line.startswith("labs run") and not reason(line)]
-    said = shell(line)
-    assert "epoch 10/10" in said
+    assert "epoch 10/10" in shell(line)
     return shell
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Slurm]:
-    """As many nodes as the pages ask for, with as many GPUs in their books."""
+    """Start a cluster with as many nodes as the pages request, and as many configured GPUs."""
     with running(nodes=8, cpus=8, gpus=8) as eight:
         yield eight
 
@@ -99,12 +98,12 @@ def test_there_are_commands():
     assert kinds >= {"labs", "sbatch", "make", "conda", "source"}
     assert len(COMMANDS) > 40
     unused = [pattern for pattern in PARSED if not any(re.match(pattern, line) for line in COMMANDS)]
-    assert not unused, "there is no such command any more"
+    assert not unused, "no page has such a command"
 
 
 @pytest.mark.workers
 @pytest.mark.parametrize("line", RUN)
-def test_it_runs_as_it_stands(trained, line):
+def test_it_runs_as_written(trained, line):
     trained(line)
 
 
@@ -129,20 +128,20 @@ def test_it_is_parsed(shell, line):
 
 @pytest.mark.slurm
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("sbatch ")])
-def test_sbatch_takes_it(cluster, line):
+def test_sbatch_accepts_it(cluster, line):
     assert "to start at" in cluster.run("sbatch", "--test-only", *shlex.split(line)[1:])
 
 
 @pytest.mark.slurm
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("labs queue")])
-def test_the_queue_is_asked(cluster, shell, line):
+def test_the_queue_answers(cluster, shell, line):
     shell(line, SLURM_CONF=str(cluster.conf))
 
 
 @pytest.mark.slurm
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.endswith("--sbatch")])
 def test_a_sweep_is_submitted(cluster, shell, line):
-    cluster.run("scontrol", "update", "partitionname=lab", "state=down")  # It takes jobs, and starts none.
+    cluster.run("scontrol", "update", "partitionname=lab", "state=down")  # It accepts jobs, but starts none.
     try:
         assert re.search(r"\d+ runs of lab\d+_\w+ are jobs? \d+", shell(line, SLURM_CONF=str(cluster.conf)))
     finally:

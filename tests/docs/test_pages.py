@@ -1,4 +1,4 @@
-"""README and docs: links lead somewhere, messages are still said, versions and times are the ones that hold."""
+"""README and docs: links work, quoted messages exist in the code, versions and times are current."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE = r"^\| `([^|]+)` \|"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_lead_somewhere(page):
+def test_links_work(page):
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
         name, _, heading = target.partition("#")
         path = page.parent / name if name else page
@@ -29,36 +29,36 @@ def test_links_lead_somewhere(page):
 
 
 def anchors(page: Path) -> Iterator[str]:
-    """Yield the names that headings have in addresses."""
+    """Yield the anchors of a page's headings."""
     for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
         yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 
 
 @pytest.mark.parametrize("message", re.findall(MESSAGE, TROUBLE.partition("## What others say")[0], re.MULTILINE))
-def test_a_message_is_still_said(message):
-    """One file of the kit, or of a test that waits for it, has all its parts; three points are what is filled in."""
-    parts = [part.strip() for part in message.removeprefix("labs: error: ").split("...")]
-    assert any(all(part in text for part in parts) for text in TEXTS), "no part of the kit says so any more"
+def test_a_message_exists(message):
+    """One file of the kit, or of a test that waits for the message, has all its fragments; `...` is filled in."""
+    fragments = [fragment.strip() for fragment in message.removeprefix("labs: error: ").split("...")]
+    assert any(all(fragment in text for fragment in fragments) for text in TEXTS), "the kit has no such message"
 
 
 def texts(path: Path) -> str:
-    """Return all texts of a program, a line each, without what is filled into them."""
+    """Return all string constants of a program, one per line, without the values of f-strings."""
     if path.suffix == ".sh":
         return re.sub(r"\$\{[^}]*\}|\$\(.*?\)|\$\w+", "", path.read_text())
-    found = []
+    strings = []
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else "" for part in node.values)
-            found.append("".join(parts))
+            values = (each.value if isinstance(each, ast.Constant) else "" for each in node.values)
+            strings.append("".join(values))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.append(node.value)
+            strings.append(node.value)
         else:
             for child in ast.iter_child_nodes(node):
                 visit(child)
 
     visit(ast.parse(path.read_text()))
-    return "\n".join(found)
+    return "\n".join(strings)
 
 
 SPEAKERS = (("labs", "*.py"), ("jobs", "*.sh"), ("tests/slurm", "*.py"))
@@ -68,28 +68,28 @@ OTHERS = {
     "Open MPI": [Path(sys.prefix) / "share/prte", "help-*.txt"],
     "Horovod": [Path(sys.prefix) / "lib", "*/site-packages/horovod/tensorflow/mpi_lib*.so"],
 }
-"""Where other programs have their words, as `make env` and Debian lay them down."""
+"""Where the messages of other programs are, as installed by `make env` and Debian."""
 
 
 FOREIGN = re.findall(rf"{MESSAGE} ({'|'.join(OTHERS)}) \|", TROUBLE, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("message", "program"), FOREIGN)
-def test_what_others_say_is_in_their_programs(message, program):
+def test_a_message_of_another_program_exists(message, program):
     folder, names = OTHERS[program]
     files = list(folder.glob(names))
     if not files:
-        pytest.skip(f"no {program} here that could say it")
+        pytest.skip(f"{program} is not installed here")
     assert any(message.encode() in path.read_bytes() for path in files)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_versions_are_the_pinned_ones(page):
+def test_versions_are_pinned(page):
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert not set(re.findall(r"[a-z][\w-]*==[\w.]+", page.read_text())) - set(pins)
 
 
-def test_the_courses_times_are_the_readmes():
+def test_course_and_readme_have_the_same_times():
     readme, course = ((ROOT / name).read_text() for name in ("README.md", "docs/course.md"))
     times = re.findall(r"\[notebook\]\(notebooks/(\w+)\.ipynb\), (\d+ s)", readme)
     assert len(times) == 12
@@ -97,8 +97,8 @@ def test_the_courses_times_are_the_readmes():
 
 
 @pytest.mark.parametrize("lab", catalogue.lab_names())
-def test_the_picture_of_a_lab_is_one_that_its_notebook_shows(lab):
+def test_the_picture_of_a_lab_is_from_its_notebook(lab):
     picture = f"docs/pictures/{lab}.png"
     assert f'src="{picture}"' in (ROOT / "README.md").read_text()
     shown = runpy.run_path(str(ROOT / "notebooks/execute.py"))["picture"](lab)
-    assert (ROOT / picture).read_bytes() == shown, "`make notebooks` takes it out of the notebook"
+    assert (ROOT / picture).read_bytes() == shown, "`make notebooks` extracts it from the notebook"

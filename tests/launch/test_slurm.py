@@ -107,7 +107,7 @@ def test_workers(asked, expected):
 def test_workers_without_cpus(asked):
     with pytest.raises(
         LabError,
-        match=rf"--workers {asked}, but job 4 has 8 CPU\(s\) for workers on 2 node\(s\); .*sbatch -N",
+        match=rf"--workers {asked}, but job 4 has 8 CPUs for workers on 2 nodes; .*sbatch -N",
     ):
         allocation.workers(allocation.current(FULL), asked)
 

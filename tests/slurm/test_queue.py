@@ -29,11 +29,11 @@ WAITING = {
                                                    "timelimit=00:10:00"]),
     "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
     "PartitionTimeLimit": (["-pshort", "-t60"], ["its time limit 1:00:00 is above the partition's 00:10:00"]),
-    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["asks for 2 node(s)", "may have at most 1"]),
+    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["asks for 2 nodes", "may have at most 1"]),
     "JobHeldUser": (["--hold"], ["held back by yourself", "to do: scontrol release {}"]),
     "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
     "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
-    "BeginTime": (["--begin=now+2hours"], ["told to begin later", "expected start: ", "in 2 h", "starttime=now"]),
+    "BeginTime": (["--begin=now+2hours"], ["it is to begin later", "expected start: ", "in 2 h", "starttime=now"]),
     "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
     "PartitionDown": (["-poff"], ["the partition off is switched off"]),
     "PartitionInactive": (["-pclosing"], ["the partition closing takes no jobs"]),
@@ -135,7 +135,7 @@ def test_the_cure_cures(student, jobs, reason):
     words = [word.format(**jobs) for word in WAITING[reason][0]]
     job = student.submit(*words)
     until(lambda: student.reason(job) == reason)
-    cure = re.search(r"(?:to do|without|at once): (scontrol [^;,\n]*)", student.told(job))
+    cure = re.search(r"(?:to do|without the condition|at once): (scontrol [^;,\n]*)", student.told(job))
     student.slurm.run(*shlex.split(cure[1]))
     until(lambda: student.reason(job) != reason)
     student.slurm.run("scancel", job)
@@ -168,9 +168,9 @@ def test_an_array_is_one_entry(student, jobs):
     # What a job in partition "one" is told, now and then, while one of partition "lab" waits for node1.
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 ])
-def test_what_waits_for_room_is_offered_another_place(reason):
-    assert reasons.waits_for_room(reason)
-    assert not reasons.waits_for_room("Dependency")
+def test_what_waits_for_nodes_is_offered_another_partition(reason):
+    assert reasons.waits_for_nodes(reason)
+    assert not reasons.waits_for_nodes("Dependency")
 
 
 def test_held_by_the_administrator(student, jobs):
@@ -213,7 +213,7 @@ def test_without_a_cluster_it_is_one_line(tmp_path, conf):
 
 
 def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
-    line = "it would train on CPUs: each node of the partition has 2 GPU(s) or more, and the job asks for none; " \
+    line = "it would train on CPUs: each node of the partition has 2 GPUs or more, and the job asks for none; " \
            "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2\n"
     assert line in student.told("--check", JOB)
     assert line not in student.told("--check", "--gpus-per-node=2", "--ntasks-per-node=2", "-c1", JOB)
@@ -223,8 +223,8 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
 @pytest.mark.parametrize(
     ("words", "lines"),
     [
-        (["--gpus-per-node=2"], ["1 task(s) and 2 GPU(s) per node (--gpus-per-node=2 (command line)): 1 would stand"]),
-        (["--gres=gpu:1", "--ntasks-per-node=2"], ["2 task(s) and 1 GPU(s) per node"]),
+        (["--gpus-per-node=2"], ["1 task and 2 GPUs per node (--gpus-per-node=2 (command line)): 1 would stand"]),
+        (["--gres=gpu:1", "--ntasks-per-node=2"], ["2 tasks and 1 GPU per node"]),
         (["-N2", "--gpus=2", "--ntasks-per-node=2"], ["workers would share one"]),
         (["--gpus-per-node=4", "--ntasks-per-node=4", "-c1"], ["4 GPUs on a node, but .* have at most 2"]),
         (["-pshort"], ["--time=00:30:00 (lab10_caltech.sh) is above the limit of partition short, 00:10:00"]),
@@ -241,7 +241,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["-pclosed"], ["partition closed is INACTIVE"]),
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
         (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
-        (["--output=jobs"], ["is a folder; add a file's name"]),
+        (["--output=jobs"], ["is a folder; add a file name"]),
         (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),
         (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
         (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),
@@ -278,8 +278,8 @@ def test_what_is_read_from_where(student, tmp_path):
     done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
     assert done.returncode == 0, done.stderr
     script.write_text("#!/bin/bash\ntrue\n#SBATCH -N3\n")
-    assert "1 #SBATCH line(s) of job.sh stand behind its first command" in student.refused(script)[0]
-    assert "no script" in student.refused(ROOT / "README.md")[0]
+    assert "1 #SBATCH line of job.sh behind its first command" in student.refused(script)[0]
+    assert "is not a script" in student.refused(ROOT / "README.md")[0]
     assert "cannot read the job file" in student.refused(tmp_path / "none.sh")[0]
     assert "no job file to look at" in student.refused("-N2")[0]
 
@@ -297,7 +297,7 @@ def test_what_is_read_from_where(student, tmp_path):
 def test_what_is_right_is_accepted_and_not_submitted(student, words):
     before = student.slurm.run("squeue", "--noheader", "--format=%i")
     said = student.told("--check", *words).splitlines()
-    assert re.match(r"asks partition \w+ for \d node\(s\), \d task\(s\)", said[0])
+    assert re.match(r"asks partition \w+ for \d nodes?, \d tasks?", said[0])
     assert re.match(r"would start (now|\w{3} \d\d .*), on node", said[1])
     assert said[-1] == f"submit it: sbatch {shlex.join(words)}"
     assert student.slurm.run("squeue", "--noheader", "--format=%i") == before

@@ -1,4 +1,4 @@
-"""Which of Horovod's settings the kit changes, where it has been measured."""
+"""Horovod's settings: the kit changes them only where it has been measured to be faster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import horovod.tensorflow as hvd
 import pytest
 import tensorflow as tf
 
-from labs.training import workers
+from labs.run import fast
+from labs.training import devices
 
 CYCLE, FUSION = ("HOROVOD_CYCLE_TIME", "0.1"), ("HOROVOD_FUSION_THRESHOLD", "1048576")
 GPU = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
@@ -27,4 +28,4 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(workers._fast_settings().items()) == expected
+    assert set(fast.horovod_environment(devices.has_nccl()).items()) == expected

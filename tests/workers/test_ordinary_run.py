@@ -45,7 +45,7 @@ def tunables(process: psutil.Process) -> str | None:
         return None
 
 
-PAGES = "from labs.training import workers; kept = bytearray(b'1' * 2**26); print(workers._huge_pages_mb())"
+PAGES = "from labs.training import machine_info; kept = bytearray(b'1' * 2**26); print(machine_info.huge_pages_mb())"
 
 
 def some_pages(tunables: str) -> float:
@@ -138,7 +138,7 @@ def test_a_setting_that_is_no_number_is_refused_before_anything_is_trained(tmp_p
     process = subprocess.run([sys.executable, "-m", "labs", "run", *WORDS, "--results", tmp_path], timeout=120,
                              capture_output=True, text=True, env=os.environ | {variable: value})
     assert process.returncode == 1
-    assert process.stderr.endswith(f"{variable} is {value!r}, and no plain number; unset it\n")
+    assert process.stderr.endswith(f"{variable} is {value!r}, not a plain number; unset it\n")
     assert "Traceback" not in process.stderr
     assert not [*tmp_path.iterdir()]
 
