@@ -100,5 +100,5 @@ def test_course_and_readme_have_the_same_times():
 def test_the_picture_of_a_lab_is_from_its_notebook(lab):
     picture = f"docs/pictures/{lab}.png"
     assert f'src="{picture}"' in (ROOT / "README.md").read_text()
-    shown = runpy.run_path(str(ROOT / "docs/pictures/take.py"))["picture"](lab)
+    shown = runpy.run_path(str(ROOT / "notebooks/execute.py"))["picture"](lab)
     assert (ROOT / picture).read_bytes() == shown, "`make notebooks` extracts it from the notebook"
