@@ -1,1 +1,1 @@
-"""What `labs check` looks at, by subject; a check is a short function that returns what it found."""
+"""Checks whether this machine can run the labs (`labs check`): short functions, by subject, that return findings."""

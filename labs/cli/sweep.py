@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from labs.launch import capacity
-from labs.launch.sweep import FAILED, Unfinished, run, runs_elsewhere
+from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
 from labs.run import catalogue, command_line, naming, usage
 from labs.run.errors import LabError
 from labs.run.options import LAUNCH
@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
         return _show(todo, results_root)
     if args.cell is not None:
         todo = [_nth(todo, args.cell)]
-    left = run(lab, todo, results_root, args.oversubscribe)
+    left = run_sweep(lab, todo, results_root, args.oversubscribe)
     _show_summary(lab, todo, results_root)
     return _finish(todo, left, results_root)
 

@@ -38,7 +38,7 @@ class Unfinished(NamedTuple):
         return bool(self.failed or self.elsewhere)
 
 
-def run(lab: ModuleType, todo: Sequence[Cell], results_root: Path, oversubscribe: bool = False) -> Unfinished:
+def run_sweep(lab: ModuleType, todo: Sequence[Cell], results_root: Path, oversubscribe: bool = False) -> Unfinished:
     """Run the cells that have no record yet, and return those that still have none.
 
     Args:

@@ -17,7 +17,7 @@ from filelock import FileLock
 from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
 from labs.launch import capacity
-from labs.launch.sweep import run
+from labs.launch.sweep import run_sweep
 from labs.report import plots
 from labs.results import speed_tables
 from labs.run.sweeps import Sweep, cells, finished
@@ -100,7 +100,7 @@ def test_a_declared_cell_that_is_too_wide_is_left_out_and_told():
 def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
     wrong = dataclasses.replace(DEMO, data=str(tmp_path / "nowhere"))
     todo = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
-    (failed,), elsewhere = run(lab, todo, tmp_path)
+    (failed,), elsewhere = run_sweep(lab, todo, tmp_path)
     assert not elsewhere
     folder = tmp_path / "lab04_speedup" / failed.name
     assert "nowhere" in (folder / "failed.txt").read_text()
