@@ -1,11 +1,11 @@
 """The kit against what a student would use instead, on this machine: `make bench`.
 
-    python -m benchmarks                            all questions, five rounds each (an hour; leave the machine alone)
+    python -m benchmarks                            all questions, five rounds each (an hour on an idle machine)
     python -m benchmarks --only steps --rounds 3
-    python -m benchmarks --show                     what was measured last
+    python -m benchmarks --show                     print the last results
 
-Each question runs its arms in turns, A B C A B C, and its table says by how much the kit is ahead: the median of the
-rounds' ratios, with a 95 % interval. PyTorch is compared with where BENCH_TORCH_PYTHON names a Python that has it.
+Each question runs its contenders in turns, A B C A B C. Its table shows the kit's lead: the median of the rounds'
+ratios, with a 95 % interval. PyTorch takes part if BENCH_TORCH_PYTHON names a Python that has it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import dataclasses
 import json
 import platform
 import time
+from pathlib import Path
 from typing import Literal, get_args
 
 import pandas as pd
@@ -31,30 +32,36 @@ Question = Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", 
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Options:
     """What to measure."""
 
     only: tuple[Question, ...] = get_args(Question)
-    """These questions."""
+    """The questions to measure."""
     rounds: int = 5
-    """That must count, of each question; one that others disturbed is void."""
+    """Valid rounds per question; a round that other processes disturbed is void."""
     show: bool = False
-    """Measure nothing; print what was measured last."""
+    """Measure nothing; print the last results."""
 
 
 def main() -> None:
-    asked = tyro.cli(Asked, prog="python -m benchmarks", description=__doc__)
-    for name in asked.only:
+    options = tyro.cli(Options, prog="python -m benchmarks", description=__doc__)
+    for name in options.only:
         file = RESULTS / f"{name}.json"
-        if not asked.show and (found := QUESTIONS[name](asked.rounds)):
+        if not options.show and (rows := QUESTIONS[name](options.rounds)):
             atomic.write_json(file, {"question": name, "date": time.strftime("%Y-%m-%d"), "machine": machine(),
-                                      "rows": [dataclasses.asdict(row) for row in found]})
+                                      "rows": [dataclasses.asdict(row) for row in rows]})
         if file.exists():
-            print(table(pd.DataFrame(json.loads(file.read_text())["rows"])), flush=True)
+            print(table(read(file)), flush=True)
+
+
+def read(file: Path) -> pd.DataFrame:
+    """Return the rows of a results file; files written before the columns were renamed have `must` and `aim`."""
+    rows = pd.DataFrame(json.loads(file.read_text())["rows"])
+    return rows.rename(columns={"must": "required", "aim": "target"})
 
 
 def machine() -> dict:
-    """Describe this machine."""
+    """Return a description of this machine."""
     with open("/proc/cpuinfo") as file:
         model = next((line.partition(":")[2].strip() for line in file if line.startswith("model name")), "unknown")
     return {"processor": model, "cores": psutil.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30),
@@ -62,21 +69,21 @@ def machine() -> dict:
 
 
 def table(frame: pd.DataFrame) -> str:
-    """Return the rows as text, with a verdict where there is a bound."""
+    """Return the rows as text, with a verdict where a ratio is required or targeted."""
     interval = [f"[{low:.2f}, {high:.2f}]" for low, high in zip(frame["low"], frame["high"], strict=True)]
     shown = frame[["case", "against", "kit", "other", "unit", "ratio"]].assign(
-        interval=interval, must=frame["must"], aim=frame["aim"],
-        reached=[verdict(*row) for row in frame[["ratio", "must", "aim"]].itertuples(index=False)])
+        interval=interval, required=frame["required"], target=frame["target"],
+        reached=[verdict(*row) for row in frame[["ratio", "required", "target"]].itertuples(index=False)])
     return f"\n{frame['question'].iloc[0]}\n{shown.to_string(index=False, float_format='{:.3g}'.format, na_rep='')}\n"
 
 
-def verdict(ratio: float, must: float | None, aim: float | None) -> str:
-    """Return what a ratio reached: "aim", "must", or "missed"; nothing where nothing is asked for."""
-    if must is not None and ratio < must:
+def verdict(ratio: float, required: float | None, target: float | None) -> str:
+    """Return "target", "required" or "missed", or nothing if no ratio is required."""
+    if required is not None and ratio < required:
         return "missed"
-    if aim is not None and ratio >= aim:
-        return "aim"
-    return "" if pd.isna(must) else "must"
+    if target is not None and ratio >= target:
+        return "target"
+    return "" if pd.isna(required) else "required"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is measured: three networks on random pictures at two batch sizes, and photos at three sizes."""
+"""The measured cases: three networks on random images at two batch sizes, and photos at three sizes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import numpy as np
 
 STEPS = {"mlp": 300, "mnist_cnn": 20, "wide_cnn": 12}
-"""Steps of an epoch by network: so many that an epoch lasts half a second to two."""
+"""Steps per epoch by network, chosen so that an epoch takes 0.5 to 2 s."""
 LONGER = 3
-"""Times that many where whole epochs are timed, with what ends them: one to five seconds; those of MNIST last 40."""
+"""Factor on STEPS where whole epochs are timed, with their end: 1 to 5 s (epochs of MNIST itself take 40 s)."""
 BATCH_SIZES = (32, 128)
 """Images per worker and step."""
 EPOCHS = 3
@@ -17,19 +17,19 @@ EPOCHS = 3
 LEARNING_RATE = 0.01
 MOMENTUM = 0.9
 PHOTO_SIDES = (64, 128, 224)
-"""Pixels to which photos are resized."""
+"""Side in pixels to which photos are resized."""
 LATER_EPOCHS = 1
-"""Over the photos, after the first."""
+"""Epochs over the photos after the first one."""
 
 
 def pictures(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return random pictures, uint8 [count, 28, 28, 1], and their classes, int64 [count]."""
+    """Return random images, uint8 [count, 28, 28, 1], and their classes, int64 [count]."""
     random = np.random.default_rng(0)
     return random.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8), random.integers(0, 10, count)
 
 
 def network(name: str):
-    """Return a Keras model that is not compiled: 101,770, 1,199,882 or 5,923,978 parameters."""
+    """Return an uncompiled Keras model: 101,770, 1,199,882 or 5,923,978 parameters."""
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -45,5 +45,5 @@ def network(name: str):
 
 
 def show(case: str, value: float) -> None:
-    """Print a figure as `benchmarks.programs` reads it."""
+    """Print a figure in the format that `benchmarks.programs` reads."""
     print(json.dumps({"case": case, "value": value}), flush=True)

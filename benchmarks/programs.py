@@ -1,4 +1,4 @@
-"""Programs that measure: each runs in processes of its own and prints {"case": ..., "value": ...} lines."""
+"""Programs that measure: each runs in separate processes and prints {"case": ..., "value": ...} lines."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from labs.run.paths import ROOT
 
 Figures = dict[str, float]
 LONGEST = 1200
-"""Seconds that a program may take."""
+"""Time limit of a program, in seconds."""
 
 
 def kit(network: str, workers: int, clock: str = "steps") -> Figures:
-    """Return the kit's images per second on so many workers of one thread, by case: in steps, or in whole epochs."""
+    """Return the kit's images per second by case, for workers of one thread; time steps only, or whole epochs."""
     with scratch() as folder:
         return figures(_kit(network, workers, folder, clock), **labs.SETTINGS)
 
 
 def _kit(network: str, workers: int, folder: str, clock: str) -> list[str]:
-    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.arms.kit", network, folder, clock]
+    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.contenders.kit", network, folder, clock]
 
 
 def two_at_once(network: str) -> Figures:
-    """Return the sum of two single workers that run at the same time: what two cores can give at most."""
+    """Return the summed throughput of two independent workers at the same time: the upper bound of two cores."""
     with scratch() as one, scratch() as other:
         started = [_start(_kit(network, 1, folder, "steps"), **labs.SETTINGS) for folder in (one, other)]
-        found = [_finish(process) for process in started]
-    return {case: sum(each[case] for each in found) for case in found[0]}
+        figures = [_finish(process) for process in started]
+    return {case: sum(each[case] for each in figures) for case in figures[0]}
 
 
-def arm(name: str, *words: object, **variables: str) -> Figures:
-    """Run `python -m benchmarks.arms.NAME WORDS` and return what it prints, by case."""
-    return figures([sys.executable, "-m", f"benchmarks.arms.{name}", *map(str, words)], **variables)
+def contender(name: str, *args: object, **variables: str) -> Figures:
+    """Run `python -m benchmarks.contenders.NAME ARGS` and return the figures that it prints, by case."""
+    return figures([sys.executable, "-m", f"benchmarks.contenders.{name}", *map(str, args)], **variables)
 
 
 def figures(command: list[str], **variables: str) -> Figures:
-    """Run a program and return what it prints, by case."""
+    """Run a program and return the figures that it prints, by case."""
     return _finish(_start(command, **variables))
 
 
 def _start(command: list[str], **variables: str) -> subprocess.Popen:
-    # As in an activated environment, where a program finds mpirun.
+    # As in an activated environment, where mpirun is on the PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    # Without what importing the kit has set in this process: a program of others is as it comes.
+    # Without the variables that importing the kit has set here: the other contenders run with their own defaults.
     env = {name: value for name, value in local.environment().items() if name not in labs.SETTINGS}
     return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
                             env=env | {"PATH": path} | variables,
@@ -66,32 +66,32 @@ def _finish(process: subprocess.Popen) -> Figures:
     finally:
         process.kill()
     if process.returncode:
-        sys.exit(f"benchmarks: error: {process.args!r} ended with {process.returncode}:\n{errors[-2000:]}")
-    found = [json.loads(line[line.index("{"):]) for line in out.splitlines() if '{"case"' in line]
-    return {each["case"]: each["value"] for each in found}
+        sys.exit(f"benchmarks: error: {process.args!r} exited with code {process.returncode}:\n{errors[-2000:]}")
+    printed = [json.loads(line[line.index("{"):]) for line in out.splitlines() if '{"case"' in line]
+    return {each["case"]: each["value"] for each in printed}
 
 
 def seconds(*command: str) -> float:
-    """Return how long a command takes."""
+    """Return the seconds that a command takes."""
     began = time.perf_counter()
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return time.perf_counter() - began
 
 
-def seconds_to_line(words: str, *command: str) -> float:
-    """Return how long a command takes until it prints a line that begins with these words; then it is ended."""
+def seconds_to_line(start: str, *command: str) -> float:
+    """Return the seconds until a command prints a line with this start, and terminate it."""
     began = time.perf_counter()
     with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         for line in process.stdout or ():
-            if line.startswith(words):
+            if line.startswith(start):
                 taken = time.perf_counter() - began
                 process.terminate()
                 return taken
-    sys.exit(f"benchmarks: error: {command} never said {words!r}")
+    sys.exit(f"benchmarks: error: {command} never printed a line that starts with {start!r}")
 
 
 def torch_python() -> str | None:
-    """Return a Python that has PyTorch: that of BENCH_TORCH_PYTHON, or this one."""
+    """Return a Python that has PyTorch: BENCH_TORCH_PYTHON, or this one; None if neither has."""
     for python in filter(None, [os.environ.get("BENCH_TORCH_PYTHON"), sys.executable]):
         if not subprocess.run([python, "-c", "import torch, numpy"], capture_output=True, check=False).returncode:
             return python
@@ -100,6 +100,6 @@ def torch_python() -> str | None:
 
 @contextmanager
 def scratch() -> Iterator[str]:
-    """Make a folder that is gone after the block."""
+    """Create a folder, and remove it after the block."""
     with tempfile.TemporaryDirectory(prefix="labs-bench-") as folder:
         yield folder

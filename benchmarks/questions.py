@@ -1,4 +1,4 @@
-"""The questions of `make bench`: each runs its arms in turns and returns rows with what must be reached."""
+"""The questions of `make bench`: each runs its contenders in turns and returns rows with the required ratios."""
 
 from __future__ import annotations
 
@@ -19,61 +19,62 @@ from labs.run.paths import ROOT
 PYTHON = sys.executable
 LABS = (PYTHON, "-m", "labs")
 ByNetwork = Callable[[str], programs.Figures]
-"""Measures a network, by name."""
+"""Measures the network of this name."""
 
 
 def steps(rounds: int) -> list[Row]:
-    """Two workers' training step against what a student would use instead."""
-    # Horovod's page on mpirun; horovodrun's own call of it is not understood by Open MPI 5.
+    """Compare a training step on two workers with what a student would use instead."""
+    # As on Horovod's page about mpirun: Open MPI 5 rejects the options that horovodrun passes.
     mpirun = ["mpirun", "-np", "2", "--bind-to", "none", "--map-by", "slot:oversubscribe"]
-    arms: dict[str, ByNetwork] = {
+    contenders: dict[str, ByNetwork] = {
         "kit": partial(programs.kit, workers=2),
-        "plain Horovod script": lambda network: programs.figures([*mpirun, PYTHON, "-m", "benchmarks.arms.plain",
+        "plain Horovod script": lambda network: programs.figures([*mpirun, PYTHON, "-m", "benchmarks.contenders.plain",
                                                                   network]),
-        "MultiWorkerMirroredStrategy": lambda network: programs.arm("mwms", network, 2),
+        "MultiWorkerMirroredStrategy": lambda network: programs.contender("mwms", network, 2),
     }
     if torch := programs.torch_python():
-        ddp = [torch, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "benchmarks.arms.ddp"]
-        arms["PyTorch DDP, Gloo"] = lambda network: programs.figures([*ddp, network], OMP_NUM_THREADS="1")
+        ddp = [torch, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "benchmarks.contenders.ddp"]
+        contenders["PyTorch DDP, Gloo"] = lambda network: programs.figures([*ddp, network], OMP_NUM_THREADS="1")
     else:
-        print("benchmarks: no PyTorch: name a Python that has it in BENCH_TORCH_PYTHON", file=sys.stderr)
+        print("benchmarks: no PyTorch; set BENCH_TORCH_PYTHON to a Python that has it", file=sys.stderr)
     bounds = {"plain Horovod script": (1.3, 2.0), "MultiWorkerMirroredStrategy": (2.0, 3.0),
               "PyTorch DDP, Gloo": (1.5, 2.5)}
-    return rows("two-worker step", "images/s", _by_network(arms, rounds), bounds)
+    return rows("two-worker step", "images/s", _by_network(contenders, rounds), bounds)
 
 
 def scaling(rounds: int) -> list[Row]:
-    """Two workers on two cores against one on one core; and against two that do not know of each other."""
-    arms: dict[str, ByNetwork] = {
+    """Compare two workers on two cores with one on one core, and with two independent ones."""
+    contenders: dict[str, ByNetwork] = {
         "two workers": partial(programs.kit, workers=2),
         "one worker, twice": lambda network: {case: 2 * value for case, value in programs.kit(network, 1).items()},
         "two single workers at once": programs.two_at_once,
     }
     efficiency = {"mnist_cnn": (0.90, 0.97), "wide_cnn": (0.65, 0.80), "mlp": (0.30, 0.50)}
     bounds = {("one worker, twice", f"{name}, batch 128"): bound for name, bound in efficiency.items()}
-    return rows("scaling efficiency", "images/s", _by_network(arms, rounds), bounds, kit="two workers")
+    return rows("scaling efficiency", "images/s", _by_network(contenders, rounds), bounds, kit="two workers")
 
 
-def _by_network(arms: Mapping[str, ByNetwork], rounds: int) -> list[dict[str, programs.Figures]]:
-    """Return the rounds with the figures of all networks, each from processes of its own, as a student has them."""
-    taken = [interleaved({name: partial(arm, network) for name, arm in arms.items()}, rounds) for network in STEPS]
-    return [{name: {case: value for part in parts for case, value in part[name].items()} for name in arms}
-            for parts in zip(*taken, strict=True)]
+def _by_network(contenders: Mapping[str, ByNetwork], rounds: int) -> list[dict[str, programs.Figures]]:
+    """Return the rounds with the figures of all networks; each network runs in separate processes, as for a student."""
+    measured = [interleaved({name: partial(measure, network) for name, measure in contenders.items()}, rounds)
+                for network in STEPS]
+    return [{name: {case: value for figures in networks for case, value in figures[name].items()}
+             for name in contenders} for networks in zip(*measured, strict=True)]
 
 
 def allreduce(rounds: int) -> list[Row]:
-    """The all-reduce through the kit's launch settings against MPI's own, in one run."""
+    """Compare the all-reduce under the kit's launch settings with raw MPI's, in one run."""
     def both() -> dict[str, programs.Figures]:
-        with programs.scratch() as store:
-            programs.seconds(*LABS, "run", "lab05_allreduce", "--workers", "2", "--results", store, "--name", "bench",
+        with programs.scratch() as results:
+            programs.seconds(*LABS, "run", "lab05_allreduce", "--workers", "2", "--results", results, "--name", "bench",
                              "--largest-mb", "64", "--seconds", "20", "--cycle-time-ms", str(CYCLE_MS),
                              "--fusion-threshold-mb", str(FUSION_MB))
-            record = json.loads((Path(store) / "lab05_allreduce/bench/record.json").read_text())
-        found: dict[str, programs.Figures] = {}
+            record = json.loads((Path(results) / "lab05_allreduce/bench/record.json").read_text())
+        figures: dict[str, programs.Figures] = {}
         for row in record["tables"]["collectives"]:
             if row["collective"] == "allreduce" and row["bytes"] >= 2**18:
-                found.setdefault(row["library"], {})[f"{row['bytes'] / 2**20:g} MiB"] = row["busbw"] / 1e9
-        return found
+                figures.setdefault(row["library"], {})[f"{row['bytes'] / 2**20:g} MiB"] = row["busbw"] / 1e9
+        return figures
 
     taken = [each["both"] for each in interleaved({"both": both}, rounds)]
     bounds = {("raw MPI", "1 MiB"): (0.20, 0.50)} | {("raw MPI", f"{size} MiB"): (0.65, 0.90) for size in (16, 64)}
@@ -81,72 +82,72 @@ def allreduce(rounds: int) -> list[Row]:
 
 
 def pictures(rounds: int) -> list[Row]:
-    """Epochs over photo JPEGs, the first and the later ones, without a model."""
+    """Compare epochs over photo JPEGs, the first and the later ones, without a model."""
     photos = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared/data") / "caltech-sample/256_ObjectCategories"
     if not photos.is_dir():
-        print(f"benchmarks: no photos in {photos} (set LABS_SAMPLES): left out", file=sys.stderr)
+        print(f"benchmarks: no photos in {photos}, so this question is skipped; set LABS_SAMPLES", file=sys.stderr)
         return []
     names = ("kit", "ImageDataGenerator", "image_dataset_from_directory", "pure decode")
     first = {128: (3.0, 1.8), 224: (2.0, 1.4)}
     bounds: dict = {("pure decode", f"first epoch, {side} px"): (None, 0.95) for side in first}
-    for name, place in (("ImageDataGenerator", 0), ("image_dataset_from_directory", 1)):
-        bounds |= {(name, f"first epoch, {side} px"): (must[place], None) for side, must in first.items()}
-        bounds |= {(name, f"later epochs, {side} px"): ((20.0, 10.0)[place], None) for side in (64, 128)}
+    for name, index in (("ImageDataGenerator", 0), ("image_dataset_from_directory", 1)):
+        bounds |= {(name, f"first epoch, {side} px"): (ratios[index], None) for side, ratios in first.items()}
+        bounds |= {(name, f"later epochs, {side} px"): ((20.0, 10.0)[index], None) for side in (64, 128)}
     with programs.scratch() as sound:
-        programs.arm("pictures", "copy", photos, sound)
+        programs.contender("pictures", "copy", photos, sound)
         taken = interleaved({name: partial(_pictures, name, sound) for name in names}, rounds)
     return rows("photo JPEGs", "images/s", taken, bounds)
 
 
 def _pictures(name: str, photos: str) -> programs.Figures:
-    """Return an arm's images per second, with nothing that an earlier run has decoded or checked."""
+    """Return a contender's images per second, without anything that an earlier run decoded or checked."""
     with programs.scratch() as fresh:
-        return programs.arm("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
+        return programs.contender("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
 
 
 def fit(rounds: int) -> list[Row]:
-    """The kit's `fit`, with all that ends an epoch, against Keras' own: one worker, equal data and settings."""
-    arms: dict[str, ByNetwork] = {
+    """Compare whole epochs of the kit's `fit` with Keras' own: one worker, equal data and settings."""
+    contenders: dict[str, ByNetwork] = {
         "kit": partial(programs.kit, workers=1, clock="epochs"),
-        "model.fit": lambda network: programs.arm("bare", network, **SETTINGS),
+        "model.fit": lambda network: programs.contender("bare", network, **SETTINGS),
     }
-    return rows("fit, one worker", "images/s", _by_network(arms, rounds), {"model.fit": (0.98, 1.0)})
+    return rows("fit, one worker", "images/s", _by_network(contenders, rounds), {"model.fit": (0.98, 1.0)})
 
 
 def start(rounds: int) -> list[Row]:
-    """What a command costs before it does anything, against what it may cost."""
+    """Compare the start-up time of commands with their limits."""
     def allowed(printing: float, running: float) -> programs.Figures:
         tensorflow = programs.seconds(PYTHON, "-c", "import tensorflow")
         return {"labs --help": printing, "labs list": printing, "labs run, to Horovod's init": tensorflow + running}
 
     def labs() -> programs.Figures:
-        with programs.scratch() as store:
-            run = (*LABS, "run", "lab02_horovod", "--workers", "1", "--results", store)
+        with programs.scratch() as results:
+            run = (*LABS, "run", "lab02_horovod", "--workers", "1", "--results", results)
             return {"labs --help": programs.seconds(*LABS, "--help"), "labs list": programs.seconds(*LABS, "list"),
                     "labs run, to Horovod's init": programs.seconds_to_line("lab02_horovod: ", *run)}
 
-    arms = {"labs": labs, "0.3 s, TensorFlow + 0.7 s": lambda: allowed(0.3, 0.7),
+    contenders = {"labs": labs, "0.3 s, TensorFlow + 0.7 s": lambda: allowed(0.3, 0.7),
             "0.15 s, TensorFlow + 0.3 s": lambda: allowed(0.15, 0.3)}
-    bounds = dict(zip(list(arms)[1:], [(1.0, None), (None, 1.0)], strict=True))
-    return rows("start", "s", interleaved(arms, rounds), bounds, kit="labs", smaller_is_better=True)
+    bounds = dict(zip(list(contenders)[1:], [(1.0, None), (None, 1.0)], strict=True))
+    return rows("start", "s", interleaved(contenders, rounds), bounds, kit="labs", smaller_is_better=True)
 
 
 def growth(rounds: int) -> list[Row]:
-    """A million files and ten thousand records, against what they may cost."""
+    """Compare the time for a million files and ten thousand records with the limits."""
     with programs.scratch() as folder:
-        programs.arm("growth", "make", folder)
+        programs.contender("growth", "make", folder)
         results, page = f"{folder}/results", f"{folder}/report.html"
-        arms = {
-            "labs": lambda: programs.arm("growth", "files", folder) | {
+        contenders = {
+            "labs": lambda: programs.contender("growth", "files", folder) | {
                 "labs lint, 10,000 records": programs.seconds(*LABS, "lint", results),
                 "labs report, 10,000 records": programs.seconds(*LABS, "report", "--results", results,
                                                                 "--output", page),
             },
             "budget": lambda: {"index, split, shard of 1,000,000 files": 10.0} | _records(5.0),
-            "aim": lambda: _records(1.0),
+            "target": lambda: _records(1.0),
         }
-        return rows("growth", "s", interleaved(arms, rounds), {"budget": (1.0, None), "aim": (None, 1.0)}, kit="labs",
-                    smaller_is_better=True)
+        return rows("growth", "s", interleaved(contenders, rounds), {"budget": (1.0, None), "target": (None, 1.0)},
+                    kit="labs", smaller_is_better=True)
 
 
 def _records(seconds: float) -> programs.Figures:
@@ -154,9 +155,10 @@ def _records(seconds: float) -> programs.Figures:
 
 
 def memory(rounds: int) -> list[Row]:
-    """What the pipeline's process holds after ten epochs, against after three, in one run."""
+    """Compare the memory of the pipeline's process after ten epochs with that after three, in one run."""
     def both() -> dict[str, programs.Figures]:
-        return {epoch: {"the pipeline's process": held} for epoch, held in programs.arm("growth", "memory").items()}
+        held = programs.contender("growth", "memory")
+        return {epoch: {"the pipeline's process": mib} for epoch, mib in held.items()}
 
     taken = [each["both"] for each in interleaved({"both": both}, rounds)]
     return rows("memory", "MiB", taken, {"epoch 3": (0.98, 1.0)}, kit="epoch 10", smaller_is_better=True)

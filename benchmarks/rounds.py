@@ -1,4 +1,4 @@
-"""Arms in turns, A B C A B C: a machine that grows warm or busy favours none; a round that others disturbed is void."""
+"""Contenders in turns, A B C A B C, so that drift of the machine favours none; a disturbed round is void."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from typing import Any
 import psutil
 from tqdm import tqdm
 
-Arm = Callable[[], dict[str, Any]]
-"""Measures once, in processes of its own, and returns its figures by case."""
+Contender = Callable[[], dict[str, Any]]
+"""Measures once, in separate processes, and returns the figures by case."""
 OTHERS = 0.05
-"""Share of the machine that others may use during a round."""
+"""Share of the machine that other processes may use during a round."""
 TRIES = 3
-"""Times the rounds asked for that are begun at most."""
+"""At most this many times the requested rounds are started."""
 
 
-def interleaved(arms: Mapping[str, Arm], rounds: int) -> list[dict[str, dict[str, Any]]]:
-    """Return for each round that counts what each arm measured.
+def interleaved(contenders: Mapping[str, Contender], rounds: int) -> list[dict[str, dict[str, Any]]]:
+    """Return the figures of each contender, for each valid round.
 
     Args:
-        arms: By name, in the order of a round.
-        rounds: That must count.
+        contenders: By name, in the order of a round.
+        rounds: How many valid rounds to take.
 
     Raises:
-        SystemExit: The machine was too busy for so many.
+        SystemExit: The machine was too busy for that many.
     """
     good: list[dict[str, dict[str, Any]]] = []
-    with tqdm(total=rounds * len(arms), unit="arm", file=sys.stderr) as bar:
+    with tqdm(total=rounds * len(contenders), unit="contender", file=sys.stderr) as bar:
         for _ in range(TRIES * rounds):
-            before, found = _clocks(), {}
-            for name, arm in arms.items():
+            before, figures = _clocks(), {}
+            for name, measure in contenders.items():
                 bar.set_postfix_str(name)
-                found[name] = arm()
+                figures[name] = measure()
                 bar.update()
             if (share := _others(before, _clocks())) <= OTHERS:
-                good.append(found)
+                good.append(figures)
             else:
-                bar.write(f"void: others used {share:.0%} of the machine", file=sys.stderr)
-                bar.update(-len(arms))
+                bar.write(f"void: other processes used {share:.0%} of the machine", file=sys.stderr)
+                bar.update(-len(contenders))
             if len(good) == rounds:
                 return good
-    sys.exit(f"benchmarks: error: {len(good)} of {rounds} rounds were undisturbed; run it on a quiet machine")
+    sys.exit(f"benchmarks: error: {len(good)} of {rounds} rounds were undisturbed; run it on an idle machine")
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Return the time, the seconds that all processors worked, and those they worked for this program."""
+    """Return the time, the processor seconds of the whole machine, and those of this program."""
     everything = psutil.cpu_times()
     ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     worked = everything.user + everything.nice + everything.system

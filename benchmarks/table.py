@@ -1,4 +1,4 @@
-"""What a question found, as rows with ratios and intervals."""
+"""Results of a question: rows with ratios and intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labs.results.scaling import interval
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """The kit against one other arm, in one case."""
+    """The kit against one other contender, in one case."""
 
     question: str
     case: str
@@ -25,32 +25,32 @@ class Row:
     high: float
     """95 % interval of the geometric mean of those ratios."""
     rounds: int
-    must: float | None
-    aim: float | None
+    required: float | None
+    target: float | None
 
 
 def rows(question: str, unit: str, rounds: Sequence[Mapping[str, Mapping[str, float]]], bounds: Mapping,
          kit: str = "kit", smaller_is_better: bool = False) -> list[Row]:
-    """Return a row for each case and each other arm.
+    """Return a row for each case and each other contender.
 
     Args:
         question: In a few words.
         unit: Of the figures.
         rounds: From `interleaved`.
-        bounds: (must, aim) by other arm, or by (other arm, case).
-        kit: The arm that is compared.
-        smaller_is_better: Whether the figures are seconds.
+        bounds: (required, target) by other contender, or by (other contender, case).
+        kit: The contender that is compared.
+        smaller_is_better: Whether a smaller figure is better, as for seconds.
     """
-    found = []
+    table = []
     for case in rounds[0][kit]:
         for other in [name for name in rounds[0] if name != kit]:
             pairs = [(each[kit][case], each[other][case]) for each in rounds if case in each[other]]
             if not pairs:
                 continue
             ratios = [b / max(a, 1e-9) if smaller_is_better else a / b for a, b in pairs]
-            must, aim = bounds.get((other, case)) or bounds.get(other) or (None, None)
+            required, target = bounds.get((other, case)) or bounds.get(other) or (None, None)
             low, high = interval(ratios) if len(ratios) > 1 else (float("nan"), float("nan"))
             ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
-            found.append(Row(question, case, other, ours, theirs, unit, statistics.median(ratios), low, high,
-                             len(ratios), must, aim))
-    return found
+            table.append(Row(question, case, other, ours, theirs, unit, statistics.median(ratios), low, high,
+                             len(ratios), required, target))
+    return table

@@ -9,17 +9,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from labs import FOR_MEMORY
+from labs.report import memory_limits
 from labs.run.options import Options
 from labs.run.sweeps import Sweep, divide
 from labs.run.worker import main
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,78 +224,7 @@ def _search(job):
     return run_record.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": most})
 
 
-def summary(runs: Sequence[dict[str, Any]]) -> str:
-    """Return what the runs of the sweeps say: heatmaps in figures, what helps, and where the end is."""
-    from labs.results import records
-
-    frame = records.table(runs)
-    parts = [text for tell in (_told_grid, _told_remedies, _told_limits) for text in tell(frame)]
-    return "\n\n".join(parts)
-
-
-VALUES = {"peak_mb": "peak memory of a worker (MiB)", "seconds_per_epoch": "seconds per epoch",
-          "test_psnr": "PSNR (dB)"}
-
-
-def heatmaps(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame, pd.DataFrame]]:
-    """Yield title, workers, values and whether they fit, each of depth x width, of the runs of the grid."""
-    if "search" not in frame:
-        return
-    frame = frame[(frame["search"] == "no") & (frame["remedy"] == "none")]
-    alike = frame.groupby(["data", "image_size", "noise_level", "global_batch_size"])
-    if not len(frame):
-        return
-    frame = max((rows for _, rows in alike), key=lambda rows: rows["depth"].nunique() * rows["width"].nunique())
-    if frame["depth"].nunique() < 2 or frame["width"].nunique() < 2:
-        return
-    for value, title in VALUES.items():
-        if value == "test_psnr" and "noisy_psnr" in frame:
-            title += f"; the noisy pictures have {frame['noisy_psnr'].median():.2f}"
-        for size, rows in frame.groupby("size"):
-            table = rows.pivot_table(index="depth", columns="width", values=value, aggfunc="median", dropna=False)
-            fits = rows.pivot_table(index="depth", columns="width", values="fits", aggfunc="min").reindex_like(table)
-            yield title, size, table, fits
-
-
-def _told_grid(frame: pd.DataFrame) -> Iterator[str]:
-    for title, size, table, fits in heatmaps(frame):
-        shown = table.round(1).astype(object).mask(fits == 0, "no fit").mask(fits.isna(), "no run")
-        yield f"{title}, {size} worker{'s' * (size > 1)}, depth x width:\n{shown.to_string()}"
-
-
-def drawn(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Figure]]:
-    """Yield the heatmaps of the grid, each with its title, one figure for each value."""
-    import itertools
-
-    from labs.report import plots
-    from labs.results import records
-
-    for title, group in itertools.groupby(heatmaps(records.table(runs)), key=lambda part: part[0]):
-        yield title, plots.heatmaps(title, {f"{size} worker{'s' * (size > 1)}": (table, fits)
-                                            for _, size, table, fits in group})
-
-
-def _told_remedies(frame: pd.DataFrame) -> Iterator[str]:
-    """Tell peak, time and PSNR of each remedy beside those of none, and of the smaller batch."""
-    runs = frame[(frame["size"] == 1) & (frame["search"] == "no")]
-    helped = runs[runs["remedy"] != "none"]
-    if not len(helped):
-        return
-    alike = helped[["depth", "width", "image_size", "noise_level"]].iloc[0]
-    runs = runs[(runs[alike.index] == alike).all(axis=1)].sort_values(["batch_size", "peak_mb"], ascending=False)
-    columns = {"remedy": "remedy", "batch_size": "batch", "peak_mb": "peak MiB", "seconds_per_epoch": "s/epoch",
-               "test_psnr": "PSNR dB", "fits": "fits"}
-    table = runs[list(columns)].rename(columns=columns).round(2)
-    yield f"what helps at depth {alike['depth']}, width {alike['width']}:\n{table.to_string(index=False)}"
-
-
-def _told_limits(frame: pd.DataFrame) -> Iterator[str]:
-    for name in ("batch_size", "width", "depth"):
-        if f"largest_{name}" in frame:
-            rows = frame.dropna(subset=[f"largest_{name}"]).sort_values("size")
-            each = [f"{int(row[f'largest_{name}'])} on {row['size']} worker{'s' * (row['size'] > 1)}"
-                    for _, row in rows.iterrows()]
-            yield f"largest {name} that fits {int(rows['memory_limit_mb'].iloc[0])} MiB per worker: {', '.join(each)}"
+summary, drawn = memory_limits.summary, memory_limits.figures
 
 
 if __name__ == "__main__":

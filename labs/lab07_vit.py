@@ -9,16 +9,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
+from labs.report import transports
 from labs.run import naming
 from labs.run.options import Options
 from labs.run.sweeps import Sweep, divide
 from labs.run.worker import main
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,108 +120,7 @@ def _optimizer(config: Config, size: int, images: int):
     return tf.keras.optimizers.Adam(schedule.Warmup(rate / 100, rate, config.warmup_epochs * steps))
 
 
-# When one worker is the right answer.
-
-SHAPE = ("width", "depth", "heads", "patch_size", "parameters")
-"""What may differ between the models of one crossover."""
-
-
-def compare(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row per model, transport and number of workers: time, accuracy, speedup at the same global batch.
-
-    The column `verdict` is "faster", "slower" (than one worker) or "not certain": the 95 % interval of the speedup
-    contains 1. Without an interval, for want of repeats, it goes by the speedup alone. One worker has none.
-
-    Args:
-        records: Of runs of this lab.
-    """
-    import pandas as pd
-
-    from labs.results import records as store
-    from labs.results import scaling
-
-    frame = store.table(records)
-    unlike = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.
-    by = [*(name for name in scaling.configuration(frame) if name not in unlike), "parameters", "global_batch_size"]
-    several, alone = frame[frame["size"] > 1], frame[frame["size"] == 1]
-    asked = several["asked_backend"].unique() if len(several) else ["none"]
-    # One worker uses no transport: its runs are the base of each.
-    frame = pd.concat([several, *(alone.assign(asked_backend=backend) for backend in asked)])
-    table = scaling.speedups(frame, by=by)
-    same = frame.groupby([*by, "size", "nodes"], as_index=False, dropna=False)
-    table["verdict"] = [_verdict(row) if row["size"] > 1 else "" for row in table.to_dict("records")]
-    table = table.merge(same.agg({"test_accuracy": "mean", "backend": "first"}))
-    table = table.drop_duplicates([name for name in table if name != "asked_backend"])
-    return table.sort_values(["parameters", "size", "backend"], ignore_index=True)
-
-
-def _verdict(row: dict[str, float]) -> str:
-    low, high = (row[end] if row[end] == row[end] else row["speedup"] for end in ("speedup_low", "speedup_high"))
-    return "faster" if low > 1 else "slower" if high < 1 else "not certain"
-
-
-def by_transport(rows: pd.DataFrame) -> str:
-    """Return the speedup over each transport in words: a faster one does not speak for the others.
-
-    Args:
-        rows: Of `compare`, of one model and one number of workers.
-    """
-    from labs.results.tables import cell
-
-    return "; ".join(f"over {row['backend']}: speedup {cell(row, 'speedup')}, {row['verdict']} "
-                     f"({row['repeats']} run{'s' * (row['repeats'] > 1)})" for row in rows.to_dict("records"))
-
-
-def crossover(rows: pd.DataFrame) -> int | None:
-    """Return the smallest size from which on all models are trained faster by the several workers; None for none.
-
-    Args:
-        rows: Of `compare`, of one number of workers and one transport.
-    """
-    start = None
-    for size, verdict in rows[["parameters", "verdict"]].sort_values("parameters", ascending=False).values:
-        if verdict != "faster":
-            break
-        start = int(size)
-    return start
-
-
-def summary(records: Sequence[dict[str, Any]]) -> str:
-    """Return what some runs say, as text: a table, and the crossover wherever the size of the model was varied."""
-    from labs.results import tables
-
-    if not any(record["timings"]["images_per_sec"] for record in records):
-        return ""
-    table = compare(records)
-    columns = ["parameters", "size", "backend", "global_batch_size", "repeats", "seconds_per_epoch", "test_accuracy",
-               "speedup", "verdict"]
-    grid = tables.grid("", table, columns)
-    several = table[table["size"] > 1].dropna(subset=["speedup"])
-    settings = [name for name in table.columns[:table.columns.get_loc("repeats")] if name not in SHAPE]
-    lines = [named(rows) for _, rows in several.groupby(settings, dropna=False) if rows["parameters"].nunique() > 1]
-    return "\n".join([tables.text([grid.head, *grid.rows]), *lines])
-
-
-def named(rows: pd.DataFrame) -> str:
-    """Return the crossover of some rows of `compare` in words, and what is certain below it.
-
-    Args:
-        rows: As of `crossover`.
-    """
-    start, first = crossover(rows), rows.iloc[0]
-    who = f"{first['size']} workers over {first['backend']} (global batch {first['global_batch_size']})"
-    below = rows if start is None else rows[rows["parameters"] < start]
-    unclear = ", ".join(f"{size:,}" for size in below["parameters"][below["verdict"] != "slower"])
-    if start is not None:
-        text = f"crossover: from {start:,} parameters on, {who} are faster than one"
-    else:
-        text = f"no crossover: on the largest model tried, of {rows['parameters'].max():,} parameters, {who} are not " \
-               "certain to be faster than one"
-    if below.empty:
-        return f"{text}; no smaller model was tried"
-    if unclear:
-        return f"{text}; not certain: {unclear} parameters (more --repeats narrow the intervals)"
-    return f"{text}; {'below, ' if start is not None else 'for all sizes tried '}one worker is the right answer"
+summary = transports.summary
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """The command `labs` and its subcommands. Imports no TensorFlow."""
 
-import lazy_loader
+from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"commands": ["main"]})
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {"commands": ["main"]})

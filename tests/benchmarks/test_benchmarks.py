@@ -1,4 +1,4 @@
-"""The benchmarks' bookkeeping: who goes when, which rounds count, and which way a ratio points."""
+"""The benchmarks' bookkeeping: the order of contenders, valid rounds, and the direction of a ratio."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ import pytest
 
 import labs
 from benchmarks import programs, questions, rounds, table
-from benchmarks.__main__ import QUESTIONS, RESULTS, Asked, verdict
+from benchmarks.__main__ import QUESTIONS, RESULTS, Options, read, verdict
 from benchmarks.cases import STEPS
 from labs.run.paths import ROOT
 
 
-def arms(order: list[str], **figures: float) -> dict[str, rounds.Arm]:
-    def arm(name: str) -> rounds.Arm:
+def contenders(order: list[str], **figures: float) -> dict[str, rounds.Contender]:
+    def contender(name: str) -> rounds.Contender:
         return lambda: order.append(name) or {"case": figures[name]}
 
-    return {name: arm(name) for name in figures}
+    return {name: contender(name) for name in figures}
 
 
-def test_arms_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys):
+def test_contenders_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys):
     order, others = [], iter([0.0, 0.5, 0.01])
     monkeypatch.setattr(rounds, "_others", lambda *_: next(others))
-    found = rounds.interleaved(arms(order, a=1.0, b=2.0), rounds=2)
+    figures = rounds.interleaved(contenders(order, a=1.0, b=2.0), rounds=2)
     assert order == ["a", "b"] * 3
-    assert found == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
-    assert "void: others used 50% of the machine" in capsys.readouterr().err
+    assert figures == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
+    assert "void: other processes used 50% of the machine" in capsys.readouterr().err
 
 
-def test_each_network_is_measured_by_itself_and_its_arms_take_turns(monkeypatch):
+def test_each_network_is_measured_by_itself_and_its_contenders_take_turns(monkeypatch):
     order: list[str] = []
 
-    def arm(name: str) -> questions.ByNetwork:
+    def contender(name: str) -> questions.ByNetwork:
         return lambda network: order.append(f"{name} {network}") or {f"{network}, batch 32": float(len(order))}
 
     monkeypatch.setattr(rounds, "_others", lambda *_: 0.0)
-    found = questions._by_network({"kit": arm("kit"), "other": arm("other")}, rounds=2)
+    figures = questions._by_network({"kit": contender("kit"), "other": contender("other")}, rounds=2)
     assert order == [f"{name} {network}" for network in STEPS for _ in range(2) for name in ("kit", "other")]
-    assert [list(each["kit"]) for each in found] == [[f"{network}, batch 32" for network in STEPS]] * 2
-    assert [each["other"]["mnist_cnn, batch 32"] for each in found] == [6.0, 8.0], "a round's own figures"
+    assert [list(each["kit"]) for each in figures] == [[f"{network}, batch 32" for network in STEPS]] * 2
+    assert [each["other"]["mnist_cnn, batch 32"] for each in figures] == [6.0, 8.0], "a round's own figures"
 
 
-def test_a_machine_that_is_never_quiet_is_said(monkeypatch):
+def test_a_machine_that_is_never_idle_is_reported(monkeypatch):
     monkeypatch.setattr(rounds, "_others", lambda *_: 0.5)
     with pytest.raises(SystemExit, match="0 of 2 rounds were undisturbed"):
-        rounds.interleaved(arms([], a=1.0), rounds=2)
+        rounds.interleaved(contenders([], a=1.0), rounds=2)
 
 
-def test_work_of_others_is_told_from_ours():
+def test_other_processes_are_told_apart_from_ours():
     before = rounds._clocks()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
     _, worked, ours = (b - a for a, b in zip(before, rounds._clocks(), strict=True))
@@ -67,21 +67,29 @@ def test_above_1_the_kit_is_ahead():
              {"kit": {"a": 330.0, "b": 10.0}, "other": {"a": 110.0, "b": 20.0}},
              {"kit": {"a": 250.0, "b": 10.0}, "other": {"a": 100.0, "b": 20.0}}]
     fast, slow = table.rows("q", "images/s", taken, {"other": (2.0, 3.0), ("other", "b"): (0.4, 0.9)})
-    assert (fast.ratio, fast.kit, fast.other, fast.must, fast.aim, fast.rounds) == (2.5, 250.0, 100.0, 2.0, 3.0, 3)
+    assert (fast.ratio, fast.kit, fast.other, fast.rounds) == (2.5, 250.0, 100.0, 3)
+    assert (fast.required, fast.target) == (2.0, 3.0)
     assert fast.low < 2.5 < fast.high
-    assert (slow.ratio, slow.must) == (0.5, 0.4)
+    assert (slow.ratio, slow.required) == (0.5, 0.4)
     assert table.rows("q", "s", taken, {}, smaller_is_better=True)[0].ratio == 0.4
 
 
-@pytest.mark.parametrize(("ratio", "must", "aim", "said"), [
-    (1.0, 2.0, 3.0, "missed"), (2.0, 2.0, 3.0, "must"), (3.0, 2.0, 3.0, "aim"), (0.5, None, 1.0, ""),
-    (1.0, None, 1.0, "aim"), (1.0, None, None, ""), (2.0, 2.0, None, "must"),
+@pytest.mark.parametrize(("ratio", "required", "target", "reached"), [
+    (1.0, 2.0, 3.0, "missed"), (2.0, 2.0, 3.0, "required"), (3.0, 2.0, 3.0, "target"), (0.5, None, 1.0, ""),
+    (1.0, None, 1.0, "target"), (1.0, None, None, ""), (2.0, 2.0, None, "required"),
 ])  # fmt: skip
-def test_verdicts(ratio, must, aim, said):
-    assert verdict(ratio, must, aim) == said
+def test_verdicts(ratio, required, target, reached):
+    assert verdict(ratio, required, target) == reached
 
 
-def test_what_was_measured_is_shown_with_its_machine():
+@pytest.mark.parametrize("names", [("required", "target"), ("must", "aim")])
+def test_results_of_before_the_renaming_are_read(names, tmp_path):
+    file = tmp_path / "steps.json"
+    file.write_text(json.dumps({"rows": [{"ratio": 1.0, names[0]: 2.0, names[1]: 3.0}]}))
+    assert read(file).to_dict("records") == [{"ratio": 1.0, "required": 2.0, "target": 3.0}]
+
+
+def test_the_last_results_are_shown_with_their_machine():
     done = subprocess.run([sys.executable, "-m", "benchmarks", "--show"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     measured = sorted(path.stem for path in RESULTS.glob("*.json"))
@@ -94,7 +102,7 @@ def test_what_was_measured_is_shown_with_its_machine():
 
 
 def test_only_the_kit_has_the_kits_settings(monkeypatch):
-    """What this process got from importing the kit, a program of others must not inherit."""
+    """The other contenders must not inherit the variables that importing the kit sets."""
     show = "import json, os; print(json.dumps({'case': 'set', 'value': [*os.environ]}))"
     for name, value in labs.SETTINGS.items():
         monkeypatch.setenv(name, value)
@@ -105,5 +113,5 @@ def test_only_the_kit_has_the_kits_settings(monkeypatch):
     assert set(labs.SETTINGS) <= set(kits)
 
 
-def test_every_question_can_be_asked():
-    assert set(Asked.only) == set(QUESTIONS)
+def test_every_question_is_an_option():
+    assert set(Options.only) == set(QUESTIONS)

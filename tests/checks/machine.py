@@ -127,9 +127,9 @@ class Machine:
 
     def hold(self, then: str) -> subprocess.Popen:
         """Have a process claim a run and go on as told."""
-        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.run.run_lock import claim\n"
+        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.run.run_lock import hold\n"
                    "from labs.run.options import Options\n"
-                   "with claim('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")
+                   "with hold('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")
         program += "".join(f"    {line}\n" for line in then.splitlines())
         self._holder = subprocess.Popen([sys.executable, "-c", program, self.results], env=self.env, text=True,
                                         stdout=subprocess.PIPE, start_new_session=True)

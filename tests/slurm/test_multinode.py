@@ -10,6 +10,7 @@ import time
 import pytest
 
 from labs import lab11_multinode as lab
+from labs.report import layouts
 from labs.results import records
 from tests.slurm.client import Job
 from tests.slurm.test_preemption import SMALL, epochs, finish
@@ -36,7 +37,7 @@ def test_the_record_says_the_layout_that_ran(four, tmp_path, asked, hosts, layou
     assert record["history"][-1]["steps"] == 1
     assert f"layout: {layout}, 1 machine (nodes x workers on each); " in job.text()
     assert "odd: " not in job.text()
-    assert lab.accuracies(lab.table([record]))["layout"].tolist() == [f"{layout}, 1 machine"]
+    assert layouts.accuracies(layouts.table([record]))["layout"].tolist() == [f"{layout}, 1 machine"]
 
 
 def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four, tmp_path):
@@ -47,9 +48,9 @@ def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four,
     told = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
     (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", told)
     assert Job(four, report, tmp_path / f"report-{report}.out").wait(200) == "COMPLETED"
-    frame = lab.table(records.read_all("lab11_multinode", tmp_path))
+    frame = layouts.table(records.read_all("lab11_multinode", tmp_path))
     assert frame["global_batch_size"].tolist() == [128, 128]
-    rows = lab.scaled(frame, "strong")
+    rows = layouts.scaled(frame, "strong")
     assert rows[["layout", "over"]].values.tolist() == [["1 x 1", "1 x 1"], ["2 x 1, 1 machine", "1 x 1"]]
     page = (tmp_path / "report.html").read_text()
     assert "2 x 1, 1 machine" in page

@@ -1,6 +1,6 @@
-"""The same training through the kit's `fit`, with its shards, its agreement, its digest and its checkpoints.
+"""The same training through the kit's `fit`: with shards, agreement, digests and checkpoints.
 
-    python -m benchmarks.arms.kit NETWORK RESULTS steps|epochs      what is timed: steps alone, or all of an epoch
+    python -m benchmarks.contenders.kit NETWORK RESULTS steps|epochs      time the steps only, or whole epochs
 """
 
 import dataclasses
@@ -29,10 +29,10 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.pictures(steps * batch_size * job.size)
-        part = Subset(x, y, np.arange(len(x)))
+        train_set = Subset(x, y, np.arange(len(x)))
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
-        history = fit(job, cases.network(name), optimizer, part, batch_size=batch_size, epochs=cases.EPOCHS,
+        history = fit(job, cases.network(name), optimizer, train_set, batch_size=batch_size, epochs=cases.EPOCHS,
                       enough=lambda row: ends.append(time.perf_counter()))
         if job.rank == 0:
             training = sum(row["train_seconds"] for row in history[1:])

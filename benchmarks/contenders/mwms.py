@@ -1,6 +1,6 @@
-"""The same training with tf.distribute.MultiWorkerMirroredStrategy, as TensorFlow's guide writes it.
+"""The same training with tf.distribute.MultiWorkerMirroredStrategy, as in TensorFlow's guide.
 
-    python -m benchmarks.arms.mwms NETWORK SIZE      starts SIZE workers of this program and waits for them
+    python -m benchmarks.contenders.mwms NETWORK SIZE      starts SIZE workers of this program and waits for them
 """
 
 import json
@@ -18,10 +18,10 @@ def start(name: str, size: int) -> int:
             ports.append(free.getsockname()[1])
     workers = [f"127.0.0.1:{port}" for port in ports]
     configs = [{"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}} for rank in range(size)]
-    processes = [subprocess.Popen([sys.executable, "-m", "benchmarks.arms.mwms", name],
+    processes = [subprocess.Popen([sys.executable, "-m", "benchmarks.contenders.mwms", name],
                                   env=os.environ | {"TF_CONFIG": json.dumps(config)}) for config in configs]
     try:
-        return processes[0].wait()  # It is the first to leave, and the others complain of that.
+        return processes[0].wait()  # The chief exits first; the errors of the others about that are noise.
     finally:
         for process in processes:
             process.kill()
@@ -32,7 +32,7 @@ def train(name: str) -> None:
     import tensorflow as tf
 
     from benchmarks import cases
-    from benchmarks.arms.clock import Clock
+    from benchmarks.contenders.clock import Clock
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,4 +1,4 @@
-"""A script as Horovod's guide for Keras writes it (horovod.readthedocs.io, keras.rst)."""
+"""A training script as in Horovod's guide for Keras (horovod.readthedocs.io, keras.rst)."""
 
 import sys
 
@@ -6,7 +6,7 @@ import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
 from benchmarks import cases
-from benchmarks.arms.clock import Clock
+from benchmarks.contenders.clock import Clock
 
 hvd.init()
 tf.config.threading.set_intra_op_parallelism_threads(1)

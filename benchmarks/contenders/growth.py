@@ -1,7 +1,7 @@
-"""What grows with the data: a tree of a million files, and a store of ten thousand records.
+"""Costs that grow with the data: a tree of a million files, and a results folder of ten thousand records.
 
-    python -m benchmarks.arms.growth make|files FOLDER
-    python -m benchmarks.arms.growth memory
+    python -m benchmarks.contenders.growth make|files FOLDER
+    python -m benchmarks.contenders.growth memory
 """
 
 import json
@@ -21,24 +21,24 @@ EPOCHS = (3, 10)
 
 
 def make(folder: Path) -> None:
-    """Make empty files, since an index opens none; and records of one lab that differ as those of a large study do."""
+    """Create the tree, of empty files since an index opens none, and the records, which vary as in a large study."""
     for number in range(CLASSES):
-        place = folder / "tree" / f"{number:03}.class"
-        place.mkdir(parents=True)
+        class_folder = folder / "tree" / f"{number:03}.class"
+        class_folder.mkdir(parents=True)
         for file in range(FILES):
-            os.close(os.open(place / f"{number:03}_{file:04}.jpg", os.O_CREAT | os.O_WRONLY))
+            os.close(os.open(class_folder / f"{number:03}_{file:04}.jpg", os.O_CREAT | os.O_WRONLY))
     for number in range(RECORDS):
         size, batch, seed = (1, 2, 4, 8)[number % 4], (32, 64, 128, 256, 512)[number // 4 % 5], number // 20
-        place = folder / "results/lab10_caltech" / f"run-{number:05}-w{size}"
-        place.mkdir(parents=True)
-        (place / "record.json").write_text(json.dumps(record(place.name, size, batch, seed)))
+        run = folder / "results/lab10_caltech" / f"run-{number:05}-w{size}"
+        run.mkdir(parents=True)
+        (run / "record.json").write_text(json.dumps(record(run.name, size, batch, seed)))
 
 
 def record(run: str, size: int, batch: int, seed: int) -> dict:
     """Return the record of a run of ten epochs over 51,200 images."""
-    steps, rate = 51_200 // (batch * size), 400 * size * (0.8 + 0.2 * (seed % 7) / 7)
+    steps, images_per_sec = 51_200 // (batch * size), 400 * size * (0.8 + 0.2 * (seed % 7) / 7)
     history = [{"epoch": epoch, "steps": steps, "images": 51_200, "loss": 2 / epoch, "accuracy": 1 - 0.9 / epoch,
-                "val_loss": 2.1 / epoch, "val_accuracy": 0.95 - 0.9 / epoch, "train_seconds": 51_200 / rate,
+                "val_loss": 2.1 / epoch, "val_accuracy": 0.95 - 0.9 / epoch, "train_seconds": 51_200 / images_per_sec,
                 "val_seconds": 1.0, "lr": 0.01 * size} for epoch in range(1, 11)]
     return {
         "format": 1, "lab": "lab10_caltech", "run": run,
@@ -48,8 +48,8 @@ def record(run: str, size: int, batch: int, seed: int) -> dict:
                    "global_batch_size": batch * size},
         "versions": {"tensorflow": "2.15.1", "horovod": "0.28.1"}, "machine": {"host": "node1", "cores": 8},
         "history": history,
-        "timings": {"total_seconds": 10 * 51_200 / rate + 20, "first_epoch_seconds": 51_200 / rate,
-                    "seconds_per_epoch": 51_200 / rate, "images_per_sec": rate},
+        "timings": {"total_seconds": 10 * 51_200 / images_per_sec + 20, "first_epoch_seconds": 51_200 / images_per_sec,
+                    "seconds_per_epoch": 51_200 / images_per_sec, "images_per_sec": images_per_sec},
         "metrics": {"test_accuracy": 0.85, "test_loss": 0.5, "test_images": 5000}, "tables": {},
     }
 
@@ -57,13 +57,13 @@ def record(run: str, size: int, batch: int, seed: int) -> dict:
 def files(folder: Path) -> None:
     began = time.perf_counter()
     index = folders.index(folder / "tree")
-    division = folders.split(index, 0.1, 0.1, seed=1)
-    shard(division.train, 128, 0, 4, epoch=0, seed=1)
+    split = folders.split(index, 0.1, 0.1, seed=1)
+    shard(split.train, 128, 0, 4, epoch=0, seed=1)
     show("index, split, shard of 1,000,000 files", time.perf_counter() - began)
 
 
 def memory() -> None:
-    """Show what this process holds after some epochs of the pipeline, in MiB."""
+    """Print the resident memory of this process after some epochs of the pipeline, in MiB."""
     import numpy as np
 
     from labs.datasets.arrays import aligned

@@ -1,7 +1,7 @@
-"""Epochs over a tree of photos: from the first look at the folder to the last batch, and those after it.
+"""Epochs over a tree of photos: the first one, from indexing the folder to the last batch, and the later ones.
 
-    python -m benchmarks.arms.pictures copy FOLDER SOUND      what all arms can read
-    python -m benchmarks.arms.pictures ARM SOUND SIDE ...
+    python -m benchmarks.contenders.pictures copy FOLDER SOUND      copy the images that all contenders can read
+    python -m benchmarks.contenders.pictures CONTENDER SOUND SIDE ...
 """
 
 import shutil
@@ -44,21 +44,21 @@ def dataset(root: Path, side: int) -> Iterator[Iterable]:
 
 
 def decode(root: Path, side: int) -> Iterator[Iterable]:
-    """Nothing but the decoder, on all cores: the most that a first epoch can reach."""
+    """Decode only, on all cores: the upper bound for a first epoch."""
     paths = folders.index(root).paths
     blocks = [paths[first : first + BATCH_SIZE] for first in range(0, len(paths), BATCH_SIZE)]
     with ThreadPoolExecutor(decoding.cores()) as pool:
         yield pool.map(lambda block: [decoding.read(root / path, side) for path in block], blocks)
 
 
-ARMS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
+CONTENDERS: dict[str, Callable[[Path, int], Iterator[Iterable]]] = {
     "kit": kit, "ImageDataGenerator": generator, "image_dataset_from_directory": dataset, "pure decode": decode,
 }
 
 
 def measure(name: str, root: Path, side: int) -> None:
     count, ends = len(folders.index(root)), [time.perf_counter()]
-    for epoch in ARMS[name](root, side):
+    for epoch in CONTENDERS[name](root, side):
         for _ in epoch:
             pass
         ends.append(time.perf_counter())
@@ -68,9 +68,9 @@ def measure(name: str, root: Path, side: int) -> None:
 
 
 def copy(photos: Path, sound: Path) -> None:
-    """Copy the pictures that can be decoded, and nothing else: Keras' readers would stop at the others.
+    """Copy only the images that can be decoded: Keras' readers would stop at the others.
 
-    Each COPIES times: an epoch of the sample alone is over before a pipeline is under way.
+    Each is copied COPIES times: an epoch of the sample alone ends before a pipeline has filled.
     """
     index = folders.index(photos)
     for path in folders.without(index, decoding.undecodable(index)).paths:
@@ -80,7 +80,7 @@ def copy(photos: Path, sound: Path) -> None:
 
 
 def main(name: str, photos: Path, sides: list[int]) -> None:
-    for path in photos.glob("*/*"):  # From the disk only once, whoever comes first.
+    for path in photos.glob("*/*"):  # Into the page cache, so that the first contender has no disadvantage.
         path.read_bytes()
     tf.data.Dataset.range(1).reduce(tf.constant(0, tf.int64), lambda total, one: total + one)  # Starts TensorFlow.
     for side in sides:

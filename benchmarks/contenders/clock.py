@@ -1,4 +1,4 @@
-"""Seconds per epoch of a Keras fit, the first left out."""
+"""Seconds per epoch of a Keras fit, without the first epoch."""
 
 import time
 

@@ -1,6 +1,6 @@
-"""The same training with PyTorch's DistributedDataParallel over Gloo, as its tutorial writes it.
+"""The same training with PyTorch's DistributedDataParallel over Gloo, as in its tutorial.
 
-    torchrun --nproc-per-node 2 -m benchmarks.arms.ddp NETWORK
+    torchrun --nproc-per-node 2 -m benchmarks.contenders.ddp NETWORK
 """
 
 import sys

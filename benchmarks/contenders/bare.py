@@ -1,11 +1,11 @@
-"""The same training as Keras does it by itself, on one worker of one thread."""
+"""The same training by plain Keras, on one worker with one thread."""
 
 import sys
 
 import tensorflow as tf
 
 from benchmarks import cases
-from benchmarks.arms.clock import Clock
+from benchmarks.contenders.clock import Clock
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -1,0 +1,139 @@
+"""Layouts of workers on nodes: their accuracy, gradient exchange, and weak and strong scaling."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from labs.results import records, tables
+from labs.run.text import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def shape(hosts: Sequence[str], machines: int) -> str:
+    """Return a layout as text: "2 x 3" for nodes x workers, "3 + 1" for unequal nodes.
+
+    Where several nodes share a machine, their number follows: "4 x 1, 1 machine".
+
+    Args:
+        hosts: The node of every rank.
+        machines: The number of machines that these nodes are.
+    """
+    counts = list(Counter(hosts).values())
+    shared = f", {plural(machines, 'machine')}" if machines != len(counts) else ""
+    return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared
+
+
+def summary(runs: Sequence[dict[str, Any]]) -> str:
+    """Return the layouts with their accuracy and exchange, weak and strong scaling, as text.
+
+    Args:
+        runs: Records of lab 11.
+    """
+    if not runs:
+        return ""
+    frame = table(runs)
+    varied = [name for name in frame.attrs["varied"] if name != "batch_size"]
+    about = [*varied, "layout", "size", "global_batch_size"]
+    contents = [("What each layout trains, and what its exchange takes", _with_digits(accuracies(frame)),
+                 [*about, "scaled_lr", "seeds", "test_accuracy", "step_ms", "allreduce_ms"])]
+    ratios = ["repeats", "images_per_sec", "over", "speedup", "scaling_efficiency"]
+    contents += [(f"{kind.capitalize()} scaling", scaled(frame, kind), [*about, *ratios])
+                 for kind in ("weak", "strong")]
+    grids = [tables.grid(title, rows, columns) for title, rows, columns in contents if len(rows)]
+    return "\n\n".join([*(f"{grid.title}\n{tables.text([grid.head, *grid.rows])}" for grid in grids), *_notes(frame)])
+
+
+def _with_digits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with accuracies as text of four digits: those of MNIST differ in the fourth."""
+    ends = rows[["test_accuracy", "test_accuracy_low", "test_accuracy_high"]].to_numpy()
+    rows = rows.drop(columns=["test_accuracy_low", "test_accuracy_high"])
+    return rows.assign(test_accuracy=[f"{mean:.4f} [{low:.4f}, {high:.4f}]" for mean, low, high in ends])
+
+
+def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a row per run; `attrs["varied"]` names the settings in which they differ."""
+    from labs.results import scaling
+
+    frame = records.table(runs)
+    by = scaling.configuration(frame)
+    frame = scaling.numbers(frame, ["images_per_sec"])  # NaN for a run of one epoch.
+    frame = frame.assign(
+        layout=[shape(hosts, machines) for hosts, machines in zip(frame["hosts"], frame["machines"], strict=True)],
+        even=[len(set(Counter(hosts).values())) == 1 for hosts in frame["hosts"]],
+        own=frame["machines"] == frame["nodes"], step_ms=1e3 * frame["global_batch_size"] / frame["images_per_sec"],
+        allreduce_ms=1e3 * frame.get("allreduce_seconds", math.nan),
+    )
+    frame.attrs |= {"by": by, "varied": [name for name in by if frame[name].map(str).nunique() > 1]}
+    return frame
+
+
+def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per configuration and layout: test accuracy with its 95 % interval, exchange and step in ms.
+
+    The interval is Student's over the seeds; of one seed, 1.96 standard errors sqrt(p (1 - p) / n) of the share p of n
+    test images.
+
+    Args:
+        frame: From `table`.
+    """
+    import pandas as pd
+
+    from labs.results import scaling
+
+    by, rows = [*frame.attrs["by"], "layout", "nodes", "size", "global_batch_size", "scaled_lr"], []
+    for values, same in frame.groupby(by, dropna=False):
+        same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
+        right, images = same["test_accuracy"], same["test_images"].iloc[-1]
+        half = 1.96 * math.sqrt(right.mean() * (1 - right.mean()) / images)
+        low, high = scaling.mean_interval(right) if len(same) > 1 else (right.mean() - half, right.mean() + half)
+        rows.append(dict(zip(by, values, strict=True)) | {
+            "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,
+            "step_ms": same["step_ms"].median(), "allreduce_ms": same["allreduce_ms"].median()})
+    return pd.DataFrame(rows).sort_values(["nodes", "size"], kind="stable", ignore_index=True)
+
+
+def scaled(frame: pd.DataFrame, kind: Literal["weak", "strong"]) -> pd.DataFrame:
+    """Return the speedups of the layouts that can be compared, a row each; `over` names the baseline.
+
+    The baseline of several nodes is one node with as many workers; that of one node is one worker.
+
+    Args:
+        frame: From `table`.
+        kind: "weak": the batch of one worker is fixed; "strong": the global batch is.
+    """
+    import pandas as pd
+
+    from labs.results import scaling
+
+    one = frame[frame["nodes"] == 1]
+    families = [(1, one)]
+    for _, several in frame[(frame["nodes"] > 1) & frame["even"]].groupby(["local_size", "own"]):
+        local = int(several["local_size"].iloc[0])
+        families.append((local, pd.concat([one[one["size"] == local], several])))
+    compared = []
+    for base, family in families:
+        rows = scaling.speedups(family, base, frame.attrs["by"], kind)
+        rows = rows.merge(family.groupby(["size", "nodes"], as_index=False)["layout"].first())
+        held = [name for name in rows.columns[:rows.columns.get_loc("repeats")] if name not in ("size", "nodes")]
+        partners = rows.groupby(held, dropna=False)["layout"].transform("nunique") > 1
+        compared.append(rows[partners & rows["speedup"].notna()].assign(over=f"1 x {base}"))
+    rows = pd.concat(compared).drop_duplicates(subset=[*held, "layout", "speedup"])
+    if kind == "weak":
+        rows["global_batch_size"] = rows["batch_size"] * rows["size"]
+    return rows.sort_values(["nodes", "size", "layout"], kind="stable", ignore_index=True)
+
+
+def _notes(frame: pd.DataFrame) -> Iterator[str]:
+    """Yield notes on how to read the tables."""
+    yield ("layout: nodes x workers on each. Accuracy [95 % interval]: over the seeds; of one seed, that of a share of "
+           "so many test images.\nOverlapping intervals do not prove equality: compare two accuracies by the standard "
+           "error of their difference. all-reduce: all gradients of a "
+           "step, with nothing to hide behind.")
+    if not frame["own"].all():
+        yield ("Nodes that are one machine share its cores, and nothing crosses a network: what they say of accuracy "
+               "holds,\nwhat they say of speed does not hold for machines of their own.")

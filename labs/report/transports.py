@@ -1,0 +1,109 @@
+"""Speedup by transport and model size, and the crossover: the size from which several workers are faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from labs.results import records, tables
+from labs.run.text import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHAPE = ("width", "depth", "heads", "patch_size", "parameters")
+"""Columns in which the models of one crossover may differ."""
+COLUMNS = ("parameters", "size", "backend", "global_batch_size", "repeats", "seconds_per_epoch", "test_accuracy",
+           "speedup", "verdict")
+
+
+def summary(runs: Sequence[dict[str, Any]]) -> str:
+    """Return a table of the runs as text, and the crossover wherever the size of the model was varied.
+
+    Args:
+        runs: Records of lab 7.
+    """
+    if not any(record["timings"]["images_per_sec"] for record in runs):
+        return ""
+    table = compare(runs)
+    grid = tables.grid("", table, COLUMNS)
+    several = table[table["size"] > 1].dropna(subset=["speedup"])
+    settings = [name for name in table.columns[:table.columns.get_loc("repeats")] if name not in SHAPE]
+    lines = [crossover_text(rows) for _, rows in several.groupby(settings, dropna=False)
+             if rows["parameters"].nunique() > 1]
+    return "\n".join([tables.text([grid.head, *grid.rows]), *lines])
+
+
+def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a row per model, transport and number of workers: time, accuracy, speedup at the same global batch.
+
+    The column `verdict` is "faster" or "slower" than one worker, or "not certain": the 95 % interval of the speedup
+    contains 1. A speedup without repeats has no interval and is judged by its value alone. One worker has no verdict.
+
+    Args:
+        runs: Records of lab 7.
+    """
+    import pandas as pd
+
+    from labs.results import scaling
+
+    frame = records.table(runs)
+    ignored = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.
+    by = [*(name for name in scaling.configuration(frame) if name not in ignored), "parameters", "global_batch_size"]
+    several, alone = frame[frame["size"] > 1], frame[frame["size"] == 1]
+    backends = several["asked_backend"].unique() if len(several) else ["none"]
+    # One worker uses no transport: its runs are the baseline of each.
+    frame = pd.concat([several, *(alone.assign(asked_backend=backend) for backend in backends)])
+    table = scaling.speedups(frame, by=by)
+    same = frame.groupby([*by, "size", "nodes"], as_index=False, dropna=False)
+    table["verdict"] = [_verdict(row) if row["size"] > 1 else "" for row in table.to_dict("records")]
+    table = table.merge(same.agg({"test_accuracy": "mean", "backend": "first"}))
+    table = table.drop_duplicates([name for name in table if name != "asked_backend"])
+    return table.sort_values(["parameters", "size", "backend"], ignore_index=True)
+
+
+def _verdict(row: dict[str, float]) -> str:
+    low, high = (row[end] if row[end] == row[end] else row["speedup"] for end in ("speedup_low", "speedup_high"))
+    return "faster" if low > 1 else "slower" if high < 1 else "not certain"
+
+
+def by_transport(rows: pd.DataFrame) -> str:
+    """Return the speedup and verdict of each transport as text: one may win where another loses.
+
+    Args:
+        rows: From `compare`, of one model and one number of workers.
+    """
+    return "; ".join(f"over {row['backend']}: speedup {tables.cell(row, 'speedup')}, {row['verdict']} "
+                     f"({plural(row['repeats'], 'run')})" for row in rows.to_dict("records"))
+
+
+def crossover(rows: pd.DataFrame) -> int | None:
+    """Return the number of parameters from which on several workers train all models faster; None if there is none.
+
+    Args:
+        rows: From `compare`, of one number of workers and one transport.
+    """
+    start = None
+    for size, verdict in rows[["parameters", "verdict"]].sort_values("parameters", ascending=False).values:
+        if verdict != "faster":
+            break
+        start = int(size)
+    return start
+
+
+def crossover_text(rows: pd.DataFrame) -> str:
+    """Return the crossover as a sentence, with what is certain below it; arguments as of `crossover`."""
+    start, first = crossover(rows), rows.iloc[0]
+    workers = f"{first['size']} workers over {first['backend']} (global batch {first['global_batch_size']})"
+    below = rows if start is None else rows[rows["parameters"] < start]
+    unclear = ", ".join(f"{size:,}" for size in below["parameters"][below["verdict"] != "slower"])
+    if start is not None:
+        text = f"crossover: from {start:,} parameters on, {workers} are faster than one"
+    else:
+        text = (f"no crossover: on the largest model tried, of {rows['parameters'].max():,} parameters, {workers} are "
+                "not certain to be faster than one")
+    if below.empty:
+        return f"{text}; no smaller model was tried"
+    if unclear:
+        return f"{text}; not certain: {unclear} parameters (more --repeats narrow the intervals)"
+    return f"{text}; {'below, ' if start is not None else 'for all sizes tried '}one worker is the right answer"

@@ -1,0 +1,61 @@
+"""Lab 6's heatmaps, remedies and limits, from made-up records."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from labs import lab06_memory as lab
+from labs.report import memory_limits
+
+TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
+
+
+def run(depth: int, width: int, size: int, fits: bool, **changes) -> dict:
+    config = dataclasses.asdict(dataclasses.replace(TINY, depth=depth, width=width, batch_size=16 // size))
+    layout = {"size": size, "nodes": 1, "global_batch_size": 16, "threads": 1}
+    timings = {"images_per_sec": 50.0 if fits else None, "seconds_per_epoch": 0.5 * depth if fits else None}
+    return {"lab": "lab06_memory", "run": f"{depth}-{width}-{size}", "started": "", "config": config | changes,
+            "layout": layout, "machine": {}, "timings": timings,
+            "metrics": {"fits": fits, "peak_mb": 100.0 * depth * width / size} | ({"test_psnr": 21.0} if fits else {})}
+
+
+def test_the_summary_shows_what_does_not_fit():
+    """The records are made up: what is tested is how they are shown."""
+    runs = [run(depth, width, size, fits=depth * width / size <= 32)
+            for depth in (4, 8) for width in (2, 8) for size in (1, 2)]
+    text = memory_limits.summary(runs)
+    peaks = text.partition("\n\n")[0].splitlines()
+    assert peaks[0] == "peak memory of a worker (MiB), 1 worker, depth x width:"
+    assert peaks[-2].split() == ["4", "800.0", "3200.0"]
+    assert peaks[-1].split() == ["8", "1600.0", "no", "fit"]
+    assert text.count("no fit") == 3, "for memory, time and PSNR, on one worker; two hold half of the batch each"
+    figures = dict(memory_limits.figures(runs))
+    assert set(figures) == set(memory_limits.TITLES.values())
+    assert all(len(figure.axes) == 3 for figure in figures.values()), "two heatmaps and a scale"
+    assert [words(figure) for figure in figures.values()] == [["does not\nfit"]] * 3
+
+
+def test_the_heatmap_of_psnr_says_what_the_noisy_pictures_have():
+    runs = [run(depth, width, 1, fits=True) for depth in (4, 8) for width in (2, 8)]
+    for made in runs:
+        made["metrics"]["noisy_psnr"] = 20.172
+    assert [title for title, _ in memory_limits.figures(runs)][-1] == "PSNR (dB); the noisy pictures have 20.17"
+    assert "PSNR (dB); the noisy pictures have 20.17, 1 worker, depth x width:" in memory_limits.summary(runs)
+
+
+def words(figure) -> list[str]:
+    return [text.get_text() for axes in figure.axes for text in axes.texts if not text.get_text()[0].isdigit()]
+
+
+def test_a_cell_without_a_run_neither_fits_nor_does_not_fit():
+    runs = [run(depth, width, size, fits=True) for depth in (4, 8) for width in (2, 8) for size in (1, 2)][:-1]
+    text = memory_limits.summary(runs)
+    assert (text.count("no run"), text.count("no fit")) == (3, 0)
+    assert [words(figure) for _, figure in memory_limits.figures(runs)] == [["no run"]] * 3
+
+
+def test_the_summary_shows_what_helps():
+    runs = [run(8, 4, 1, fits=True, remedy=remedy) | {"run": remedy} for remedy in ("none", "pieces", "recompute")]
+    text = memory_limits.summary(runs)
+    assert text.splitlines()[0] == "what helps at depth 8, width 4:"
+    assert all(remedy in text for remedy in ("none", "pieces", "recompute"))
