@@ -114,7 +114,7 @@ def _train(job):
 
     from labs.datasets import fetch, splits
     from labs.measure import memory
-    from labs.models.denoiser import judged, psnr, unchanged
+    from labs.models.denoising import judged, psnr, unchanged
     from labs.report import run_record
     from labs.training import hvd_ops, schedule
     from labs.training.loop import compile_for, evaluate, fit
@@ -146,7 +146,7 @@ def network(config: Config):
     """Return the model that is trained: it makes pictures noisy, cleans them, and returns their squared errors."""
     import tensorflow as tf
 
-    from labs.models.denoiser import denoiser, judged
+    from labs.models.denoising import denoiser, judged
 
     # Weights stay float32; what bfloat16 halves are the activations. A GPU older than 2020 would need float16.
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if config.remedy == "bfloat16" else "float32")
@@ -167,7 +167,7 @@ def one_step(config: Config, threads: int) -> None:
     """Take one training step on random pictures, as this worker alone: what a trial tries."""
     import tensorflow as tf
 
-    from labs.models.denoiser import psnr
+    from labs.models.denoising import psnr
     from labs.training.loop import compile_for, take_steps
     from labs.training.optimizers import in_one_pass
 

@@ -81,7 +81,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, count what crosses, and return the run's record."""
     from labs.datasets import arrays, fetch, splits
     from labs.measure import wire
-    from labs.models.vit import vit
+    from labs.models.transformer import vit
     from labs.report import run_record
     from labs.results import tables
     from labs.training import workers

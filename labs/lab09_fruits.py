@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
-from labs.run import command_line, naming
+from labs.run import naming
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.sweeps import Sweep
@@ -203,7 +203,7 @@ def _trial(study, number: int, base: Config, options: Options):
 
     trial = study.ask()
     config = dataclasses.replace(base, **suggest(trial))
-    folder = naming.results_root(options) / LAB / f"search-{command_line.config_hash(base)}-trial{number:03d}"
+    folder = naming.results_root(options) / LAB / f"search-{naming.config_hash(base)}-trial{number:03d}"
 
     def pruned(row: dict[str, float]) -> bool:
         trial.report(row["val_accuracy"], int(row["epoch"]))

@@ -24,7 +24,7 @@ from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
 from labs.launch.elastic import is_loner, listen_here_alone
-from labs.run import command_line, heartbeat, naming
+from labs.run import fields, heartbeat, naming
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
@@ -69,7 +69,7 @@ class Elastic:
     """
 
     def __init__(self, lab: str, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
-        command_line.check(config)
+        fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
         if options.tensorboard:

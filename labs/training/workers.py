@@ -23,7 +23,7 @@ import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
 
 import labs
-from labs.run import command_line, heartbeat, naming, stop
+from labs.run import fields, heartbeat, naming, stop
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.paths import shown
@@ -97,7 +97,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
     Raises:
         LabError: The run's name is taken, or another run holds it.
     """
-    command_line.check(config)
+    fields.check(config)
     environment = settings(config) | timeline.settings(options.timeline)
     layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:

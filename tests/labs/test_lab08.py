@@ -14,7 +14,7 @@ from labs.datasets.synthetic.embedded import embedded
 from labs.exercises import lab08_throughput as exercise
 from labs.launch import local
 from labs.results import records
-from labs.run import command_line, naming, options
+from labs.run import fields, naming, options
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
 from tests.exercises import planted
@@ -171,7 +171,7 @@ def test_cells_that_several_sweeps_need_run_once(on):
     todo = cells(lab, lab.SWEEPS["demo"], DEMO)
     assert len(todo) == 12
     with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
-        command_line.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
+        fields.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
 
 
 def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():

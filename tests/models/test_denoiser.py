@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from labs import lab06_memory as lab
-from labs.models.denoiser import Noise, denoiser, judged, psnr, unchanged
+from labs.models.denoising import Noise, denoiser, judged, psnr, unchanged
 
 
 @pytest.fixture(autouse=True)
