@@ -185,13 +185,13 @@ def _messages(job):
     sent = run_record.exchanged(job)  # Now: what follows is not part of the epoch.
 
     _some_steps(job, model, pictures.train)
-    before = wire.spread(model.non_trainable_weights)
+    before = wire.largest_difference(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, pictures.test)
     hvd_ops.average_statistics(model)
     return run_record.finish(
         job, history, tables={"messages": sent, "built": [built()]}, gradient_bytes=wire.gradient_bytes(model),
-        spread_of_weights=wire.spread(model.trainable_weights), spread_of_statistics_before=before,
-        spread_of_statistics_after=wire.spread(model.non_trainable_weights), **unequal,
+        spread_of_weights=wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
+        spread_of_statistics_after=wire.largest_difference(model.non_trainable_weights), **unequal,
     )
 
 

@@ -114,7 +114,7 @@ def _train(job):
 
     from labs.datasets import fetch, splits
     from labs.measure import memory
-    from labs.models.denoising import judged, psnr, unchanged
+    from labs.models.denoising import denoising_error, identity, psnr
     from labs.report import run_record
     from labs.training import hvd_ops, schedule
     from labs.training.loop import compile_for, evaluate, fit
@@ -134,7 +134,7 @@ def _train(job):
     found = evaluate(job, model, test, config.batch_size // _pieces(config))
     peak = max(hvd_ops.gather_object(memory.peak_mb()))
     # Without the PSNR of the noisy pictures nobody can tell whether the network has learnt anything.
-    nothing = judged(unchanged(config.image_size), config.noise_level, config.seed)
+    nothing = denoising_error(identity(config.image_size), config.noise_level, config.seed)
     compile_for(nothing, tf.keras.optimizers.SGD(), "mae", (psnr,))
     noisy = evaluate(job, nothing, test, config.batch_size)
     return run_record.finish(job, history, fits=not config.memory_limit_mb or peak <= config.memory_limit_mb,
@@ -146,7 +146,7 @@ def network(config: Config):
     """Return the model that is trained: it makes pictures noisy, cleans them, and returns their squared errors."""
     import tensorflow as tf
 
-    from labs.models.denoising import denoiser, judged
+    from labs.models.denoising import denoiser, denoising_error
 
     # Weights stay float32; what bfloat16 halves are the activations. A GPU older than 2020 would need float16.
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16" if config.remedy == "bfloat16" else "float32")
@@ -154,7 +154,7 @@ def network(config: Config):
         inner = denoiser(config.image_size, config.depth, config.width, recompute=config.remedy == "recompute")
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
-    return judged(inner, config.noise_level, config.seed)
+    return denoising_error(inner, config.noise_level, config.seed)
 
 
 def parameters(config: Config) -> int:
@@ -219,7 +219,7 @@ def _search(job):
         return found.fits
 
     smallest = 3 if name == "depth" else 1
-    most = memory.largest(lambda more: fits(more + smallest - 1), first=getattr(job.config, name))
+    most = memory.largest_that_fits(lambda more: fits(more + smallest - 1), first=getattr(job.config, name))
     most += smallest - 1 if most else 0
     return run_record.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": most})
 

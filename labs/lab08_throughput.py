@@ -66,14 +66,14 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     from labs.measure import throughput, wire
-    from labs.measure.utilization import Utilization, together
+    from labs.measure.utilization import Utilization, combine
     from labs.models.faces import age_model
     from labs.report import run_record
     from labs.training import hvd_ops, workers
-    from labs.training.binding import bound
+    from labs.training.binding import bind_to_cores
     from labs.training.loop import evaluate, fit
 
-    with workers.start("lab08_throughput", config, options) as job, bound(job.layout):
+    with workers.start("lab08_throughput", config, options) as job, bind_to_cores(job.layout):
         faces = _faces(config, job.size)
         job.say(faces.description)
         model = age_model(config.model, config.image_size)
@@ -84,9 +84,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
                 batch_size=config.batch_size, epochs=config.epochs,
             )
         use = busy.summary(skip=history[0]["train_seconds"])
-        use = together(hvd_ops.gather_object(use), job.layout.nodes)
+        use = combine(hvd_ops.gather_object(use), job.layout.nodes)
         test = evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
-        supply = throughput.supply(faces.train, config.batch_size)
+        supply = throughput.input_rate(faces.train, config.batch_size)
         if job.rank == 0:  # Up to a gigabyte that nobody goes on from.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         measured: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | use

@@ -127,7 +127,7 @@ def train(config: Config, options: Options, stop: Callable[[dict[str, float]], b
         history = fit(
             job, model, tf.keras.optimizers.Adam(rate) if adam else tf.keras.optimizers.SGD(rate, config.momentum),
             fruits.train, fruits.validation,
-            batch_size=config.batch_size, epochs=config.epochs, augment=Augment(), enough=stop,
+            batch_size=config.batch_size, epochs=config.epochs, augment=Augment(), stop_when=stop,
         )
         test = evaluate(job, model, fruits.test, config.batch_size)
         again: dict[str, Any] = {}

@@ -145,14 +145,14 @@ def _life(folder: Path) -> dict | None:
 
     if not (folder / "events.json").exists():
         return None
-    places = heartbeat.read_places(folder / "places")
+    beats = heartbeat.read_beats(folder / "heartbeats") or heartbeat.read_beats(folder / "places")  # Of older versions.
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # What was noted outlives even SIGKILL; `fit` comes back to note it about five times a second.
-    last = max(places, key=lambda place: (place.epoch, place.step))
+    last = max(beats, key=lambda beat: (beat.epoch, beat.step))
     return json.loads((folder / "events.json").read_text()) | {
         "saved": (*saved, 0)[:2], "epoch": last.epoch, "step": last.step,
-        "stopped": max(place.moved for place in places)}
+        "stopped": max(beat.moved for beat in beats)}
 
 
 def _came_back(job, noted: dict, place, steps: int) -> None:
@@ -175,9 +175,9 @@ def _when(reached: Callable, act: Callable) -> None:
     from labs.run import heartbeat
 
     def wait() -> None:
-        while not reached(heartbeat.current().place()):
+        while not reached(heartbeat.current().beat):
             time.sleep(0.005)
-        act(heartbeat.current().place())
+        act(heartbeat.current().beat)
 
     threading.Thread(target=wait, name="labs-fault", daemon=True).start()
 

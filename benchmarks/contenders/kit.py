@@ -33,7 +33,7 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)
         history = fit(job, cases.network(name), optimizer, train_set, batch_size=batch_size, epochs=cases.EPOCHS,
-                      enough=lambda row: ends.append(time.perf_counter()))
+                      stop_when=lambda row: ends.append(time.perf_counter()))
         if job.rank == 0:
             training = sum(row["train_seconds"] for row in history[1:])
             seconds = (training if clock == "steps" else ends[-1] - ends[0]) / (cases.EPOCHS - 1)

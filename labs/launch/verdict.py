@@ -43,7 +43,7 @@ class Evidence:
         """When it was reported, on the monotonic clock."""
         self.launcher = ""
         """The launcher's messages."""
-        self.heard: dict[int, tuple[heartbeat.Place, float]] = {}
+        self.heard: dict[int, tuple[heartbeat.Beat, float]] = {}
         """The last heartbeat of each rank and when it came; a rank that has left the run is not here."""
 
     def take_error(self, text: str) -> None:
@@ -57,26 +57,26 @@ class Evidence:
 
     def take_heartbeats(self, text: str) -> str:
         """Take the heartbeats out of a line, and return what is left of it."""
-        for place in heartbeat.heartbeats(text):
+        for place in heartbeat.parse_beats(text):
             if place.alive:
                 self.heard[place.rank] = place, time.monotonic()
             else:
                 self.heard.pop(place.rank, None)
-        return heartbeat.HEARTBEAT.sub("", text)
+        return heartbeat.BEAT_LINE.sub("", text)
 
     def silent_node(self, seconds: float) -> str:
         """Return what is known of a node that fell silent so long before the others, or nothing.
 
         Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
         """
-        nodes: dict[str, list[tuple[heartbeat.Place, float]]] = {}
+        nodes: dict[str, list[tuple[heartbeat.Beat, float]]] = {}
         for place, when in [*self.heard.values()]:  # A copy: another thread adds to it.
             nodes.setdefault(place.host, []).append((place, when))
         last = {node: max(when for _, when in heard) for node, heard in nodes.items()}
         silent = min(last, key=lambda node: last[node], default=None)
         if silent is None or (silence := max(last.values()) - last[silent]) <= seconds:
             return ""
-        places = "; ".join(f"rank {place.rank}: {place.where()}" for place, _ in nodes[silent])
+        places = "; ".join(f"rank {beat.rank}: {beat.position()}" for beat, _ in nodes[silent])
         return (f"node {silent} has not been heard from for {silence:.0f} s ({places}): its link is cut, or the node "
                 "is lost or frozen")
 
@@ -90,7 +90,7 @@ class Evidence:
         if code == 0 and (folder / "record.json").exists():
             return ""
         node = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        return one_line(node or self.cause or self._lost_worker(folder / "places") or self._lost_launcher(code))
+        return one_line(node or self.cause or self._lost_worker(folder / "heartbeats") or self._lost_launcher(code))
 
     def _lost_worker(self, places: Path) -> str:
         """Say which worker ended without a word, from the launcher's words and the worker's last heartbeat."""
@@ -99,7 +99,7 @@ class Evidence:
             return ""
         end = match.groupdict()
         rank, node = int(end["rank"]), end.get("node", "an unnamed node")
-        place = next((str(place) for place in heartbeat.read_places(places) if place.rank == rank),
+        place = next((str(place) for place in heartbeat.read_beats(places) if place.rank == rank),
                      f"rank {rank} on {node}")
         if "signal" not in end:
             return f"{place}: left the run before its end, with code {end.get('code', 0)} and without a word"

@@ -33,7 +33,7 @@ REPEATS = 10, 50
 """Fewest and most repeats of a case: a median of fewer is no better than its luckiest repeat."""
 
 
-def factor(collective: str, size: int) -> float:
+def busbw_factor(collective: str, size: int) -> float:
     """Return busbw / algbw."""
     return {"allreduce": 2 * (size - 1) / size, "broadcast": 1.0, "allgather": (size - 1) / size}[collective]
 
@@ -182,13 +182,13 @@ def _rotated(names: list[str], by: int) -> Iterator[str]:
 
 
 def _time(call: Call) -> float:
-    together()
+    barrier()
     began = time.perf_counter()
     call()
     return time.perf_counter() - began
 
 
-def together() -> None:
+def barrier() -> None:
     """Let all workers begin at once, with MPI's barrier if it is there.
 
     Horovod's own would set the clock of its cycle, and send what a barrier within a node does not.
@@ -205,7 +205,7 @@ def _row(collective: str, nbytes: int, times: np.ndarray) -> Row:
     low, high = median_interval(times)
     algbw = nbytes / seconds
     return {"bytes": nbytes, "seconds": seconds, "seconds_low": low, "seconds_high": high, "repeats": len(times),
-            "algbw": algbw, "busbw": algbw * factor(collective, hvd.size())}
+            "algbw": algbw, "busbw": algbw * busbw_factor(collective, hvd.size())}
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:

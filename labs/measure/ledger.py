@@ -22,7 +22,7 @@ from labs.datasets.pipeline import AHEAD, Augment, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
 from labs.training import hvd_ops
-from labs.training.loop import copy_alone, take_steps
+from labs.training.loop import local_copy, take_steps
 from labs.training.workers import Job
 
 
@@ -87,7 +87,7 @@ def _epochs(job: Job, train: Subset, batch_size: int, augment: Augment | None, e
 
 def _arms(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics: Sequence[str]) -> dict[str, Callable]:
     """Return, by kind of step, a function that takes so many steps and returns the seconds of one."""
-    apart = copy_alone(model, loss, metrics)
+    apart = local_copy(model, loss, metrics)
     pipeline = iter(batches)
     memory = iter(tf.data.Dataset.from_tensors(next(pipeline)).repeat())
 

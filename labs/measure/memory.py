@@ -150,7 +150,7 @@ def peak_mb() -> float:
     return int(lines["VmHWM"].split()[0]) / 1024
 
 
-def largest(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
+def largest_that_fits(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
     """Return the largest number that fits, by bisection, as exactly as asked; 0 if not even 1 does.
 
     Args:

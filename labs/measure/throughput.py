@@ -37,7 +37,7 @@ def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
     return sum(row["train_seconds"] for row in later) / steps if steps else None
 
 
-def supply(part: Subset, batch_size: int, seconds: float = 1.0) -> float:
+def input_rate(part: Subset, batch_size: int, seconds: float = 1.0) -> float:
     """Return the images per second that the input delivers to one worker when nothing trains on them.
 
     No network can train faster than this; one that comes near it waits for its input.

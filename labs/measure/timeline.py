@@ -45,7 +45,7 @@ def read(path: Path) -> list[Row]:
     return events
 
 
-def mend(path: Path) -> list[Row]:
+def repair(path: Path) -> list[Row]:
     """Make a timeline valid JSON, as Perfetto wants it, if it is not, and return its events."""
     events = read(path)
     try:

@@ -73,7 +73,7 @@ class Utilization:
         }
 
 
-def together(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
+def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
     """Return how busy all workers of a run are, from the summary of each.
 
     `cpu_percent` and `gpu_percent` are means, over the workers and over their GPUs; `memory_bytes` is what the workers

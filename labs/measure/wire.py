@@ -19,7 +19,7 @@ from labs.datasets.sharding import steps_per_epoch
 from labs.datasets.splits import Subset
 from labs.measure import collectives
 from labs.training import hvd_ops
-from labs.training.loop import copy_alone, take_steps
+from labs.training.loop import local_copy, take_steps
 from labs.training.workers import Job
 
 SILENT = 0.01
@@ -48,7 +48,7 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
         steps: How many steps to count.
         loss: Name of the Keras loss.
     """
-    apart = copy_alone(model, loss)
+    apart = local_copy(model, loss)
     each, expected = gradient_bytes(model), predicted(gradient_bytes(model), job.size)
     rows = []
     for batch_size in batch_sizes:
@@ -62,13 +62,13 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
             "measured_bytes_per_step": measured, "control_bytes_per_sec": control / idle, "counted": counted,
             "difference": measured / expected - 1 if expected else None,
-            "crossed": carried(measured, expected), "seconds_per_step": seconds / steps,
+            "crossed": route(measured, expected), "seconds_per_step": seconds / steps,
             "steps_per_epoch": steps_per_epoch(len(train), batch_size, job.size),
         })
     return rows
 
 
-def carried(measured: float, expected: float) -> str:
+def route(measured: float, expected: float) -> str:
     """Say where the gradients went."""
     if not expected:
         return "nowhere: one worker"
@@ -89,10 +89,10 @@ def _batches(job: Job, train: Subset, batch_size: int):
 
 def _count(job: Job, action) -> tuple[int, float]:
     """Return the bytes that all nodes' interfaces sent while all workers did something, and its seconds."""
-    collectives.together()
+    collectives.barrier()
     before, began = _sent(), time.perf_counter()
     action()
-    collectives.together()
+    collectives.barrier()
     sent, seconds = _sent() - before, time.perf_counter() - began
     # Horovod: the counters are those of a node, and one of its workers reads them.
     everyone = hvd_ops.gather_object((sent if job.layout.local_rank == 0 else 0, seconds))
@@ -104,7 +104,7 @@ def _sent() -> int:
     return sum(one.bytes_sent for one in psutil.net_io_counters(pernic=True).values())
 
 
-def spread(variables: Sequence[tf.Variable]) -> float:
+def largest_difference(variables: Sequence[tf.Variable]) -> float:
     """Return the largest difference of any value between rank 0 and another worker.
 
     Args:

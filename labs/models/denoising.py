@@ -37,7 +37,7 @@ def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompu
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
-def unchanged(image_size: int, channels: int = 3) -> tf.keras.Model:
+def identity(image_size: int, channels: int = 3) -> tf.keras.Model:
     """Return a network that does nothing: what a denoiser has to be better than. Input and output as of `denoiser`."""
     noisy = layers.Input((image_size, image_size, channels))
     return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="unchanged")
@@ -118,7 +118,7 @@ class Noise(tf.keras.layers.Layer):
         return pictures + tf.gather(self.patterns, sums % PATTERNS)
 
 
-def judged(network: tf.keras.Model, level: float, seed: int) -> tf.keras.Model:
+def denoising_error(network: tf.keras.Model, level: float, seed: int) -> tf.keras.Model:
     """Return a model that makes pictures noisy, lets the network clean them, and says how far it is from the originals.
 
     Input uint8 [batch, height, width, channels], output float32 [batch, 1]: the mean squared error of each picture,

@@ -56,7 +56,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         if history:
             plots.save_curves(record, job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
-        shutil.rmtree(job.folder / "places", ignore_errors=True)
+        for folder in ("heartbeats", "places"):  # Older versions wrote `places`.
+            shutil.rmtree(job.folder / folder, ignore_errors=True)
     job.say("\n" + texts.closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
     return record
 
@@ -67,7 +68,7 @@ def exchanged(job: Job) -> list[dict]:
     from labs.training.timeline import FILE, SIZES, stop
 
     stop()
-    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.mend(job.folder / FILE), SIZES))
+    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.repair(job.folder / FILE), SIZES))
 
 
 def _timeline(job: Job) -> list[dict]:

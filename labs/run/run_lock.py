@@ -17,8 +17,8 @@ from labs.run.options import Options
 
 PATIENCE = 1.0
 """Seconds to wait for the name: within them, whoever was first has written who it is."""
-BOOKKEEPING = {".lock", "holder", "hosts", "places", "timeline.json"}
-"""What lies in a run's folder before the run has saved anything."""
+BOOKKEEPING = {".lock", "holder", "hosts", "heartbeats", "places", "timeline.json"}
+"""What lies in a run's folder before the run has saved anything; `places` is what older versions called `heartbeats`."""
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""Asked to stop: by Ctrl-C, a time limit, or a scheduler that wants the nodes for another.
+"""Stop requests: Ctrl-C, a time limit, or a scheduler that preempts the job, passed on to all workers as one signal.
 
-The launcher hands SIGNAL to its workers on all nodes. A worker that trains notes it, and `fit` saves and stops after
-the same step on all of them; at any other time it ends the worker as Ctrl-C does.
+The launcher sends SIGNAL to its workers on all nodes. While a worker trains, the request is only remembered: `fit`
+saves and stops after the same step on all workers. At any other time the signal interrupts the worker as Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ import threading
 from collections.abc import Iterator
 
 SIGNAL = signal.SIGUSR1
-"""mpirun and srun pass it on; SIGTERM they follow with SIGKILL."""
+"""mpirun and srun pass it on; they follow a SIGTERM with a SIGKILL."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The run was asked to stop, and has saved where it is."""
+    """The run has saved its state and stopped, because it was asked to."""
 
 
 # A process has one set of signal handlers, and runs one worker of one run at a time.
-_trains = False
-_asked = False
+_deferred = False
+_requested = False
 
 
-def _hear(*_) -> None:
-    global _asked
-    if not _trains:
+def _on_signal(*_) -> None:
+    global _requested
+    if not _deferred:
         raise KeyboardInterrupt
-    _asked = True
+    _requested = True
 
 
 @contextlib.contextmanager
-def heard() -> Iterator[None]:
-    """Hear SIGNAL in this block: it is a KeyboardInterrupt, but see `noted`."""
+def handle_signal() -> Iterator[None]:
+    """Handle SIGNAL in this block: raise KeyboardInterrupt, except inside `defer_signal`."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Python gives signals to the main thread alone.
+        yield  # Python delivers signals to the main thread only.
         return
-    before = signal.signal(SIGNAL, _hear)
+    before = signal.signal(SIGNAL, _on_signal)
     try:
         yield
     finally:
@@ -45,16 +45,16 @@ def heard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[None]:
-    """In this block SIGNAL interrupts nothing: `asked` tells of it."""
-    global _trains, _asked
-    _trains, _asked = True, False
+def defer_signal() -> Iterator[None]:
+    """Let SIGNAL interrupt nothing in this block; `requested` reports it."""
+    global _deferred, _requested
+    _deferred, _requested = True, False
     try:
         yield
     finally:
-        _trains = False
+        _deferred = False
 
 
-def asked() -> bool:
-    """Whether SIGNAL came while it was noted."""
-    return _asked
+def requested() -> bool:
+    """Return whether SIGNAL came inside the last `defer_signal` block."""
+    return _requested

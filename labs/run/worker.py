@@ -57,7 +57,7 @@ def _leave(problem: BaseException) -> None:
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"labs: error: {one_line(heartbeat.whereabouts() + cause)}", file=sys.stderr, flush=True)
+    print(f"labs: error: {one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 

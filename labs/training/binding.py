@@ -11,7 +11,7 @@ from labs.training.workers import Layout
 
 
 @contextlib.contextmanager
-def bound(layout: Layout) -> Iterator[list[int]]:
+def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
 
     TensorFlow counts the threads of one operation only. Without a bond, two operations at a time, the input and Horovod

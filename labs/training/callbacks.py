@@ -38,7 +38,7 @@ class Steps(tf.keras.callbacks.Callback):
             epoch there.
     """
 
-    def __init__(self, watched: heartbeat.Watch, epoch: int, steps: int, pieces: int, bar: bool, *, first: int,
+    def __init__(self, watched: heartbeat.Heartbeat, epoch: int, steps: int, pieces: int, bar: bool, *, first: int,
                  begin: Callable[[], None], between: Callable[[int], bool]):
         super().__init__()
         self.watched, self.epoch, self.steps, self.pieces, self.first = watched, epoch, steps, pieces, first
@@ -70,24 +70,24 @@ class Steps(tf.keras.callbacks.Callback):
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
         # Horovod: workers that return after other steps would have nobody there to exchange anything with.
-        self.model._steps_per_execution.assign(self.pieces * int(hvd_ops.ask([pace]).min()))
+        self.model._steps_per_execution.assign(self.pieces * int(hvd_ops.gather_in_graph([pace]).min()))
         self.paced = True
 
     def on_train_end(self, logs=None):
         self.bar.close()
 
 
-class StillMoving(tf.keras.callbacks.Callback):
+class EvaluationSteps(tf.keras.callbacks.Callback):
     """Tells the watch that an evaluation moves."""
 
-    def __init__(self, watched: heartbeat.Watch):
+    def __init__(self, watched: heartbeat.Heartbeat):
         super().__init__()
         self.watched = watched
 
     def on_test_batch_end(self, batch, logs=None):
-        self.watched.step(self.watched.place().epoch, self.watched.place().step)
+        self.watched.still_moving()
 
 
-def wants_bar(rank: int) -> bool:
+def shows_bar(rank: int) -> bool:
     """Whether this worker draws a bar: rank 0 alone, on a terminal (which its launcher may hold for it)."""
     return rank == 0 and (sys.stderr.isatty() or os.environ.get("LABS_TERMINAL") == "1")

@@ -42,7 +42,7 @@ class Position:
     """After these steps, by rank: the values of `own_state`, which the workers do not share."""
 
 
-def own_state(model: tf.keras.Model) -> list[tf.Variable]:
+def worker_state(model: tf.keras.Model) -> list[tf.Variable]:
     """Return what is each worker's own within an epoch: sums of the metrics, statistics of its images, dropout's place.
 
     Args:
@@ -53,7 +53,7 @@ def own_state(model: tf.keras.Model) -> list[tf.Variable]:
                                                    for layer in random_layers(model))]
 
 
-def content(variable: tf.Variable) -> np.ndarray:
+def as_array(variable: tf.Variable) -> np.ndarray:
     """Return a variable's value, to be read only; where it lies in this machine's memory, without a copy.
 
     Copies cost more than they seem to: memory that is new to a process is filled page by page.
@@ -84,7 +84,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
     """
     place = {name: getattr(position, name) for name in PLACE}
     meta = {"position": place, "config": dataclasses.asdict(config), "shapes": _shapes(model)}
-    shared = {f"v{number:04d}": content(variable) for number, variable in enumerate(_state(model))}
+    shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(_state(model))}
     own = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.own)
            for number, value in enumerate(values)}
     meta["arrays"] = sorted([*shared, *own])

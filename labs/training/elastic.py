@@ -38,7 +38,7 @@ JOINED = "worker joined"
 
 
 @dataclasses.dataclass
-class Memory:
+class Progress:
     """What a worker remembers of the run beside the weights; one who comes gets rank 0's."""
 
     began: float
@@ -80,7 +80,7 @@ class Elastic:
         name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()
-        self.memory = Memory(began=began, stopped=began)
+        self.memory = Progress(began=began, stopped=began)
         self.claims = contextlib.ExitStack()
         self.uncommitted = 0
         self.in_step = self.running = False
@@ -128,7 +128,7 @@ class Elastic:
             self._gather()
             while state.epoch < self.config.epochs:
                 self._epoch()
-            heartbeat.current().rest()
+            heartbeat.current().pause()
             self.weights = _weights(self.model)
             return evaluate(self.job, self.model, test, self.config.batch_size)
         except (HorovodInternalError, HostsUpdatedInterrupt):
@@ -240,7 +240,7 @@ class Elastic:
     def _stop(self) -> None:
         """Note what is lost now."""
         if heartbeat.current():
-            heartbeat.current().rest()
+            heartbeat.current().pause()
         memory = self.memory
         memory.size = self.job.size if self.running else memory.size
         # The step in which the loss was found counts too: it was computed for nothing.

@@ -51,7 +51,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
     )
 
 
-def alone(optimizer):
+def undistributed(optimizer):
     """Return a plain optimizer like a wrapped one, whose steps this worker takes by itself."""
     plain: Any = type(optimizer).__bases__[0]  # Horovod: wrapping makes a subclass of the optimizer's own class.
     return plain.from_config(optimizer.get_config())
@@ -104,13 +104,13 @@ def gather(row: Iterable[int]) -> np.ndarray:
     return hvd.allgather(np.array([list(row)], dtype=np.int64), name="gather").numpy()
 
 
-def ask(row: Iterable[int]) -> np.ndarray:
+def gather_in_graph(row: Iterable[int]) -> np.ndarray:
     """Return what `gather` does, for what workers ask each other while they train."""
-    return _asked(np.array([list(row)], dtype=np.int64)).numpy()
+    return _gather_in_graph(np.array([list(row)], dtype=np.int64)).numpy()
 
 
 @tf.function(input_signature=[tf.TensorSpec([1, None], tf.int64)], autograph=False)
-def _asked(row: tf.Tensor) -> tf.Tensor:
+def _gather_in_graph(row: tf.Tensor) -> tf.Tensor:
     # Horovod: the timeline has this name from a graph alone; and how often workers ask hangs on the machine's speed.
     return hvd.allgather(row, name="HorovodAllgather_asked")
 

@@ -17,7 +17,7 @@ from labs.run import heartbeat, stop
 from labs.run.errors import LabError
 from labs.run.text import plural
 from labs.training import checkpoint, hvd_ops, precheck, tensorboard, workers
-from labs.training.callbacks import Steps, StillMoving, wants_bar
+from labs.training.callbacks import EvaluationSteps, Steps, shows_bar
 from labs.training.saver import Saver
 from labs.training.workers import Job
 
@@ -57,7 +57,7 @@ def fit(
     augment: Augment | None = None,
     fp16_allreduce: bool = False,
     backward_passes_per_step: int = 1,
-    enough: Callable[[dict[str, float]], bool | None] | None = None,
+    stop_when: Callable[[dict[str, float]], bool | None] | None = None,
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
@@ -77,7 +77,7 @@ def fit(
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Pieces into which each batch is cut; their gradients are averaged on the worker, and
             exchanged once: the same step, with the memory of a piece.
-        enough: Asked after each epoch, on all workers, with its row; True ends the training.
+        stop_when: Called after each epoch, on all workers, with its row; True ends the training.
 
     Raises:
         LabError: The workers do not agree, or drift apart, or the loss is not finite, or the pieces are unequal.
@@ -97,7 +97,7 @@ def fit(
     job.say(_coverage(job, train, batch_size, position.epoch))
     saver = Saver(job, model, position)
     board = tensorboard.begin(job, model, position.history)
-    with stop.noted():
+    with stop.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
             # Horovod: from here to the end of the epoch all workers must hold and evaluate the same model.
@@ -108,10 +108,10 @@ def fit(
             if board:
                 board.add(row)
             job.say(_line(row, epochs))
-            if enough and enough(row):
+            if stop_when and stop_when(row):
                 break
             saver.stop_if_asked()
-    heartbeat.current().rest()
+    heartbeat.current().pause()
     return list(saver.position.history)
 
 
@@ -129,7 +129,7 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
     model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
 
 
-def copy_alone(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
+def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
     """Return another model of the same layers and optimizer whose gradients stay on this worker: for measurements.
 
     Args:
@@ -138,7 +138,7 @@ def copy_alone(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
         metrics: Names of Keras metrics.
     """
     copy = tf.keras.models.clone_model(model)
-    compile_for(copy, hvd_ops.alone(model.optimizer), loss, metrics)
+    compile_for(copy, hvd_ops.undistributed(model.optimizer), loss, metrics)
     return copy
 
 
@@ -198,7 +198,7 @@ def _train_epoch(job, model, train, saver, steps, batch_size, pieces, augment) -
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(pieces)
     passes = (steps - first) * pieces
     _seed_dropout(model, seed, epoch, job.rank)
-    followed = Steps(heartbeat.current(), epoch + 1, steps, pieces, wants_bar(job.rank), first=first,
+    followed = Steps(heartbeat.current(), epoch + 1, steps, pieces, shows_bar(job.rank), first=first,
                      begin=saver.take_up, between=saver.between)
     saver.begin_epoch()
     try:
@@ -240,7 +240,7 @@ def evaluate(job: Job, model: tf.keras.Model, part: Subset, batch_size: int) -> 
         batch_size: Images per worker and step.
     """
     means = _evaluate(job, model, part, batch_size)
-    heartbeat.current().rest()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
+    heartbeat.current().pause()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
     return means
 
 
@@ -251,7 +251,7 @@ def _evaluate(job: Job, model: tf.keras.Model, part: Subset, batch_size: int) ->
     if len(mine):
         batches = eval_batches(part.images, part.labels, mine, batch_size)
         model._steps_per_execution.assign(1)
-        means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[StillMoving(heartbeat.current())])
+        means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[EvaluationSteps(heartbeat.current())])
     # Horovod: shards differ in size by at most one image; weight each mean by its shard's size.
     return hvd_ops.mean_over_workers(means, len(mine))
 

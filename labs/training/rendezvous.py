@@ -12,7 +12,7 @@ from labs.run.errors import LabError
 
 
 @contextlib.contextmanager
-def meeting(node: str) -> Iterator[None]:
+def gloo_rendezvous(node: str) -> Iterator[None]:
     """Hold the meeting place of Gloo's workers while the block calls `hvd.init`.
 
     Horovod 0.28.1 cannot negotiate over MPI and carry tensors over Gloo, though it takes HOROVOD_CPU_OPERATIONS=gloo
@@ -40,7 +40,7 @@ def meeting(node: str) -> Iterator[None]:
         return
     nodes = world.allgather(node)
     server = _server(len(set(nodes)) > 1) if world.rank == 0 else None
-    os.environ |= _places(world.rank, nodes, *world.bcast(server and server.server_address))
+    os.environ |= _environment(world.rank, nodes, *world.bcast(server and server.server_address))
     yield
     world.Barrier()  # No worker needs the server any more.
     if server:
@@ -58,7 +58,7 @@ def _server(nodes_apart: bool):
     return server
 
 
-def _places(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
+def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
     """Return what Horovod must be told of a worker's place when it does not ask MPI."""
     local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     local_rank = local.index(rank)

@@ -37,7 +37,7 @@ class Saver:
     def take_up(self) -> None:
         """Take up what was this worker's own when the run was saved between two steps."""
         if self.position.step:
-            for variable, value in zip(checkpoint.own_state(self.model), self.position.own[self.job.rank], strict=True):
+            for variable, value in zip(checkpoint.worker_state(self.model), self.position.own[self.job.rank], strict=True):
                 variable.assign(value)
 
     def between(self, step: int) -> bool:
@@ -45,7 +45,7 @@ class Saver:
         due, stopping = self._asked()
         if due or stopping:
             # Horovod: within an epoch the workers share weights and optimizer, and nothing else.
-            own = hvd_ops.gather_object(tuple(variable.numpy() for variable in checkpoint.own_state(self.model)))
+            own = hvd_ops.gather_object(tuple(variable.numpy() for variable in checkpoint.worker_state(self.model)))
             self._save(dataclasses.replace(self.position, step=step, seconds=self.seconds, own=tuple(own)))
         return stopping
 
@@ -73,7 +73,7 @@ class Saver:
         """Return whether to save, and whether to stop."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        everyone = hvd_ops.ask([due, stop.asked()])
+        everyone = hvd_ops.gather_in_graph([due, stop.requested()])
         return bool(everyone[0, 0]), bool(everyone[:, 1].any())
 
     def _save(self, position: checkpoint.Position) -> None:

@@ -101,7 +101,7 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
     environment = settings(config) | timeline.settings(options.timeline)
     layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
     with contextlib.ExitStack() as claims:
-        claims.enter_context(stop.heard())
+        claims.enter_context(stop.handle_signal())
         problem = name = None
         if layout.rank == 0:
             try:
@@ -158,7 +158,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         os.environ.setdefault(name, value)
     horovod_settings()  # Refused now if at all: a run must not lose its record to them.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
-    with rendezvous.meeting(_node()):
+    with rendezvous.gloo_rendezvous(_node()):
         hvd.init()
     if hvd.size() == 1:
         allocation.check_step()
@@ -299,7 +299,7 @@ def _huge_pages_mb() -> float:
 def checksums(model: tf.keras.Model) -> dict[str, int]:
     """Return a CRC-32 of every weight and every variable of the optimizer, by name."""
     variables = [*model.variables, *model.optimizer.variables]
-    return {f"{place} {variable.name}": zlib.crc32(checkpoint.content(variable).reshape(-1).view(np.uint8).data)
+    return {f"{place} {variable.name}": zlib.crc32(checkpoint.as_array(variable).reshape(-1).view(np.uint8).data)
             for place, variable in enumerate(variables)}
 
 

@@ -45,7 +45,7 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
     if os.getppid() != launcher:  # It was killed before the line above.
         return
     # Horovod: what horovodrun tells a worker; mpirun's find it out by themselves.
-    os.environ |= rendezvous._places(rank, [socket.gethostname()] * SIZE, *server)
+    os.environ |= rendezvous._environment(rank, [socket.gethostname()] * SIZE, *server)
     os.environ |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
     try:
         training.run(config, options)

@@ -170,7 +170,7 @@ def _follow(run: Run, said: str, resumes: bool, tally: Tally) -> None:
         if run.reached - point > 1:
             raise BreachError(f"it had come {run.reached:.2f} epochs far, and {resumed[0]}")
     run.reported = max([run.reported, *map(int, re.findall(r"^epoch (\d+)/", said, re.MULTILINE))])
-    for place in heartbeat.read_places(run.folder / "places"):
+    for place in heartbeat.read_beats(run.folder / "heartbeats"):
         run.reached = max(run.reached, place.epoch - 1 + place.step / training.STEPS)
 
 

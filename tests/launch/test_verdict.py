@@ -14,7 +14,7 @@ from labs.run import heartbeat, lifeline
 def two_nodes(tmp_path, monkeypatch, capfd):
     """Two watches as if on two nodes, and a function that hands on what they send for a while."""
     monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.named())
-    watches = [heartbeat.Watch(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
+    watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
     evidence = verdict.Evidence(2.0)
 
     def listen(seconds: float) -> None:

@@ -12,7 +12,7 @@ from labs.measure import collectives, wire
     ("allreduce", {1: 0, 2: 1, 4: 1.5, 8: 1.75}), ("broadcast", {2: 1, 8: 1}), ("allgather", {1: 0, 2: 0.5, 4: 0.75}),
 ])
 def test_busbw_factors_are_those_of_nccls_tests(collective, factors):
-    assert {size: collectives.factor(collective, size) for size in factors} == factors
+    assert {size: collectives.busbw_factor(collective, size) for size in factors} == factors
 
 
 @pytest.mark.parametrize("largest", [4, 1024, 16 * 2**20, 256 * 2**20])
@@ -47,6 +47,6 @@ def test_predicted_bytes_are_those_of_a_ring():
 
 
 def test_where_the_gradients_went():
-    assert "one worker" in wire.carried(0, 0)
-    assert "shared memory" in wire.carried(50, 2e6)
-    assert wire.carried(1.9e6, 2e6) == "network interfaces"
+    assert "one worker" in wire.route(0, 0)
+    assert "shared memory" in wire.route(50, 2e6)
+    assert wire.route(1.9e6, 2e6) == "network interfaces"

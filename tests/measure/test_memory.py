@@ -70,7 +70,7 @@ def test_bisection_finds_the_end(end, first, precision):
         tried.append(value)
         return value <= end
 
-    found = memory.largest(fits, first, most=10_000, precision=precision)
+    found = memory.largest_that_fits(fits, first, most=10_000, precision=precision)
     assert found <= end
     assert end - found < max(1, precision * found) or (precision == 0 and found == end)
     assert len(tried) == len(set(tried)), "nothing is tried twice"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from labs.datasets.splits import Subset, from_noise
-from labs.measure.throughput import supply
-from labs.measure.utilization import together
+from labs.measure.throughput import input_rate
+from labs.measure.utilization import combine
 
 
 class Slow:
@@ -26,16 +26,16 @@ class Slow:
 def test_the_supply_is_the_rate_at_which_pictures_come():
     """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
     part = Subset(Slow(), np.zeros(64, np.float32), np.arange(64))
-    assert 50 < supply(part, batch_size=8, seconds=1.0) < 350
+    assert 50 < input_rate(part, batch_size=8, seconds=1.0) < 350
 
 
 def test_noise_is_no_limit():
-    assert supply(from_noise(64, 8, seed=1).train, batch_size=8, seconds=0.3) > 1000
+    assert input_rate(from_noise(64, 8, seed=1).train, batch_size=8, seconds=0.3) > 1000
 
 
 def test_workers_together():
     one = {"cpu_percent": 90.0, "memory_bytes": 1e9, "gpu0_percent": 50.0}
     other = {"cpu_percent": 70.0, "memory_bytes": 3e9, "gpu0_percent": 100.0}
-    assert together([one, other], nodes=1) == {"cpu_percent": 80.0, "memory_bytes": 4e9, "gpu_percent": 75.0}
-    assert together([one, other], nodes=2)["memory_bytes"] == pytest.approx(2e9)
-    assert "gpu_percent" not in together([{"cpu_percent": 1.0, "memory_bytes": 1.0}], nodes=1)
+    assert combine([one, other], nodes=1) == {"cpu_percent": 80.0, "memory_bytes": 4e9, "gpu_percent": 75.0}
+    assert combine([one, other], nodes=2)["memory_bytes"] == pytest.approx(2e9)
+    assert "gpu_percent" not in combine([{"cpu_percent": 1.0, "memory_bytes": 1.0}], nodes=1)

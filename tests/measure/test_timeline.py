@@ -76,15 +76,15 @@ def test_a_torn_file_is_mended_to_json(tmp_path):
     path = tmp_path / "timeline.json"
     text = "[\n" + ",".join(map(json.dumps, EVENTS)) + "]"
     path.write_text(text)
-    assert timeline.mend(path) == EVENTS
+    assert timeline.repair(path) == EVENTS
     assert path.read_text() == text, "a sound file stays as Horovod wrote it"
     path.write_text(text[:-20])
     with pytest.raises(json.JSONDecodeError):
         json.loads(path.read_text())
-    assert timeline.mend(path) == EVENTS[:-1]
+    assert timeline.repair(path) == EVENTS[:-1]
     assert json.loads(path.read_text()) == EVENTS[:-1]
     path.write_text("")
-    assert timeline.mend(path) == []
+    assert timeline.repair(path) == []
     assert json.loads(path.read_text()) == []
 
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from labs import lab06_memory as lab
-from labs.models.denoising import Noise, denoiser, judged, psnr, unchanged
+from labs.models.denoising import Noise, denoiser, denoising_error, identity, psnr
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_it_begins_as_the_identity():
 
 def test_the_baseline_changes_nothing():
     noisy = tf.random.uniform([2, 12, 12, 3])
-    np.testing.assert_array_equal(unchanged(12)(noisy), noisy)
+    np.testing.assert_array_equal(identity(12)(noisy), noisy)
 
 
 def test_noise_belongs_to_the_picture_and_has_its_level():
@@ -54,7 +54,7 @@ def test_noise_belongs_to_the_picture_and_has_its_level():
 
 def test_error_and_psnr_are_those_of_the_pictures():
     network, shown = denoiser(12, 4, 3), pictures()
-    error = judged(network, 25, seed=1)(shown)
+    error = denoising_error(network, 25, seed=1)(shown)
     clean = shown / 255
     cleaned = network(Noise(25, 1)(tf.constant(clean, tf.float32)))
     right = ((cleaned - clean) ** 2).numpy().mean((1, 2, 3))
@@ -66,7 +66,7 @@ def test_computing_again_gives_the_same_gradients():
     gradients = []
     for recompute in (False, True):
         tf.keras.utils.set_random_seed(3)
-        model = judged(denoiser(12, 9, 4, recompute=recompute), 25, seed=1)
+        model = denoising_error(denoiser(12, 9, 4, recompute=recompute), 25, seed=1)
         model.layers[-2].layers[-2].kernel.assign(tf.random.stateless_normal([3, 3, 4, 3], [1, 2]))  # Not zero.
 
         @tf.function

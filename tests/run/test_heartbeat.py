@@ -1,32 +1,32 @@
-"""Who is where, and for whom the others wait."""
+"""Heartbeats: what is written can be read, and the stalled worker is the one that is named."""
 
 from __future__ import annotations
 
 from labs.run import heartbeat
-from labs.run.heartbeat import Place
+from labs.run.heartbeat import Beat
 
 
-def place(rank: int, step: int, moved: float, alive: float) -> Place:
-    return Place(rank, "host", 100 + rank, 2, step, moved, alive)
+def beat(rank: int, step: int, moved: float, alive: float) -> Beat:
+    return Beat(rank, "host", 100 + rank, 2, step, moved, alive)
 
 
-def test_the_one_that_stands_still_is_named_not_those_that_wait():
+def test_the_stalled_worker_is_named_not_those_that_wait_for_it():
     now = 100.0
-    frozen = place(1, 8, moved=80, alive=80)  # Stopped: its own watching thread does not run either.
-    assert heartbeat.culprit([place(0, 7, 81, 100), frozen, place(2, 7, 81, 99.5)], now, 20) == frozen
-    behind = place(0, 6, moved=79, alive=100)  # In an endless loop: alive, and a step behind the others.
-    assert heartbeat.culprit([behind, place(1, 7, 80, 100)], now, 20) == behind
+    frozen = beat(1, 8, moved=80, alive=80)  # Stopped: its heartbeat thread does not run either.
+    assert heartbeat.culprit([beat(0, 7, 81, 100), frozen, beat(2, 7, 81, 99.5)], now, 20) == frozen
+    behind = beat(0, 6, moved=79, alive=100)  # In an endless loop: alive, and a step behind the others.
+    assert heartbeat.culprit([behind, beat(1, 7, 80, 100)], now, 20) == behind
 
 
-def test_a_place_can_be_read_by_others_as_it_changes(tmp_path):
-    watched = heartbeat.Watch(tmp_path, rank=3, stall_seconds=60)
+def test_others_can_read_a_heartbeat_as_it_changes(tmp_path):
+    heart = heartbeat.Heartbeat(tmp_path, rank=3, stall_seconds=60)
     try:
-        assert str(watched.place()).endswith("(before the first step)")
-        watched.step(2, 13)
-        (read,) = heartbeat.read_places(tmp_path)
+        assert str(heart.beat).endswith("(before the first step)")
+        heart.step(2, 13)
+        (read,) = heartbeat.read_beats(tmp_path)
         assert (read.rank, read.epoch, read.step) == (3, 2, 13)
         assert str(read).endswith("(epoch 2, step 13)")
         (tmp_path / "rank-00004").write_bytes(b'{"rank": 4, "ho')
-        assert [each.rank for each in heartbeat.read_places(tmp_path)] == [3]
+        assert [each.rank for each in heartbeat.read_beats(tmp_path)] == [3]
     finally:
-        watched.close()
+        heart.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.training.binding import bound
+from labs.training.binding import bind_to_cores
 from labs.training.workers import Layout
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -34,7 +34,7 @@ def test_each_worker_of_a_node_has_cores_of_its_own(old_thread):
     half = len(CORES) // 2
     seen = []
     for rank in range(2):
-        with bound(layout(rank, 2, half)) as cores:
+        with bind_to_cores(layout(rank, 2, half)) as cores:
             seen.append(cores)
             assert os.sched_getaffinity(0) == set(cores)
             assert os.sched_getaffinity(old_thread.native_id) == set(cores)
@@ -42,12 +42,12 @@ def test_each_worker_of_a_node_has_cores_of_its_own(old_thread):
 
 
 def test_afterwards_every_thread_is_free(old_thread):
-    with pytest.raises(RuntimeError), bound(layout(0, 1, 1)):
+    with pytest.raises(RuntimeError), bind_to_cores(layout(0, 1, 1)):
         raise RuntimeError
     for thread in Path("/proc/self/task").iterdir():
         assert os.sched_getaffinity(int(thread.name)) == set(CORES)
 
 
 def test_nothing_is_bound_where_the_cores_do_not_suffice():
-    with bound(layout(1, 2, len(CORES))) as cores:
+    with bind_to_cores(layout(1, 2, len(CORES))) as cores:
         assert cores == CORES

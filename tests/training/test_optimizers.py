@@ -50,9 +50,9 @@ def test_one_pass_ends_where_keras_does(kind):
 def test_workers_take_one_pass(make):
     wrapped = hvd_ops.distributed_optimizer(make(0.5))
     assert isinstance(wrapped, IN_ONE_PASS[make])
-    assert wrapped.get_config() == hvd_ops.alone(wrapped).get_config() == make(0.5).get_config() | {
+    assert wrapped.get_config() == hvd_ops.undistributed(wrapped).get_config() == make(0.5).get_config() | {
         "name": wrapped.name, "is_legacy_optimizer": False}
-    assert type(hvd_ops.alone(wrapped)) is IN_ONE_PASS[make]
+    assert type(hvd_ops.undistributed(wrapped)) is IN_ONE_PASS[make]
 
 
 def test_what_keras_alone_knows_stays_as_it_is():

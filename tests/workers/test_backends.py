@@ -40,7 +40,7 @@ def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
 
 @pytest.mark.parametrize("rank", range(5))
 def test_places_on_unequal_nodes(rank):
-    places = rendezvous._places(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
+    places = rendezvous._environment(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
     local = [(0, 3), (0, 2), (1, 3), (1, 2), (2, 3)][rank]
     cross = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)][rank]
     assert (places["HOROVOD_LOCAL_RANK"], places["HOROVOD_LOCAL_SIZE"]) == tuple(map(str, local))

@@ -40,7 +40,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         compile_for(model, tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", ("accuracy",))
         images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), np.uint8)
         test = evaluate(job, model, Subset(images, np.arange(32) % 10, np.arange(32)), config.batch_size)
-        assert heartbeat.current().place().moved > job.started, "the evaluation has armed the watch"
+        assert heartbeat.current().beat.moved > job.started, "the evaluation has armed the watch"
         if job.rank == 0:
             time.sleep(3 * options.stall_seconds)
         return run_record.finish(job, [], test_loss=test["loss"])

@@ -27,6 +27,6 @@ times = collectives._in_turns({"slow": lambda: time.sleep(0.02 * rank), "quick":
 assert min(times["slow"]) >= 0.02 * (size - 1), "the slowest worker counts, on every worker"
 
 held = tf.Variable([[1.0, 2.0, 3.0 + rank]])
-assert wire.spread([tf.Variable([5.0]), held]) == size - 1
-assert wire.spread([tf.Variable([5.0])]) == 0
+assert wire.largest_difference([tf.Variable([5.0]), held]) == size - 1
+assert wire.largest_difference([tf.Variable([5.0])]) == 0
 print(f"rank {rank}: {sorted(times)}, all well")

@@ -1,0 +1,84 @@
+"""Speed settings of a worker's process, and what each was measured to bring.
+
+A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is a
+default: a value that the student has set stays. Images/s unless said otherwise, on two cores; details: docs/speed.md.
+
+    setting                              without -> with          where
+    oneDNN's convolutions                  527 -> 1,054           MNIST CNN, batch 128, processor without VNNI
+    MPI yields its core while it waits    0.64 -> 0.93            scaling efficiency, MNIST CNN, batch 128, 2 workers
+    huge pages                           2,529 -> 2,652 (+5 %)    MNIST CNN, batch 32, 2 workers
+                                         1,147 -> 1,244 (+8 %)    6 M parameters, batch 32, 2 workers
+    Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
+    Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
+
+Outside this file: optimizers that update in one pass (labs/training/optimizers.py: 1,288 -> 1,479 for the MNIST CNN at
+batch 32), Horovod's functions without AutoGraph (labs/training/hvd_ops.py: 38 processor seconds of a run of lab 10),
+several steps per return to Python (labs/training/callbacks.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from labs.run.errors import LabError
+
+ENVIRONMENT = {
+    # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
+    "TF_ENABLE_ONEDNN_OPTS": "1",
+    # Horovod: a rank that waits for the others gives its core to their training threads instead of spinning on it.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    # glibc asks for pages of 2 MiB: a step passes over weights and gradients many times.
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""Read when TensorFlow and MPI load; GLIBC_TUNABLES when a process starts, so it holds for the workers that a command
+starts."""
+
+FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
+"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and memory in huge pages is
+counted by whole pages."""
+
+CYCLE_MS = 0.1
+"""Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than a
+step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of a
+core per worker."""
+FUSION_MB = 1
+"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without a
+copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
+train."""
+
+_DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
+_NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
+"""How these numbers must be written: of others Horovod would read the beginning, or 0."""
+
+
+def horovod_environment(nccl: bool) -> dict[str, str]:
+    """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
+
+    Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
+
+    Args:
+        nccl: Whether NCCL carries the gradients.
+    """
+    size, here = (int(os.environ.get(f"OMPI_COMM_WORLD_{what}", "1")) for what in ("SIZE", "LOCAL_SIZE"))
+    if size == 1 or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
+        return {}
+    fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
+    return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}
+
+
+def horovod_settings() -> dict[str, float]:
+    """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB.
+
+    Raises:
+        LabError: A variable that sets one of them is not a plain number.
+    """
+    return {"cycle_time_ms": _number("HOROVOD_CYCLE_TIME"),
+            "fusion_threshold_mb": _number("HOROVOD_FUSION_THRESHOLD") / 2**20}
+
+
+def _number(variable: str) -> float:
+    text = os.environ.get(variable, _DEFAULTS[variable])
+    if not re.fullmatch(_NUMBERS[variable], text):
+        raise LabError(f"{variable} is {text!r}, not a plain number; unset it")
+    return float(text)
