@@ -1,6 +1,12 @@
-"""Lab kit for distributed training with TensorFlow, Keras and Horovod."""
+"""Lab kit for distributed training with TensorFlow, Keras and Horovod.
+
+Importing it sets four environment variables, those of SETTINGS, unless they are set: TensorFlow and MPI read them when
+they load, so they cannot be set later.
+"""
 
 import os
+
+from labs.run import lazy
 
 __version__ = "0.1.0"
 
@@ -31,3 +37,8 @@ PLAIN = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+
 FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 """For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and what lies in huge
 pages is counted by whole pages."""
+
+# All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "run": ["Lab", "LabError", "Options", "Range", "Sweep", "divide", "fields", "main", "naming"],
+})

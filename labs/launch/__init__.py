@@ -1,1 +1,7 @@
-"""Starts workers: on this machine and inside a Slurm allocation."""
+"""Launching: start a lab's workers with mpirun or horovodrun, supervise them, and run sweeps."""
+
+from labs.run import lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "local": ["run", "visible_gpus"],
+}, submodules=["elastic", "local", "sweep"])

@@ -59,8 +59,7 @@ class Elastic:
     """One worker of a run whose workers may come and go.
 
     Args:
-        lab: Name of the lab.
-        config: Its Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
+        config: The lab's Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
         options: Where the run lives; with a name, since workers who come later must find it.
         fault: Called after each step with this object; it may end workers, or have them come.
 
@@ -68,15 +67,15 @@ class Elastic:
         LabError: Several workers were started in a way that cannot lose one, or an option needs workers that stay.
     """
 
-    def __init__(self, lab: str, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
+    def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
         fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
         if options.tensorboard:
             raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
-        self.lab, self.config, self.fault = lab, config, fault
+        self.lab, self.config, self.fault = naming.lab_name(config), config, fault
         self.gpu, self.threads = _join(config.seed)
-        runs = naming.results_root(options) / lab
+        runs = naming.results_root(options) / self.lab
         name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()

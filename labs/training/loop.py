@@ -187,13 +187,13 @@ def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | 
 
 def _coverage(job: Job, train: Subset, batch_size: int, epoch: int) -> str:
     """Prove, from what the workers really hold, that together they see every image once."""
-    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.config.seed)
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.seed)
     return coverage(hvd_ops.gather_object(mine), train.positions)
 
 
 def _train_epoch(job, model, train, saver, steps, batch_size, pieces, augment) -> dict[str, float]:
     """Train for one epoch, or for what is left of it, and return its row of the history."""
-    epoch, first, seed = saver.position.epoch, saver.position.step, job.config.seed
+    epoch, first, seed = saver.position.epoch, saver.position.step, job.seed
     # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(pieces)
     passes = (steps - first) * pieces

@@ -25,6 +25,7 @@ from tensorflow.python.util import _pywrap_util_port
 import labs
 from labs.run import fields, heartbeat, naming, stop
 from labs.run.errors import LabError
+from labs.run.fields import Role
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
@@ -79,6 +80,11 @@ class Job:
         """Number of this worker, from 0."""
         return self.layout.rank
 
+    @property
+    def seed(self) -> int:
+        """The Config's seed."""
+        return fields.value(self.config, Role.SEED)
+
     def say(self, text: str) -> None:
         """Print a line for the student: once, not once per worker."""
         if self.rank == 0:
@@ -86,20 +92,20 @@ class Job:
 
 
 @contextlib.contextmanager
-def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
+def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
     """Start this worker and claim the folder of its run; the worker is watched until the block ends.
 
     Args:
-        lab: Name of the lab, such as "lab10_caltech".
-        config: The lab's Config; it must have a `seed`.
+        config: The lab's Config, with a field of type `fields.Seed`; the lab's name is that of its module.
         options: Where the run lives.
 
     Raises:
         LabError: The run's name is taken, or another run holds it.
     """
     fields.check(config)
+    lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
     environment = settings(config) | timeline.settings(options.timeline)
-    layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
+    layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
     with contextlib.ExitStack() as claims:
         claims.enter_context(stop.handle_signal())
         problem = name = None
@@ -121,23 +127,19 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         yield job
 
 
-SETTINGS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "backend": ("HOROVOD_CPU_OPERATIONS", str),
-    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
-    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
+HOROVOD_VARIABLES: dict[Role, tuple[str, Callable[[Any], Any]]] = {
+    Role.BACKEND: ("HOROVOD_CPU_OPERATIONS", str),
+    Role.CYCLE_TIME: ("HOROVOD_CYCLE_TIME", float),
+    Role.FUSION_THRESHOLD: ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
 }
-"""Fields that a lab's Config may have, and the variable from which Horovod reads each when it starts."""
+"""For fields that a lab's Config may have: the variable that Horovod reads when it starts."""
 
 
 def settings(config: Any) -> dict[str, str]:
-    """Return what a Config asks of Horovod, as environment variables.
-
-    Args:
-        config: `backend` ("mpi" or "gloo") carries tensors that are not on a GPU; `cycle_time_ms` is how long Horovod
-            waits for more tensors, `fusion_threshold_mb` how many MiB of them it sends as one message.
-    """
-    return {variable: str(convert(getattr(config, field))) for field, (variable, convert) in SETTINGS.items()
-            if hasattr(config, field)}
+    """Return the environment variables that set Horovod up as a Config says; see `labs.run.fields`."""
+    values = {role: fields.value(config, role) for role in HOROVOD_VARIABLES}
+    return {variable: str(convert(values[role])) for role, (variable, convert) in HOROVOD_VARIABLES.items()
+            if values[role] is not None}
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
