@@ -24,6 +24,7 @@ lab10: env ## Train on two workers with a validation split: the first thing to r
 test: env ## Lint, check types, run all tests, execute the notebooks
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m pytest
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
@@ -75,4 +76,4 @@ pins: env ## Write constraints.txt anew from pyproject.toml: the newest versions
 	    | sort > constraints.new && mv constraints.new constraints.txt
 
 clean: ## Remove the environment and caches; data and results stay
-	rm -rf .venv .env-* .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
+	rm -rf .venv .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info

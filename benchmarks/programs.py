@@ -10,11 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import labs
-from labs.launch import local
+from labs.launch import mpirun, supervisor
 from labs.run.paths import ROOT
 
 Figures = dict[str, float]
@@ -29,15 +29,16 @@ def kit(network: str, workers: int, clock: str = "steps") -> Figures:
 
 
 def _kit(network: str, workers: int, folder: str, clock: str) -> list[str]:
-    return [*local.mpirun(workers), sys.executable, "-m", "benchmarks.contenders.kit", network, folder, clock]
+    return [*mpirun.command(workers), sys.executable, "-m", "benchmarks.contenders.kit", network, folder, clock]
 
 
 def two_at_once(network: str) -> Figures:
     """Return the summed throughput of two independent workers at the same time: the upper bound of two cores."""
-    with scratch() as one, scratch() as other:
-        started = [_start(_kit(network, 1, folder, "steps"), **labs.SETTINGS) for folder in (one, other)]
-        figures = [_finish(process) for process in started]
-    return {case: sum(each[case] for each in figures) for case in figures[0]}
+    with ExitStack() as running:
+        commands = [_kit(network, 1, running.enter_context(scratch()), "steps") for _ in range(2)]
+        processes = [running.enter_context(_started(command, **labs.SETTINGS)) for command in commands]
+        taken = [_finish(process) for process in processes]
+    return {case: sum(each[case] for each in taken) for case in taken[0]}
 
 
 def contender(name: str, *args: object, **variables: str) -> Figures:
@@ -47,27 +48,24 @@ def contender(name: str, *args: object, **variables: str) -> Figures:
 
 def figures(command: list[str], **variables: str) -> Figures:
     """Run a program and return the figures that it prints, by case."""
-    return _finish(_start(command, **variables))
+    with _started(command, **variables) as process:
+        return _finish(process)
 
 
-def _start(command: list[str], **variables: str) -> subprocess.Popen:
+def _started(command: list[str], **variables: str) -> AbstractContextManager[subprocess.Popen]:
     # As in an activated environment, where mpirun is on the PATH.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # Without the variables that importing the kit has set here: the other contenders run with their own defaults.
-    env = {name: value for name, value in local.environment().items() if name not in labs.SETTINGS}
-    return subprocess.Popen([shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=ROOT, text=True,
-                            env=env | {"PATH": path} | variables,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    env = {name: value for name, value in mpirun.environment().items() if name not in labs.SETTINGS}
+    program = shutil.which(command[0], path=path) or command[0]
+    return supervisor.started([program, *command[1:]], env | {"PATH": path} | variables)
 
 
 def _finish(process: subprocess.Popen) -> Figures:
-    try:
-        out, errors = process.communicate(timeout=LONGEST)
-    finally:
-        process.kill()
-    if process.returncode:
-        sys.exit(f"benchmarks: error: {process.args!r} exited with code {process.returncode}:\n{errors[-2000:]}")
-    printed = [json.loads(line[line.index("{"):]) for line in out.splitlines() if '{"case"' in line]
+    outcome = supervisor.finish(process, LONGEST)
+    if outcome.code != 0:
+        sys.exit(f"benchmarks: error: {process.args!r} {outcome.cause}\n{outcome.err[-2000:]}")
+    printed = [json.loads(line[line.index("{"):]) for line in outcome.out.splitlines() if '{"case"' in line]
     return {each["case"]: each["value"] for each in printed}
 
 

@@ -102,7 +102,7 @@ def pictures(rounds: int) -> list[Row]:
 def _pictures(name: str, photos: str) -> programs.Figures:
     """Return a contender's images per second, without anything that an earlier run decoded or checked."""
     with programs.scratch() as fresh:
-        return programs.contender("pictures", name, photos, *PHOTO_SIDES, TMPDIR=fresh, LABS_CACHE=fresh)
+        return programs.contender("pictures", name, photos, *PHOTO_SIDES, LABS_TMPDIR=fresh, LABS_CACHE=fresh)
 
 
 def fit(rounds: int) -> list[Row]:

@@ -39,6 +39,8 @@ class Config:
     """Training: images per worker and step; "traffic" also takes twice and four times as many."""
     base_lr: fields.LearningRate = 0.01
     """Training: learning rate of SGD, not scaled, because the accuracy does not matter here."""
+    fp16_allreduce: bool = False
+    """Training: send gradients in half precision: half the bytes, at the price of a rounding error in each gradient."""
     seed: fields.Seed = 1
     """Seed of the weights and the order of the images."""
 
@@ -148,12 +150,14 @@ def _traffic(job):
 
     model, images = _training(job)
     # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
-    optimizer = training.hvd_ops.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr))
+    fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
+    optimizer = training.hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce)
     training.compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
     training.hvd_ops.broadcast_state(model)
-    rows = measure.wire.measure(job, model, images.train, [job.config.batch_size * factor for factor in (1, 2, 4)])
+    batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
+    rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
     tables = {"wire": rows, "built": [built()]}
-    return report.finish(job, [], tables=tables, gradient_bytes=measure.gradient_bytes(model))
+    return report.finish(job, [], tables=tables, gradient_bytes=measure.gradient_bytes(model, fp16_allreduce))
 
 
 def _messages(job):
@@ -162,7 +166,10 @@ def _messages(job):
 
     model, images = _training(job)
     optimizer = tf.keras.optimizers.SGD(job.config.base_lr)
-    history = training.fit(job, model, optimizer, images.train, batch_size=job.config.batch_size, epochs=1)
+    history = training.fit(
+        job, model, optimizer, images.train,
+        batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
+    )
     messages = report.exchanged(job)  # Now, because the steps below are not part of the epoch.
 
     _exchange_gradients_only(job, model, images.train)
@@ -170,7 +177,8 @@ def _messages(job):
     unequal = _unequal_accuracies(job, model, images.test)
     training.hvd_ops.average_statistics(model)
     return report.finish(
-        job, history, tables={"messages": messages, "built": [built()]}, gradient_bytes=measure.gradient_bytes(model),
+        job, history, tables={"messages": messages, "built": [built()]},
+        gradient_bytes=measure.gradient_bytes(model, job.config.fp16_allreduce),
         spread_of_weights=measure.wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
         spread_of_statistics_after=measure.wire.largest_difference(model.non_trainable_weights), **unequal,
     )

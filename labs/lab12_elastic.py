@@ -88,7 +88,7 @@ def fault(worker) -> None:
     lost = any(event["kind"] == "worker lost" for event in worker.memory.events)
     # Halfway between two commits: a worker that dies at a random moment loses as many steps on average.
     due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= config.commit_steps
-    if launch.elastic.is_loner() and due and not lost and worker.job.size > 1:
+    if training.loopback.is_leaving() and due and not lost and worker.job.size > 1:
         launch.elastic.lose_host(worker.folder)
         os.kill(os.getpid(), signal.SIGKILL)
     due = config.return_epoch and worker.done >= config.return_epoch

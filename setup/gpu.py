@@ -1,4 +1,4 @@
-"""Finds the CUDA compiler and NCCL for Horovod's GPU operations: conda's, a wheel's or the site's."""
+"""The CUDA compiler and NCCL for Horovod's GPU operations: from conda, a wheel or the site."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ WHEEL_RPATH = "$ORIGIN/../../nvidia/nccl/lib"
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """What Horovod's GPU operations are built with: a name for people, variables for the build."""
+    """What Horovod's GPU operations are built with: a readable name, and variables for the build."""
 
     name: str
     options: dict[str, str] = dataclasses.field(default_factory=dict)
-    movable: bool = True  # Its libraries are part of the environment.
+    movable: bool = True  # The libraries are part of the environment.
     rpath: str = ""
 
 
@@ -32,21 +32,21 @@ CPU = Gpu("CPU")
 
 
 def find_gpu(environ: Mapping[str, str]) -> Gpu:
-    """Return this machine's CUDA and NCCL; HOROVOD_CUDA_HOME and HOROVOD_NCCL_HOME name other places.
+    """Return this machine's CUDA and NCCL, or those in HOROVOD_CUDA_HOME and HOROVOD_NCCL_HOME.
 
     Raises:
         SetupError: There is no CUDA compiler or no NCCL.
     """
     cuda, nccl = _cuda_home(environ), _nccl_home(environ)
     header, library = _cuda_file(cuda, "include", "cuda_runtime.h"), _cuda_file(cuda, "lib*", "libcudart.so")
-    assert header is not None  # `_cuda_home` has seen both.
+    assert header is not None  # `_cuda_home` has checked both.
     in_wheel = nccl == _wheel_home()
     options = {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
         "HOROVOD_CUDA_HOME": str(cuda),
         "HOROVOD_NCCL_HOME": str(nccl),
-        "HOROVOD_NCCL_LINK": "SHARED",  # Else a static NCCL is compiled in where one is found.
-        # What Horovod's CMake files would not find by themselves: setup/horovod.cmake.
+        "HOROVOD_NCCL_LINK": "SHARED",  # Otherwise Horovod links a static NCCL if there is one.
+        # Horovod's CMake files do not find these; setup/horovod.cmake passes them on.
         "LABS_CUDA_INCLUDE": str(header.parent),
         "LABS_CUDA_LIBRARY": str(library),
         "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),
@@ -75,13 +75,13 @@ def _cuda_home(environ: Mapping[str, str]) -> Path:
 
 
 def _cuda_file(home: Path, folder: str, name: str) -> Path | None:
-    """Return a file of CUDA, which lies in targets/x86_64-linux/ of a conda environment."""
+    """Return a file of CUDA; in a conda environment CUDA is in targets/x86_64-linux/."""
     return next((path for top in ("", "targets/*/") for path in home.glob(f"{top}{folder}/{name}")), None)
 
 
 def _cuda_version(cuda: Path) -> str:
-    said = subprocess.run([cuda / "bin" / "nvcc", "--version"], capture_output=True, text=True).stdout
-    release = re.search(r"release ([\d.]+)", said)
+    output = subprocess.run([cuda / "bin" / "nvcc", "--version"], capture_output=True, text=True).stdout
+    release = re.search(r"release ([\d.]+)", output)
     return release[1] if release else "unknown"
 
 

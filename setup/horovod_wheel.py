@@ -1,4 +1,4 @@
-"""Builds Horovod's wheel against the TensorFlow and the MPI that are there, once for each combination."""
+"""Horovod's wheel: built against the installed TensorFlow and MPI, once per combination, and cached."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PARTS = {
     "HOROVOD_WITHOUT_MXNET": "1",
     "HOROVOD_WITH_GLOO": "1",  # Elastic training and `horovodrun --gloo`.
     "HOROVOD_WITH_MPI": "1",
-    "HOROVOD_WITHOUT_NVTX": "1",  # Marks for NVIDIA's profiler, whose headers only some machines have.
+    "HOROVOD_WITHOUT_NVTX": "1",  # Markers for NVIDIA's profiler; only some machines have its headers.
 }
 # From <prefix>/lib/python3.11/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
 PREFIX_RPATH = "$ORIGIN/../../../.."
@@ -31,18 +31,18 @@ PREFIX_RPATH = "$ORIGIN/../../../.."
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """What decides which wheel fits: all that is compiled in, and where its libraries are looked for."""
+    """Everything that identifies a wheel: what is compiled in, and where its libraries are searched."""
 
     horovod: str
     tensorflow: str
     python: str
     mpi: Mpi
     gpu: Gpu = CPU
-    movable: bool = True  # Its libraries are part of the environment: the wheel serves any other like it.
+    movable: bool = True  # The libraries are part of the environment, so the wheel fits any equal environment.
 
     @property
     def key(self) -> str:
-        """The name of its folder in the cache: the versions for people, a digest for all the rest."""
+        """The name of the wheel's cache folder: readable versions, and a digest of everything else."""
         places = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
         rest = repr((PARTS, TOOLCHAIN.read_text(), self.rpath, places))
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
@@ -51,32 +51,32 @@ class Build:
 
     @property
     def rpath(self) -> str:
-        """Where the loader looks, as CMake writes it; empty for absolute paths, which CMake finds itself."""
+        """The wheel's RPATH in CMake's notation; empty for absolute paths, which CMake sets itself."""
         return ";".join(filter(None, [PREFIX_RPATH, self.gpu.rpath])) if self.movable else ""
 
     @property
     def folder(self) -> Path:
-        """Its folder in the user's cache, which clones share."""
+        """The wheel's folder in the user's cache, which all clones share."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cache / "labs-kit" / "horovod" / self.key
 
 
 def cached(build: Build) -> Path | None:
-    """Return the wheel, if it was built before."""
+    """Return the cached wheel, or None."""
     return next(iter(build.folder.glob("*.whl")), None)
 
 
 def check(build: Build) -> None:
-    """Raise SetupError if the wheel has to be built and this machine cannot."""
+    """Raise SetupError if the wheel must be built and this machine cannot build it."""
     if cached(build) is None:
         check_compiler()
         check_space(Path(tempfile.gettempdir()), build.folder)
 
 
 def wheel(steps: Steps, build: Build, python: Path) -> Path:
-    """Return the wheel from the cache, or build it there; of two at once, one builds and the other waits."""
+    """Return the wheel from the cache, or build it there; of two concurrent runs one builds and the other waits."""
     build.folder.mkdir(parents=True, exist_ok=True)
-    with locked(build.folder / ".lock", " (another run builds it: waiting)"):
+    with locked(build.folder / ".lock", " (waiting for another run that builds it)"):
         return cached(build) or _build(steps, build, python)
 
 
@@ -88,19 +88,19 @@ def _build(steps: Steps, build: Build, python: Path) -> Path:
         wanted = ["--wheel-dir", folder, f"horovod=={build.horovod}"]
         steps.run([python, "-m", "pip", "wheel", "-v", *flags, *wanted], environment(build, python))
         built = next(Path(folder).glob("*.whl"))
-        return built.rename(build.folder / built.name)  # On one disk: whole or not at all.
+        return built.rename(build.folder / built.name)  # On one file system, so atomic.
 
 
 def environment(build: Build, python: Path) -> dict[str, str]:
-    """Return the variables of Horovod's build, whose CMake and MPI are first looked for beside `python`."""
-    # CUDAARCHS: conda's compiler sets it, while Horovod names the architectures itself.
+    """Return the environment variables of Horovod's build; CMake and MPI beside `python` come first on PATH."""
+    # conda's compiler sets CUDAARCHS, but Horovod names the architectures itself.
     ignored = ("HOROVOD_", "CUDAARCHS")
     env = {name: value for name, value in clean_environment().items() if not name.startswith(ignored)}
     cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes about half a gigabyte.
     ours = {
         "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
         "LABS_RPATH": build.rpath,
-        # conda's linker flags would have the wheel look for its libraries in this very environment.
+        # conda's linker flags would make the wheel search for its libraries in this environment only.
         "LDFLAGS": re.sub(r"-Wl,-rpath,\S+ ?", "", env.get("LDFLAGS", "")),
         "MAKEFLAGS": f"-j{cores}",
         "PATH": f"{python.parent}{os.pathsep}{env['PATH']}",

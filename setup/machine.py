@@ -1,4 +1,4 @@
-"""What has to be there before anything is made: each obstacle is one line with its cure."""
+"""Checks before anything is installed: each obstacle is one line with its cure."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from pathlib import Path
 
 from steps import SetupError
 
-NEEDED_GB = 4.0  # The environment takes 2.4 GB, a build of Horovod 0.5 GB; the rest is air.
-NAMES = {"Open MPI": "openmpi", "Intel": "intelmpi", "HYDRA": "mpich"}  # As `mpirun --version` has them.
+NEEDED_GB = 4.0  # The environment takes 2.4 GB, a build of Horovod 0.5 GB; the rest is a margin.
+NAMES = {"Open MPI": "openmpi", "Intel": "intelmpi", "HYDRA": "mpich"}  # As `mpirun --version` prints them.
 
 
 def check_machine() -> None:
-    """Raise SetupError unless this is Linux, with a Python that makes virtual environments."""
+    """Raise SetupError unless this is Linux with a Python that can create virtual environments."""
     if sys.platform != "linux":
-        raise SetupError(f"this is {sys.platform}, and Horovod is built for Linux here; on Windows use WSL 2")
+        raise SetupError(f"this is {sys.platform}; the kit builds Horovod on Linux only; on Windows use WSL 2")
     if importlib.util.find_spec("ensurepip") is None:
-        raise SetupError(f"{sys.executable} makes no virtual environments; apt-get install python3.11-venv")
+        raise SetupError(f"{sys.executable} cannot create virtual environments; apt-get install python3.11-venv")
 
 
 def check_space(*folders: Path) -> None:
     """Raise SetupError if a folder's disk has less than LABS_ENV_GB (4) gigabytes free."""
     needed = float(os.environ.get("LABS_ENV_GB") or NEEDED_GB)
     for folder in folders:
-        place = next(path for path in (folder, *folder.resolve().parents) if path.exists())
-        free = shutil.disk_usage(place).free / 1e9
+        existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
+        free = shutil.disk_usage(existing).free / 1e9
         if free < needed:
             raise SetupError(
-                f"{free:.1f} GB are free for {folder}, {needed:g} are needed; make room"
-                " (if you know that less will do: LABS_ENV_GB=2)"
+                f"{free:.1f} GB are free for {folder}, {needed:g} are needed; free some space"
+                " (LABS_ENV_GB=2 lowers the limit)"
             )
 
 
 def check_compiler() -> None:
-    """Raise SetupError unless the C++ compiler makes a program of C++17, TensorFlow's standard."""
+    """Raise SetupError unless the C++ compiler supports C++17, TensorFlow's standard."""
     compiler = os.environ.get("CXX") or "g++"
     if shutil.which(compiler) is None:
         raise SetupError(f"there is no C++ compiler ({compiler}) for Horovod; apt-get install g++ or set CXX")
@@ -50,12 +50,12 @@ def check_compiler() -> None:
         command = [compiler, "-std=c++17", str(source), "-o", str(Path(folder, "try"))]
         tried = subprocess.run(command, capture_output=True)
     if tried.returncode:
-        raise SetupError(f"{compiler} does not compile C++17, TensorFlow's standard; install g++ 9 or newer")
+        raise SetupError(f"{compiler} does not compile C++17, which TensorFlow needs; install g++ 9 or newer")
 
 
 @dataclasses.dataclass(frozen=True)
 class Mpi:
-    """An MPI: its name and version as in `openmpi-5.0.11`, and the folder of mpicxx and mpirun."""
+    """An MPI: name and version, as in `openmpi-5.0.11`, and the folder of mpicxx and mpirun."""
 
     version: str
     folder: Path
@@ -65,12 +65,12 @@ def find_mpi(path: str) -> Mpi:
     """Return the MPI on a search path.
 
     Raises:
-        SetupError: mpicxx or mpirun is not there.
+        SetupError: mpicxx or mpirun is missing.
     """
     compiler, launcher = (_program(name, path) for name in ("mpicxx", "mpirun"))
-    said = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    name = next((short for mark, short in NAMES.items() if mark in said), "mpi")
-    number = re.search(r"\d+\.\d+(\.\d+)?", said)
+    output = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
+    name = next((short for mark, short in NAMES.items() if mark in output), "mpi")
+    number = re.search(r"\d+\.\d+(\.\d+)?", output)
     return Mpi(f"{name}-{number[0] if number else 'unknown'}", Path(compiler).parent)
 
 
@@ -78,11 +78,11 @@ def _program(name: str, path: str) -> str:
     if found := shutil.which(name, path=path):
         return found
     raise SetupError(
-        f"there is no {name} on PATH; load the site's MPI (module load openmpi), or take the kit's: make env MPI=own"
+        f"there is no {name} on PATH; load the site's MPI (module load openmpi), or use the kit's: make env MPI=own"
     )
 
 
-def check_keras(version: str | None, place: str, cure: str) -> None:
-    """Raise SetupError for Keras 3, under which Horovod's optimizer silently averages nothing."""
+def check_keras(version: str | None, where: str, cure: str) -> None:
+    """Raise SetupError for Keras 3, with which Horovod's optimizer silently averages nothing."""
     if version and int(version.split(".")[0]) >= 3:
-        raise SetupError(f"Keras {version} is in {place}: Horovod's workers drift apart with it; {cure}")
+        raise SetupError(f"Keras {version} is in {where}; with it Horovod's optimizer averages no gradients; {cure}")

@@ -1,6 +1,6 @@
-"""Makes the kit's environment: `make env` makes .venv, `make horovod` adds Horovod to the active one.
+"""Build the kit's environment: `make env` creates .venv, `make horovod` adds Horovod to the active environment.
 
-A run that is killed leaves no stamp, and the next one begins afresh; two at once take turns.
+A killed run leaves no stamp, so the next one starts from scratch; concurrent runs take turns.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 EXTRAS = ["build", "notebook", "test"]
-PROOF_SECONDS = 600  # It takes about ten on two idle cores, minutes on busy ones.
+PROOF_SECONDS = 600  # About 10 s on two idle cores, minutes on busy ones.
 
 
 def make_env(mpi_choice: str) -> None:
-    """Make .venv: packages at their pins, Horovod, and the proof that two workers train together."""
+    """Create .venv: pinned packages, Horovod, and the proof that two workers train together."""
     started = time.time()
     check_machine()
-    with locked(ROOT / ".env-lock", "another run makes this environment: waiting for it\n") as waited:
+    with locked(ROOT / ".env-lock", "waiting for another run that makes this environment\n") as waited:
         stamp = VENV / f".ready-{mpi_choice}"
         if waited and stamp.exists() and stamp.stat().st_mtime > started:
             return
-        # No stamp: a run was killed here. A stamp that names another place: the clone was moved.
+        # No stamp: a run was killed. A stamp with another path: the clone was moved.
         fresh = not stamp.exists() or stamp.read_text() != str(ROOT)
-        check_keras(_keras_of_venv(), ".venv", "rm -r .venv, then make env (Horovod's wheel is kept)")
+        check_keras(_keras_of_venv(), ".venv", "rm -r .venv, then make env (Horovod's wheel stays in the cache)")
         build = _build_for_venv(mpi_choice)
         horovod_wheel.check(build)
         if fresh:
@@ -58,7 +58,7 @@ def _fill(build: Build, mpi_choice: str, fresh: bool) -> str:
         with steps.step(f"virtual environment .venv, Python {sys.version.split()[0]}"):
             env = packages.clean_environment()
             steps.run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], env)
-            steps.run([PYTHON, "-m", "ensurepip"], env)  # Apart: `venv` would keep its reasons to itself.
+            steps.run([PYTHON, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
     with steps.step("packages of pyproject.toml at the versions of constraints.txt"):
         extras = [*EXTRAS, "mpi"] if mpi_choice == "own" else EXTRAS
         packages.install(steps, PYTHON, ROOT, packages.requirements(ROOT, extras))
@@ -66,7 +66,7 @@ def _fill(build: Build, mpi_choice: str, fresh: bool) -> str:
 
 
 def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
-    how = "from the wheel built before" if horovod_wheel.cached(build) else "built once, then kept: minutes"
+    how = "from the cached wheel" if horovod_wheel.cached(build) else "built once, then cached: minutes"
     with steps.step(f"Horovod {build.horovod} for TensorFlow {build.tensorflow}, {build.mpi.version}: {how}"):
         wheel = horovod_wheel.wheel(steps, build, python)
         flags = ["--no-deps", "--force-reinstall", "--no-index"]
@@ -76,31 +76,27 @@ def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
 
 
 def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" / "proof.py") -> str:
-    """Return the line of setup/proof.py, run by two workers.
+    """Run setup/proof.py on two workers and return its last line.
 
     Raises:
-        SetupError: It found their weights different, did not run, or did not end.
+        SetupError: The weights differ, or the program did not start or did not end.
     """
-    mpirun = [mpi.folder / "mpirun", "-np", "2"]
-    if mpi.version.startswith("openmpi"):
-        # Two workers also where there is one core, and without the busy wait that would starve them.
-        mpirun += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    env = packages.clean_environment() | {
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "LABS_MPI": mpi.version,
-    }
+    sys.path.append(str(ROOT))
+    from labs.launch.failure import proof_verdict
+    from labs.run.errors import PROOF_PREFIX
+
+    # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
+    ours = mpi.version.startswith("openmpi")
+    launcher = [python, "-m", "labs.launch.mpirun", "2"] if ours else [mpi.folder / "mpirun", "-np", "2"]
+    env = packages.clean_environment() | {"PYTHONPATH": str(ROOT), "LABS_MPI": mpi.version}
     if _gpu_count() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
-        return _verdict(steps.run([*mpirun, python, program], env, timeout=PROOF_SECONDS))
+        return f"{PROOF_PREFIX}{proof_verdict(steps.run([*launcher, python, program], env, timeout=PROOF_SECONDS))}"
     except SetupError as error:
-        verdict = _verdict(steps.log.read_text(errors="replace"))
-        raise SetupError(f"{verdict} (log: {steps.log})" if verdict else f"the proof failed: {error}") from None
-
-
-def _verdict(text: str) -> str:
-    return next((line for line in reversed(text.splitlines()) if line.startswith("proof: ")), "")
+        if verdict := proof_verdict(steps.log.read_text(errors="replace")):
+            raise SetupError(f"{PROOF_PREFIX}{verdict} (log: {steps.log})") from None
+        raise SetupError(f"the proof failed: {error}") from None
 
 
 def _gpu_count() -> int:
@@ -111,8 +107,8 @@ def _gpu_count() -> int:
 
 
 def _keras_of_venv() -> str | None:
-    found = next(VENV.glob("lib/python3.11/site-packages/keras-*.dist-info"), None)
-    return found.name.removeprefix("keras-").removesuffix(".dist-info") if found else None
+    metadata = next(VENV.glob("lib/python3.11/site-packages/keras-*.dist-info"), None)
+    return metadata.name.removeprefix("keras-").removesuffix(".dist-info") if metadata else None
 
 
 def _build_for_venv(mpi_choice: str) -> Build:
@@ -123,7 +119,7 @@ def _build_for_venv(mpi_choice: str) -> Build:
 
 
 def make_horovod() -> None:
-    """Add Horovod, with NCCL unless HOROVOD_GPU_OPERATIONS is empty, to the Python that runs this."""
+    """Add Horovod to the running Python, with NCCL unless HOROVOD_GPU_OPERATIONS is empty."""
     python = Path(sys.executable)
     tensorflow = _installed("tensorflow")
     if tensorflow is None:
@@ -150,7 +146,7 @@ def _installed(name: str) -> str | None:
 
 
 def main() -> int:
-    """Run one of the two commands; an obstacle is one line, the exit status 1."""
+    """Run one of the two commands; an obstacle is reported in one line, with exit status 1."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["env", "horovod"])
@@ -158,16 +154,16 @@ def main() -> int:
     args = parser.parse_args()
     try:
         if args.mpi not in ("own", "system"):
-            raise SetupError(f"there is no MPI={args.mpi}; leave it out, or say MPI=system for the one on PATH")
+            raise SetupError(f"there is no MPI={args.mpi}; leave it out, or use MPI=system for the one on PATH")
         make_env(args.mpi) if args.command == "env" else make_horovod()
     except SetupError as error:
         print(f"{args.command}: error: {error}", file=sys.stderr)
         return 1
-    except OSError as error:  # A folder that may not be written to, a program that is gone.
+    except OSError as error:  # A folder without write permission, a missing program.
         print(f"{args.command}: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{args.command}: stopped; the same command begins again", file=sys.stderr)
+        print(f"{args.command}: stopped; the same command starts again", file=sys.stderr)
         return 130
     return 0
 

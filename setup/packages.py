@@ -1,4 +1,4 @@
-"""Installs pinned packages: with uv, which takes seconds, or with pip where uv cannot be had."""
+"""Installation of the pinned packages: with uv, which takes seconds, or with pip if uv is not available."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 
 from steps import SetupError, Steps
 
-# uv reads neither pip.conf nor PIP_*: on a machine whose pip knows a mirror, uv is told the same.
+# uv reads neither pip.conf nor PIP_*: pip's mirrors are passed on to it.
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
 }
-# Each sends an installation, an import or a build somewhere else than to the environment that is being made.
+# Each redirects an installation, an import or a build away from the environment that is being made.
 MISLEADING = {
     *("PYTHONPATH", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_CONSTRAINT"),
     *("PIP_REQUIRE_VIRTUALENV", "MAKEFLAGS", "MFLAGS", "MAKELEVEL"),
-    "PYTHONDONTWRITEBYTECODE",  # Set in many images; every start would compile TensorFlow's Python, for 12 s.
+    "PYTHONDONTWRITEBYTECODE",  # Set in many images; each start would recompile TensorFlow's Python code (12 s).
 }
 PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
 
@@ -31,29 +31,29 @@ def read_pins(root: Path) -> dict[str, str]:
 
 
 def requirements(root: Path, extras: list[str]) -> list[str]:
-    """Return what pyproject.toml asks for, with the given extras."""
+    """Return the requirements of pyproject.toml, with the given extras."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
     return project["dependencies"] + [line for extra in extras for line in optional[extra]]
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process' environment without what would mislead pip, uv, Python or make."""
+    """Return the environment variables without those that would mislead pip, uv, Python or make."""
     return {name: value for name, value in os.environ.items() if name not in MISLEADING}
 
 
 def uv_settings(steps: Steps, python: Path, env: dict[str, str]) -> dict[str, str]:
-    """Return pip's index, mirrors and certificate as uv's variables; what is set for uv already stays."""
-    told = steps.run([python, "-m", "pip", "config", "list"], env)
+    """Return pip's index, mirrors and certificate as uv's variables; uv's own settings take precedence."""
+    listed = steps.run([python, "-m", "pip", "config", "list"], env)
     settings: dict[str, str] = {}
-    for section in ("global", "install", ":env:"):  # In pip's order: a later one wins.
-        for name, value in re.findall(rf"^{section}\.([\w-]+)='(.*)'$", told, re.MULTILINE):
+    for section in ("global", "install", ":env:"):  # In pip's order: the last one wins.
+        for name, value in re.findall(rf"^{section}\.([\w-]+)='(.*)'$", listed, re.MULTILINE):
             if name in UV_NAMES:
-                # pip takes a list with blanks or line ends between its entries, and shows the latter as \n.
+                # pip separates list entries with blanks or newlines, and prints a newline as \n.
                 settings[UV_NAMES[name]] = " ".join(value.replace("\\n", " ").split())
     if "UV_INDEX" in settings:
         settings["UV_INDEX"] = " ".join(url for url in settings["UV_INDEX"].split() if _exists(url))
-        settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # As pip does: the best version of all indexes.
+        settings["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # Like pip: the best version of all indexes.
     return {name: value for name, value in settings.items() if value and name not in env}
 
 
@@ -62,16 +62,16 @@ def _exists(url: str) -> bool:
 
 
 def install(steps: Steps, python: Path, root: Path, wanted: list[str]) -> None:
-    """Install requirements at the versions of constraints.txt into the environment of `python`."""
+    """Install the requirements into the environment of `python`, at the versions of constraints.txt."""
     env = clean_environment()
     try:
         steps.run([python, *PIP_INSTALL, f"uv=={read_pins(root)['uv']}"], env)
         env |= uv_settings(steps, python, env)
         tool = [python.parent / "uv", "pip", "install", "--python", python]
     except SetupError:
-        print(" (uv cannot be had: pip, minutes)", end="", flush=True)
+        print(" (uv is not available; pip takes minutes)", end="", flush=True)
         tool = [python, *PIP_INSTALL]
         wanted = [line for line in wanted if line != "uv"]
     steps.run([*tool, "-c", root / "constraints.txt", *wanted], env)
-    # The kit itself last and alone: its build needs the setuptools that has just come, and nothing else.
+    # The kit itself comes last and alone: its build needs the setuptools that was just installed.
     steps.run([*tool, "--no-build-isolation", "--no-deps", "-e", root], env)

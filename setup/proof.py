@@ -1,7 +1,7 @@
-"""Two workers, one step: mpirun starts this at the end of `make env` and `make horovod`.
+"""Two workers, one step: `make env` and `make horovod` end with this proof that Horovod averages gradients.
 
-Build flags promise; this shows. Two models that start different become one by a broadcast, see different
-data, and must still be one after a step, though not the one they were: that takes averaged gradients.
+Two models start with different weights, get equal ones by a broadcast, and train one step on different data. If
+their weights have changed and are still equal, the gradients were averaged.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ import numpy as np
 import tensorflow as tf
 from horovod.tensorflow.keras import DistributedOptimizer
 
+from labs.run.errors import PROOF_PREFIX
+
 
 def weights_of_all(model: tf.keras.Model) -> list[np.ndarray]:
-    """Return the weights of each worker's model as one vector."""
+    """Return each worker's weights as one vector."""
     return hvd.allgather_object(np.concatenate([weight.ravel() for weight in model.get_weights()]))
 
 
 def step() -> str | None:
-    """Train one step on this worker's own data and return what is wrong, or None."""
+    """Train one step on this worker's own data; return what is wrong, or None."""
     tf.keras.utils.set_random_seed(hvd.rank())
     model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
     model.build((None, 4))
-    drawn = weights_of_all(model)
+    initial = weights_of_all(model)
     hvd.broadcast_variables(model.variables, root_rank=0)
-    sent = weights_of_all(model)
+    broadcast = weights_of_all(model)
     model.compile(DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse")
     x = np.random.normal(size=(32, 4)).astype("float32")
     model.fit(x, x.sum(axis=1, keepdims=True), batch_size=32, epochs=1, verbose=0)
     stepped = weights_of_all(model)
 
     if hvd.size() != 2:
-        return f"{hvd.size()} worker of 2 is there; was Horovod built with this mpirun's MPI?"
-    if np.array_equal(drawn[0], drawn[1]):
+        return f"{hvd.size()} worker of 2 is there; was Horovod built with the MPI of this mpirun?"
+    if np.array_equal(initial[0], initial[1]):
         return "the workers started with the same weights, which shows nothing"
-    if not np.array_equal(sent[0], sent[1]):
+    if not np.array_equal(broadcast[0], broadcast[1]):
         return "the broadcast left the workers' weights different"
-    if np.array_equal(sent[0], stepped[0]):
+    if np.array_equal(broadcast[0], stepped[0]):
         return "the step changed no weight"
     if not np.array_equal(stepped[0], stepped[1]):
         return "after the step the workers' weights differ: the gradients were not averaged"
@@ -50,7 +52,7 @@ def step() -> str | None:
 
 
 def main() -> int:
-    """Print the verdict on one line; the exit status is 0 if it is good."""
+    """Print the verdict in one line and return the exit status."""
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
@@ -59,8 +61,8 @@ def main() -> int:
     if hvd.rank() == 0:
         where = f" on {len(gpus)} GPU{'s' * (len(gpus) > 1)}" if gpus else ""
         mpi = os.environ.get("LABS_MPI", "MPI")
-        made_of = f"{mpi}, TensorFlow {tf.__version__}, Horovod {horovod.__version__}"
-        print(f"proof: {wrong or f'2 workers took a step{where}, weights equal ({made_of})'}", flush=True)
+        versions = f"{mpi}, TensorFlow {tf.__version__}, Horovod {horovod.__version__}"
+        print(f"{PROOF_PREFIX}{wrong or f'2 workers took a step{where}, weights equal ({versions})'}", flush=True)
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""Numbered steps, commands whose output goes to a log, and the one line that ends a failed run."""
+"""Numbered steps, commands with their output in a log, and one line for a failure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 
-# What a command's log tells, and what to say instead of it.
+# Patterns in a command's log, and the explanation to print.
 CAUSES = (
     (
         "No space left on device|Disk quota exceeded",
@@ -32,14 +32,14 @@ ERROR = r"\berror: |\bCMake Error\b|\w+Error: |^ERROR"
 
 
 class SetupError(Exception):
-    """An obstacle, told in one line that names the cause and the cure."""
+    """An obstacle, reported in one line with cause and cure."""
 
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: str):
-    """Hold a lock while the block runs; yield whether another run held it first, after saying so."""
+    """Hold a lock while the block runs; if another run holds it, print `waiting` first. Yield whether it waited."""
     with path.open("w") as lock:
-        # This run's commands inherit the lock: if this program alone is killed, the next run waits for them.
+        # Child processes inherit the lock: if only this program is killed, the next run waits for them.
         os.set_inheritable(lock.fileno(), True)
         waited = not _try_lock(lock)
         if waited:
@@ -52,13 +52,13 @@ def _try_lock(lock) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # A disk without locks (some clusters' home folders): two runs at once are then the user's to avoid.
+        # A file system without locks (home folders of some clusters): the user must avoid concurrent runs.
         return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN)
     return True
 
 
 class Steps:
-    """Prints what is being done and how long it took; keeps what the commands say in a log."""
+    """Prints each step and its duration; keeps the output of its commands in a log."""
 
     def __init__(self, total: int, log: Path) -> None:
         self.total, self.log, self.done = total, log, 0
@@ -66,7 +66,7 @@ class Steps:
 
     @contextlib.contextmanager
     def step(self, title: str):
-        """Print one numbered line: the title at once, the elapsed seconds when the block ends."""
+        """Print one numbered line: the title first, the elapsed seconds when the block ends."""
         self.done += 1
         started = time.monotonic()
         print(f"[{self.done}/{self.total}] {title} ...", end="", flush=True)
@@ -78,10 +78,10 @@ class Steps:
         print(f" {time.monotonic() - started:.1f} s", flush=True)
 
     def run(self, command: list, env: dict[str, str], timeout: float | None = None) -> str:
-        """Run a command and return what it printed.
+        """Run a command and return its output.
 
         Raises:
-            SetupError: It ended badly or ran past `timeout` seconds.
+            SetupError: It failed or ran longer than `timeout` seconds.
         """
         command = [str(word) for word in command]
         program = Path(command[0]).name
@@ -95,27 +95,27 @@ class Steps:
             log.seek(start)
             output = log.read().decode(errors="replace")
         if code is None:
-            raise SetupError(f"{program} had not ended after {timeout:.0f} s and was stopped; see {self.log}")
+            raise SetupError(f"{program} did not end within {timeout:.0f} s and was stopped; see {self.log}")
         if code:
             raise SetupError(self._explain(program, code, output))
         return output
 
     def _explain(self, program: str, code: int, output: str) -> str:
         if code == -signal.SIGKILL:
-            return f"{program} was killed; if nobody did, the machine ran out of memory: end other programs, try again"
+            return f"{program} was killed, most likely for lack of memory; end other programs and try again"
         for pattern, explanation in CAUSES:
             if re.search(pattern, output):
                 return f"{explanation} (log: {self.log})"
         lines = [line.strip()[:200] for line in output.splitlines() if line.strip()]
-        # The first errors tell the cause, the later ones its consequences; CMake has its reason a line below.
+        # The first errors name the cause, later ones are consequences; CMake prints its reason one line below.
         errors = [at for at, line in enumerate(lines) if re.search(ERROR, line)][:3]
         telling = [line for at in errors for line in lines[at : at + 2]] or lines[-6:]
         print("".join(f"\n    {line}" for line in telling), end="")
-        return f"{program} ended with status {code}, its words are above, all of them in {self.log}"
+        return f"{program} exited with status {code}; its first errors are above, its full output is in {self.log}"
 
 
 def _wait(process: subprocess.Popen, timeout: float | None) -> int | None:
-    """Return the exit status, or None past the time limit; a command never outlives its caller."""
+    """Return the exit status, or None after the time limit; a command never outlives its caller."""
     try:
         return process.wait(timeout)
     except subprocess.TimeoutExpired:

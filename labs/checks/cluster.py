@@ -10,7 +10,7 @@ from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, refused, warn
 from labs.checks.storage import owner
-from labs.checks.subprocesses import Answer, ask
+from labs.launch.supervisor import Outcome, complete
 from labs.run.errors import LabError
 from labs.slurm import site
 
@@ -25,18 +25,18 @@ def slurm() -> Finding | list[Finding]:
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():
         return fail(f"SLURM_CONF={conf} is no file", "unset SLURM_CONF")
-    answer = ask(["scontrol", "ping"], 30)
-    if "Could not establish a configuration source" in answer.err:
+    outcome = complete(["scontrol", "ping"], 30)
+    if "Could not establish a configuration source" in outcome.err:
         return absent("its programs are here, but no cluster (slurm.conf)")
-    if "fatal:" in answer.err:
-        return fail(answer.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
-    return _munge(Path(conf or "/etc/slurm/slurm.conf")) or _controller(answer)
+    if "fatal:" in outcome.err:
+        return fail(outcome.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
+    return _munge(Path(conf or "/etc/slurm/slurm.conf")) or _controller(outcome)
 
 
-def _controller(answer: Answer) -> Finding | list[Finding]:
-    host = re.search(r"at (\S+) is UP", answer.out)
+def _controller(outcome: Outcome) -> Finding | list[Finding]:
+    host = re.search(r"at (\S+) is UP", outcome.out)
     if not host:
-        return fail(f"its controller does not answer ({(answer.out or answer.end).splitlines()[0]})",
+        return fail(f"its controller does not outcome ({(outcome.out or outcome.cause).splitlines()[0]})",
                     "try again on a login node; if it stays, " + TELL)
     return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
 
@@ -47,12 +47,12 @@ def _munge(conf: Path) -> Finding | None:
     named = re.search(r"(?im)^AuthInfo=.*socket=([^,\s]+)", settings)
     if "auth/munge" not in settings.lower() or shutil.which("munge") is None:
         return None
-    answer = ask(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
-    if answer.code == 0:
+    outcome = complete(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
+    if outcome.code == 0:
         return None
     beside = Path(named[1]).with_name("munge.key") if named else None
     key = beside if beside and beside.exists() else Path("/etc/munge/munge.key")
-    return _key(key) or fail(f"munged does not answer: {answer.end}", f"{AS_ROOT}systemctl start munge")
+    return _key(key) or fail(f"munged does not outcome: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
 
 
 def _key(key: Path) -> Finding | None:

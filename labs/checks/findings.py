@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs.run.errors import LabError
+from labs.run.errors import CURE_SEPARATOR, LabError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,5 +43,5 @@ def fail(cause: str, cure: str) -> Finding:
 
 def refused(error: LabError) -> Finding:
     """Return a refusal of the kit's own as a failure: its one line is the cause and, behind a semicolon, the cure."""
-    cause, _, cure = str(error).partition("; ")
+    cause, _, cure = str(error).partition(CURE_SEPARATOR)
     return fail(cause, cure)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs.checks import software
 from labs.checks.findings import Finding, absent, fail, ok, warn
-from labs.launch import local
+from labs.launch import capacity
 from labs.run.text import plural
 from labs.slurm import allocation
 
@@ -31,7 +31,7 @@ def cores() -> Finding:
     if granted:
         tasks, nodes = plural(granted.ntasks, "task"), plural(granted.nodes, "node")
         return ok(f"{tasks} of {granted.cpus_per_task} on {nodes} (job {granted.job_id})")
-    mine, there = local.slots(), os.cpu_count()
+    mine, there = capacity.slots(), os.cpu_count()
     if mine < 2:
         return warn(f"{mine} of {there}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")
     return ok(f"{mine} of {there}")
@@ -99,14 +99,14 @@ def gpus() -> Finding:
         return fail(f"the GPUs' driver does not work: {error}", "tell who cares for the machine; nvidia-smi")
     if not names:
         return absent("none; the labs run on the CPU")
-    if not local.visible_gpus():
+    if not capacity.visible_gpus():
         return warn(f"CUDA_VISIBLE_DEVICES={hidden} hides all {len(names)}", "unset CUDA_VISIBLE_DEVICES")
-    return ok(f"{local.visible_gpus()} of {len(names)}: {', '.join(sorted(set(names)))}")
+    return ok(f"{capacity.visible_gpus()} of {len(names)}: {', '.join(sorted(set(names)))}")
 
 
 def nccl() -> Finding:
     """Look whether TensorFlow sees the GPUs, and whether Horovod sends their gradients from one to the other."""
-    if not local.visible_gpus():
+    if not capacity.visible_gpus():
         return absent("only GPUs need it")
     facts, _ = software.loading()
     if not facts.get("gpus"):

@@ -11,12 +11,14 @@ import signal
 import site
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from labs.checks import variables
 from labs.checks.findings import Finding, fail, ok, warn
-from labs.checks.subprocesses import Answer, ask
 from labs.run.paths import ROOT, shown
+
+if TYPE_CHECKING:
+    from labs.launch.supervisor import Outcome
 
 LOADING_SECONDS = 180
 """Four on an idle machine; a cold network disk takes minutes."""
@@ -80,9 +82,9 @@ def tensorflow() -> Finding:
     """Load TensorFlow in a process of its own."""
     if wrong := _wrong("tensorflow"):
         return wrong
-    facts, answer = loading()
+    facts, outcome = loading()
     if "tensorflow" not in facts:
-        return _not_loaded("tensorflow", answer)
+        return _not_loaded("tensorflow", outcome)
     return ok(f"{facts['tensorflow']}, loaded in {facts['seconds']:.0f} s")
 
 
@@ -93,9 +95,9 @@ def horovod() -> Finding:
     built_for, here = _built_for(), _version("tensorflow")
     if built_for not in (None, here):
         return fail(f"it was built for TensorFlow {built_for}, and {here} is here", install("horovod"))
-    facts, answer = loading()
+    facts, outcome = loading()
     if "horovod" not in facts:
-        return _not_loaded("horovod", answer)
+        return _not_loaded("horovod", outcome)
     if not facts["mpi"]:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
     launcher = _number(_mpirun()[1].out)
@@ -109,34 +111,36 @@ def horovod() -> Finding:
 
 def mpi() -> Finding:
     """Look for mpirun where `labs run` looks for it, and ask its version."""
-    launcher, answer = _mpirun()
-    if answer.code != 0:
-        return fail(f"{shown(launcher)} {answer.end}", install("openmpi"))
-    return ok(f"{answer.out.splitlines()[0]} at {shown(launcher)}")
+    launcher, outcome = _mpirun()
+    if outcome.code != 0:
+        return fail(f"{shown(launcher)} {outcome.cause}", install("openmpi"))
+    return ok(f"{outcome.out.splitlines()[0]} at {shown(launcher)}")
 
 
 @functools.cache
-def _mpirun() -> tuple[Path, Answer]:
-    from labs.launch import local
+def _mpirun() -> tuple[Path, Outcome]:
+    from labs.launch import mpirun
+    from labs.launch.supervisor import complete
 
-    launcher = local.mpirun(2)[0]
-    return Path(launcher), ask([launcher, "--version"], 30)
+    launcher = mpirun.command(2)[0]
+    return Path(launcher), complete([launcher, "--version"], 30)
 
 
 @functools.cache
-def loading() -> tuple[dict[str, Any], Answer]:
+def loading() -> tuple[dict[str, Any], Outcome]:
     """Return what labs/checks/import_probe.py said of both libraries, and how it ended."""
-    from labs.launch import local
+    from labs.launch import mpirun
+    from labs.launch.supervisor import complete
 
-    answer = ask([sys.executable, "-m", "labs.checks.import_probe"], LOADING_SECONDS, local.environment())
-    lines = [json.loads(line) for line in answer.out.splitlines() if line.startswith("{")]
-    return {name: value for line in lines for name, value in line.items()}, answer
+    outcome = complete([sys.executable, "-m", "labs.checks.import_probe"], LOADING_SECONDS, mpirun.environment())
+    lines = [json.loads(line) for line in outcome.out.splitlines() if line.startswith("{")]
+    return {name: value for line in lines for name, value in line.items()}, outcome
 
 
-def _not_loaded(name: str, answer: Answer) -> Finding:
+def _not_loaded(name: str, outcome: Outcome) -> Finding:
     """Say why a library did not load, and what in the environment may be the reason."""
-    cure = ENDS.get(-(answer.code or 0)) or variables.cure("TF_", "PYTHON") or variables.without("LD_LIBRARY_PATH")
-    return fail(f"it does not load: {answer.end}", cure or install(name))
+    cure = ENDS.get(-(outcome.code or 0)) or variables.cure("TF_", "PYTHON") or variables.without("LD_LIBRARY_PATH")
+    return fail(f"it does not load: {outcome.cause}", cure or install(name))
 
 
 def _wrong(name: str) -> Finding | None:

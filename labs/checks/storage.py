@@ -8,11 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from labs.checks.findings import Finding, absent, fail, ok, warn
 from labs.run import paths
 from labs.run.errors import LabError
+from labs.run.lock import Lock
 from labs.run.paths import shown
 
 NEEDED_MB = 100
@@ -62,10 +61,8 @@ def locks() -> Finding:
     held = []
     for lock in [*runs, *paths.data_dir().glob("downloads/*/lock")]:
         try:
-            with FileLock(lock, timeout=0):
-                pass
-        except Timeout:
-            held.append(lock)
+            if Lock(lock).is_held():
+                held.append(lock)
         except OSError as error:
             return _refused(lock, error, f"sudo chown -R {os.getuid()} {shown(lock.parent)}")
     for lock in held:

@@ -114,8 +114,8 @@ def without(*names: str) -> str:
 
 def _of_a_run() -> list[str]:
     """Return the variables by which a process takes itself for a worker; in a job Slurm sets some of them rightly."""
-    from labs.launch import local
+    from labs.launch import mpirun
 
-    names = sorted(name for name in os.environ if local.INSIDE.match(name))
+    names = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
     right = "SLURM_JOB_ID" in os.environ and all(re.match("PMIX_", name) for name in names)
     return [] if right else names

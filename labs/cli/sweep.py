@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from labs.launch import local
+from labs.launch import capacity
 from labs.launch.sweep import FAILED, Unfinished, run, runs_elsewhere
 from labs.run import catalogue, command_line, naming
 from labs.run.errors import LabError
@@ -66,7 +66,7 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, asked: argparse.Nam
     named = {word.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_") for word in words}
     for workers in asked.workers or ():
         if not asked.oversubscribe and not asked.sbatch and asked.cell is None:  # The n-th may be a narrower one.
-            local.check_slots(workers)
+            capacity.check_slots(workers)
     seeds = tuple(range(1, asked.repeats + 1)) if asked.repeats else sweep.seeds
     return dataclasses.replace(
         sweep,
@@ -81,8 +81,8 @@ def _held(cell: Cell, oversubscribe: bool) -> Cell:
     granted, reason = allocation.current(), ""
     if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
         reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
-    elif cell.workers > local.slots() and not oversubscribe:
-        reason = f"more workers than the {plural(local.slots(), 'core')}; --oversubscribe runs it"
+    elif cell.workers > capacity.slots() and not oversubscribe:
+        reason = f"more workers than the {plural(capacity.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
 
 

@@ -20,7 +20,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from tqdm import tqdm
 
 from labs.datasets.folders import Index, printable
-from labs.datasets.locks import alone
+from labs.datasets.locks import exclusive
 from labs.run import atomic, paths
 from labs.run.errors import LabError
 
@@ -140,7 +140,7 @@ def undecodable(index: Index, look: Callable[[int], object] | None = None,
     """
     look = look or (lambda number: decode(index.root / index.paths[number], 1))
     file = _memory(index.root)
-    with alone(file.with_suffix(".lock"), f"checking the images of {index.root}"):
+    with exclusive(file.with_suffix(".lock"), f"checking the images of {index.root}"):
         known = _load(file)
         now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
         found = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}

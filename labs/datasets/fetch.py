@@ -9,7 +9,7 @@ from pathlib import Path
 
 from labs.datasets.archives import unpack
 from labs.datasets.download import download
-from labs.datasets.locks import alone, sweep
+from labs.datasets.locks import exclusive, remove_leftovers
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.datasets.synthetic.embedded import digest, embedded, stand_in, verify_embedded
 from labs.run import atomic, paths
@@ -31,9 +31,9 @@ def fetch(name: str, root: Path | None = None) -> Path:
     dataset, root = get(name), root or paths.data_dir()
     home = root / dataset.folder
     if not home.is_dir():
-        with alone(_desk(dataset, root) / "lock", f"downloading {name}"):
+        with exclusive(_desk(dataset, root) / "lock", f"downloading {name}"):
             if not home.is_dir():
-                sweep(home)
+                remove_leftovers(home)
                 _check_room(dataset, root)
                 _install(dataset, _download(dataset, root), home, root)
     return _inner(dataset, home)

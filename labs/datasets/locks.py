@@ -1,56 +1,50 @@
-"""One worker at a time: the others wait, and say for whom."""
+"""Data that several processes share: one makes it, and the others wait and say for whom."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from labs.run.errors import LabError
+from labs.run.lock import Lock
 
-PATIENCE = 3.0  # Seconds to wait in silence.
+PATIENCE = 3.0
+"""Seconds to wait before a message says for whom."""
+NO_LIMIT = -1.0
 
 
 @contextlib.contextmanager
-def alone(path: Path, doing: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; the kernel frees the lock of a process that dies.
+def exclusive(path: Path, doing: str) -> Iterator[None]:
+    """Hold a lock file in this block.
 
     Args:
         path: The lock file; its folder is made if it is missing.
-        doing: What the holder does, for those who wait ("downloading mnist").
+        doing: What the holder does, for the message of those that wait ("downloading mnist").
 
     Raises:
-        LabError: The folder cannot be written or has no locks.
+        LabError: The folder cannot be written, or its file system has no locks.
     """
-    lock, note = FileLock(path), path.with_suffix(".holder")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _acquire(lock, note, doing)
-        note.write_text(f"process {os.getpid()} on {platform.node()}")
-    except OSError as error:
-        raise LabError(f"cannot lock {path} ({error}); set LABS_DATA to a folder of your own") from error
-    try:
+    lock = Lock(path)
+    with contextlib.ExitStack() as held:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(lock.hold(PATIENCE))
+            except Timeout:
+                print(f"labs: waiting for {lock.holder()}, which is {doing}", file=sys.stderr, flush=True)
+                held.enter_context(lock.hold(NO_LIMIT))
+            lock.sign()
+        except OSError as error:
+            raise LabError(f"cannot lock {path} ({error}); set LABS_DATA to a folder of your own") from error
         yield
-    finally:
-        lock.release()
 
 
-def _acquire(lock: FileLock, note: Path, doing: str) -> None:
-    try:
-        lock.acquire(timeout=PATIENCE)
-    except Timeout:
-        holder = note.read_text() if note.exists() else "another process"
-        print(f"labs: waiting for {holder}, which is {doing}", file=sys.stderr, flush=True)
-        lock.acquire()
-
-
-def sweep(path: Path) -> None:
-    """Remove what killed makers of the folder `path` left beside it; for the holder of its lock only."""
-    for left_over in path.parent.glob(f".{path.name}.*.part"):
-        shutil.rmtree(left_over, ignore_errors=True)
+def remove_leftovers(path: Path) -> None:
+    """Remove the unfinished folders that killed processes left beside the folder `path`; only its holder may."""
+    for leftover in path.parent.glob(f".{path.name}.*.part"):
+        shutil.rmtree(leftover, ignore_errors=True)

@@ -13,9 +13,8 @@ from shlex import quote
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.slurm import allocation
+from labs.training.loopback import LEAVING_HOST, listen_on_loopback
 
-LONER = "127.0.0.1"
-"""The host of the worker that leaves. A host that loses one worker loses all, so it needs a name of its own."""
 OTHERS = "localhost"
 COOLDOWN_SECONDS = 2
 
@@ -51,22 +50,22 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
 
 def write_hosts(folder: Path, workers: int) -> None:
     """Write the host file: one line per host, with the number of workers that it has room for."""
-    lines = [f"{OTHERS}:{workers - 1}", f"{LONER}:1"]
+    lines = [f"{OTHERS}:{workers - 1}", f"{LEAVING_HOST}:1"]
     atomic.write_text(folder / "hosts", "\n".join(lines) + "\n")
 
 
 def lose_host(folder: Path) -> None:
-    """Take the loner out of the host file."""
-    kept = [line for line in _hosts(folder) if not line.startswith(LONER)]
+    """Take the leaving worker's host out of the host file."""
+    kept = [line for line in _hosts(folder) if not line.startswith(LEAVING_HOST)]
     atomic.write_text(folder / "hosts", "\n".join(kept) + "\n")
 
 
 def return_host(folder: Path) -> bool:
-    """Put the loner back into the host file; return whether it was missing."""
+    """Put the leaving worker's host back into the host file; return whether it was missing."""
     kept = _hosts(folder)
-    if any(line.startswith(LONER) for line in kept):
+    if any(line.startswith(LEAVING_HOST) for line in kept):
         return False
-    atomic.write_text(folder / "hosts", "\n".join([*kept, f"{LONER}:1"]) + "\n")
+    atomic.write_text(folder / "hosts", "\n".join([*kept, f"{LEAVING_HOST}:1"]) + "\n")
     return True
 
 
@@ -74,33 +73,9 @@ def _hosts(folder: Path) -> list[str]:
     return (folder / "hosts").read_text().split()
 
 
-def is_loner() -> bool:
-    """Whether this process is the worker that leaves."""
-    return os.environ.get("HOROVOD_HOSTNAME") == LONER
-
-
-def listen_here_alone() -> None:
-    """Have the servers of horovodrun and of its workers listen on this machine alone.
-
-    Horovod 0.28.1 binds them to every interface, whatever --network-interfaces says; and horovodrun unpickles what is
-    put there, which means: whoever reaches the port runs code.
-    """
-    from horovod.runner.common.util import network as workers
-    from horovod.runner.http import http_server
-    from horovod.runner.util import network
-
-    def find_port(server_factory):
-        # Horovod: it passes ("", port), all interfaces. With port 0 the kernel chooses a free one.
-        server = server_factory(("127.0.0.1", 0))
-        return server, server.socket.getsockname()[1]
-
-    for module in (workers, http_server, network):
-        module.find_port = find_port
-
-
 def main() -> None:
     """Be horovodrun."""
-    listen_here_alone()
+    listen_on_loopback()
     # Horovod: to it a lost worker is an error of many lines; here it is told in one.
     os.environ.setdefault("HOROVOD_LOG_LEVEL", "fatal")
     from horovod.runner.launch import run_commandline

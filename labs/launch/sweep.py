@@ -13,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from labs.launch import local
 from labs.run import atomic, catalogue, command_line
 from labs.run.errors import LabError
+from labs.run.lock import Lock
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
 
@@ -72,23 +73,17 @@ def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
     """
     folder = store / cell.lab / cell.name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(_lock(cell, store), timeout=0):
+    with _lock(cell, store).hold():
         return "" if finished(cell, store) else _launch(lab, cell, folder, oversubscribe)
 
 
-def _lock(cell: Cell, store: Path) -> Path:
-    return store / cell.lab / f".{cell.name}.lock"
+def _lock(cell: Cell, store: Path) -> Lock:
+    return Lock(store / cell.lab / f".{cell.name}.lock")
 
 
 def runs_elsewhere(cell: Cell, store: Path) -> bool:
     """Whether another sweep is running a cell."""
-    try:
-        if _lock(cell, store).exists():
-            with FileLock(_lock(cell, store), timeout=0):
-                return False
-    except Timeout:
-        return True
-    return False
+    return _lock(cell, store).is_held()
 
 
 def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:

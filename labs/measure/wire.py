@@ -26,9 +26,17 @@ SILENT = 0.01
 """Below this share of the predicted bytes nothing of the gradients has crossed an interface."""
 
 
-def gradient_bytes(model: tf.keras.Model) -> int:
-    """Return the bytes of all gradients of one step: 4 for each parameter that training moves."""
-    return sum(weight.shape.num_elements() * weight.dtype.size for weight in model.trainable_weights)
+def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
+    """Return the bytes of one step's gradients as they are sent: those of each trainable parameter.
+
+    Args:
+        model: Any Keras model.
+        fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
+    """
+    sizes = [2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size
+             for weight in model.trainable_weights]
+    return sum(weight.shape.num_elements() * size
+               for weight, size in zip(model.trainable_weights, sizes, strict=True))
 
 
 def predicted(nbytes: int, size: int) -> int:
@@ -37,7 +45,7 @@ def predicted(nbytes: int, size: int) -> int:
 
 
 def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequence[int], steps: int = 20, *,
-            loss: str = "sparse_categorical_crossentropy") -> list[dict[str, Any]]:
+            fp16_allreduce: bool = False, loss: str = "sparse_categorical_crossentropy") -> list[dict[str, Any]]:
     """Return a row per batch size: bytes per step predicted and measured, on all nodes together.
 
     Args:
@@ -46,10 +54,12 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
         train: What it was trained on.
         batch_sizes: Images per worker and step.
         steps: How many steps to count.
+        fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
         loss: Name of the Keras loss.
     """
     apart = local_copy(model, loss)
-    each, expected = gradient_bytes(model), predicted(gradient_bytes(model), job.size)
+    each = gradient_bytes(model, fp16_allreduce)
+    expected = predicted(each, job.size)
     rows = []
     for batch_size in batch_sizes:
         batches = _batches(job, train, batch_size)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
 
 from labs.results import records, scaling
 from labs.results.tables import Grid, grid, text
+from labs.run.text import plural
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pandas as pd
 
 HELD = {"weak": "Speed and weak scaling: the batch of each worker is held",
@@ -72,3 +75,41 @@ def summary(runs: Iterable[records.Record]) -> str:
     """Return the comparisons that some runs allow, for a terminal."""
     grids = [speeds.grid() for speeds in compared(*frame(runs))]
     return "\n\n".join(f"{each.title}\n{text([each.head, *each.rows])}\n({each.note})" for each in grids)
+
+
+def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str] = ()) -> str:
+    """Return the speedup over one worker, a line each for weak and strong scaling, or how to get a run to compare with.
+
+    Weak scaling holds the batch of each worker, strong scaling the global batch. One worker may have been run for
+    either.
+
+    Args:
+        record: Of a run of several workers, which the results root holds.
+        results_root: The results root.
+        free: Fields of the lab's Config that make no difference to one worker, such as the backend.
+    """
+    import pandas as pd
+
+    if not record["timings"]["images_per_sec"]:
+        return "no speedup: the first epoch is left out of all rates, and there is no other; take --epochs 2 or more"
+    runs = records.load(record["lab"], results_root)
+    settings = scaling.configuration(runs)
+    mine = runs[runs["run"] == record["run"]].iloc[0]
+    mine = mine[[*settings, "size", "nodes"]]
+    same = runs[mine.index]
+    runs = pd.concat([runs[runs["size"] == 1], runs[(same.eq(mine) | (same.isna() & mine.isna())).all(axis=1)]])
+    by = [name for name in settings if name.removeprefix("asked_") not in free]
+    lines = [_speedup(scaling.speedups(runs, by=by, scaling="weak"), "batch per worker"),
+             _speedup(scaling.speedups(runs, by=by, scaling="strong"), "global batch")]
+    return "\n".join(filter(None, lines)) or (
+        "no speedup: no run of 1 worker with these settings and the same batch per worker or the same global batch; "
+        f"`labs run {record['lab']} --workers 1` with the same options makes it")
+
+
+def _speedup(table: pd.DataFrame, held: str) -> str:
+    """Return the speedup of the one row of several workers, "" if there is nothing to compare it with."""
+    (row,) = table[table["size"] > 1].to_dict("records")
+    if row["why"]:
+        return ""
+    return (f"{row['size']} workers against one, same {held}: speedup {row['speedup']:.2f}, scaling efficiency "
+            f"{row['scaling_efficiency']:.2f}, from {plural(row['repeats'], 'run')}")

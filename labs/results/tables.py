@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.run.text import plural, printable
+from labs.run.text import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
 
 
@@ -142,43 +140,3 @@ def named(column: str) -> str:
              "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
              "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
     return short.get(column, column.replace("_", " "))
-
-
-def against_one_worker(record: dict[str, Any], store: Path, free: Collection[str] = ()) -> str:
-    """Return the speedup over one worker, a line each for weak and strong scaling, or how to get a run to compare with.
-
-    Weak scaling holds the batch of each worker, strong scaling the global batch. One worker may have been run for
-    either.
-
-    Args:
-        record: Of a run of several workers, in the results folder.
-        store: The results folder.
-        free: Fields of the lab's Config that make no difference to one worker, such as the backend.
-    """
-    import pandas as pd
-
-    from labs.results import records, scaling
-
-    if not record["timings"]["images_per_sec"]:
-        return "no speedup: the first epoch is left out of all rates, and there is no other; take --epochs 2 or more"
-    runs = records.load(record["lab"], store)
-    settings = scaling.configuration(runs)
-    mine = runs[runs["run"] == record["run"]].iloc[0]
-    mine = mine[[*settings, "size", "nodes"]]
-    same = runs[mine.index]
-    runs = pd.concat([runs[runs["size"] == 1], runs[(same.eq(mine) | (same.isna() & mine.isna())).all(axis=1)]])
-    by = [name for name in settings if name.removeprefix("asked_") not in free]
-    lines = [_speedup(scaling.speedups(runs, by=by, scaling="weak"), "batch per worker"),
-             _speedup(scaling.speedups(runs, by=by, scaling="strong"), "global batch")]
-    return "\n".join(filter(None, lines)) or (
-        "no speedup: no run of 1 worker with these settings and the same batch per worker or the same global batch; "
-        f"`labs run {record['lab']} --workers 1` with the same options makes it")
-
-
-def _speedup(table: pd.DataFrame, held: str) -> str:
-    """Return the speedup of the one row of several workers, "" if there is nothing to compare it with."""
-    (row,) = table[table["size"] > 1].to_dict("records")
-    if row["why"]:
-        return ""
-    return (f"{row['size']} workers against one, same {held}: speedup {row['speedup']:.2f}, scaling efficiency "
-            f"{row['scaling_efficiency']:.2f}, from {plural(row['repeats'], 'run')}")

@@ -1,4 +1,4 @@
-"""Parent-death signals: a process ends with the one that started it, even if that one is killed outright."""
+"""Parent-death signals: a process ends when its parent ends, even if the parent is killed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import socket
 from collections.abc import Mapping
 
 SUPERVISOR = "LABS_SUPERVISOR"
-"""Names the process of `labs run` to its workers, as "host:pid"; they end with it, and send it heartbeats."""
+"""The variable that names the process of `labs run` to its workers, as "host:pid"; they end with it, and send it
+heartbeats."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -19,7 +20,7 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 
 
 def end_with_launcher(environ: Mapping[str, str] = os.environ) -> None:
-    """Have the kernel kill this worker when its launcher ends, and leave at once if `labs run` has ended already.
+    """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended.
 
     Open MPI's launcher may end without its workers when it loses its output. A process that no launcher has started may
     outlive its parent: a shell is not a launcher.
@@ -31,6 +32,6 @@ def end_with_launcher(environ: Mapping[str, str] = os.environ) -> None:
         os._exit(1)
 
 
-def named() -> str:
-    """Return this process's name for SUPERVISOR."""
+def supervisor_name() -> str:
+    """Return the value of SUPERVISOR for this process."""
     return f"{socket.gethostname()}:{os.getpid()}"

@@ -1,41 +1,45 @@
-"""A run's name: one job holds it until its end, and the others are told who does."""
+"""The run lock: one process holds a run's folder until it ends; others get an error that names the holder."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
-from labs.run import atomic, naming
+from labs.run import naming
 from labs.run.errors import LabError
+from labs.run.lock import Lock
 from labs.run.options import Options
 
 PATIENCE = 1.0
-"""Seconds to wait for the name: within them, whoever was first has written who it is."""
-BOOKKEEPING = {".lock", "holder", "hosts", "heartbeats", "places", "timeline.json"}
-"""What lies in a run's folder before the run has saved anything; `places` is what older versions called `heartbeats`."""
+"""Seconds to wait for the lock: long enough for its holder to have signed."""
+BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json"}
+"""Files of a run's folder that exist before the run has saved anything."""
+
+
+def run_lock(folder: Path) -> Lock:
+    """Return the lock of a run's folder."""
+    return Lock(folder / ".lock", folder / "holder")
 
 
 @contextlib.contextmanager
 def hold(lab: str, options: Options, workers: int) -> Iterator[str]:
-    """Choose a run's name and hold its folder in this block; the kernel lets go of what a dead process held.
+    """Choose a run's name and lock its folder in this block.
 
     Args:
         lab: Name of the lab.
         options: Where the run lives.
-        workers: How many the run has.
+        workers: The run's number of workers.
 
     Raises:
-        LabError: Another process holds the run, or it is finished, or interrupted and not to be resumed.
+        LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
     """
     runs = naming.results_root(options) / lab
     name = naming.run_name(options, runs, workers)
-    with discarding_unused(runs / name), _held_by_this(lab, runs / name, options):
+    with discarding_unused(runs / name), _locked(lab, runs / name, options):
         yield name
 
 
@@ -50,32 +54,33 @@ def discarding_unused(folder: Path) -> Iterator[None]:
         yield
     except LabError:
         if fresh and folder.is_dir():
-            with contextlib.suppress(OSError, Timeout), FileLock(folder / ".lock", timeout=0):
+            with contextlib.suppress(OSError, Timeout), run_lock(folder).hold():
                 if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
                     shutil.rmtree(folder)
         raise
 
 
 @contextlib.contextmanager
-def _held_by_this(lab: str, folder: Path, options: Options) -> Iterator[None]:
-    """Hold a run's folder for this process; see `claim`."""
+def _locked(lab: str, folder: Path, options: Options) -> Iterator[None]:
+    """Lock a run's folder in this block; `hold` says what is raised."""
+    lock = run_lock(folder)
     with contextlib.ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            held.enter_context(FileLock(folder / ".lock", timeout=PATIENCE))
+            held.enter_context(lock.hold(PATIENCE))
             _check(lab, folder, options.resume)
-            atomic.write_text(folder / "holder", f"process {os.getpid()} on {socket.gethostname()}")
+            lock.sign()
         except Timeout:
             raise _held(folder) from None
         except OSError as error:
             raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
-        for left_over in folder.rglob(".*.part"):  # Of writers that were killed.
-            left_over.unlink()
+        for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
+            leftover.unlink()
         yield
 
 
 def refuse_held(folder: Path) -> None:
-    """Stop if a process holds a run, before anything is started for it or changed in it.
+    """Raise if a process holds a run, before anything is started for it or changed in it.
 
     Args:
         folder: Of the run.
@@ -83,24 +88,17 @@ def refuse_held(folder: Path) -> None:
     Raises:
         LabError: Names the holder.
     """
-    if not (folder / ".lock").exists():
-        return
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            pass
-    except Timeout:
-        raise _held(folder) from None
-    except OSError:
-        pass  # A folder that cannot be written is told by `claim`.
+    with contextlib.suppress(OSError):  # If the folder cannot be written, `hold` says so.
+        if run_lock(folder).is_held():
+            raise _held(folder)
 
 
 def _held(folder: Path) -> LabError:
-    holder = (folder / "holder").read_text() if (folder / "holder").exists() else "another process"
-    return LabError(f"run {folder.name!r} is held by {holder}; choose another --name")
+    return LabError(f"run {folder.name!r} is held by {run_lock(folder).holder()}; choose another --name")
 
 
 def _check(lab: str, folder: Path, resume: bool) -> None:
-    """Refuse to run again what is finished, and to begin again what was interrupted."""
+    """Refuse a finished run, and an interrupted one that is not to be resumed."""
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
     if any(folder.glob("checkpoints/*.npz")) and not resume:

@@ -23,7 +23,6 @@ from horovod.tensorflow.elastic import TensorFlowKerasState
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
-from labs.launch.elastic import is_loner, listen_here_alone
 from labs.run import fields, heartbeat, naming
 from labs.run.errors import LabError
 from labs.run.options import Options
@@ -31,6 +30,7 @@ from labs.run.run_lock import hold
 from labs.run.text import plural
 from labs.training import checkpoint, hvd_ops, schedule, workers
 from labs.training.loop import _learning_rate, _line, _seed_dropout, compile_for, evaluate, take_steps
+from labs.training.loopback import is_leaving, listen_on_loopback
 from labs.training.workers import Job
 
 LOST = "worker lost"
@@ -250,13 +250,13 @@ class Elastic:
 def _join(seed: int) -> tuple[str | None, int]:
     """Start Horovod and give this worker its GPU and threads, without a word to workers that may be training."""
     started = int(os.environ.get("HOROVOD_SIZE", 1))
-    listen_here_alone()
+    listen_on_loopback()
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
         raise LabError("these workers cannot lose one: start them with `labs run`, or add --study resume")
     # Horovod: to it the loner is alone on its host; here that host is the same machine, and the last GPU its own.
-    gpu = workers._pin_gpu(-1 if is_loner() else hvd.local_rank(), 1)
+    gpu = workers._pin_gpu(-1 if is_leaving() else hvd.local_rank(), 1)
     threads = workers._set_threads(max(1, len(os.sched_getaffinity(0)) // started))
     tf.keras.utils.set_random_seed(seed)
     tf.keras.backend.experimental.enable_tf_random_generator()

@@ -126,7 +126,7 @@ class Machine:
         pytest.skip("no control group can be made here")
 
     def hold(self, then: str) -> subprocess.Popen:
-        """Have a process claim a run and go on as told."""
+        """Have a process lock a run, then execute `then`."""
         program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.run.run_lock import hold\n"
                    "from labs.run.options import Options\n"
                    "with hold('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")

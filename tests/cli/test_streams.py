@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from labs.launch import local, verdict
+from labs.launch import failure, supervisor
 from tests.results.test_records import record
 from tests.waiting import ends
 
@@ -91,5 +91,5 @@ def test_a_run_does_not_wait_for_a_reader_that_is_gone():
     program = [sys.executable, "-c", "for line in range(20_000): print('step', line)"]
     code = None
     with contextlib.suppress(OSError), open("/dev/full", "w") as full, ends(30):  # Closing it tries once more.
-        code = local._supervise(program, {}, full, verdict.Evidence(60.0), asks_first=False)
+        code = supervisor.supervise(program, os.environ, full, failure.Evidence(60.0), is_mpirun=False)
     assert code == 0

@@ -265,7 +265,7 @@ def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     held, told = threading.Event(), threading.Event()
 
     def hold():
-        with locks.alone(tmp_path / "lock", "downloading cifar10"):
+        with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
             held.set()
             told.wait(30)
 
@@ -273,7 +273,7 @@ def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     holder.start()
     held.wait(30)
     monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), told.set()))
-    with locks.alone(tmp_path / "lock", "downloading cifar10"):
+    with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
         holder.join()
     assert f"labs: waiting for process {os.getpid()} on " in capsys.readouterr().err
 

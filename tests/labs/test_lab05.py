@@ -63,6 +63,16 @@ def test_bytes_on_the_wire_of_training_steps():
 
 
 @pytest.mark.workers
+def test_half_precision_halves_the_bytes_on_the_wire():
+    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", "--fp16-allreduce"], workers=2,
+                       oversubscribe=True)
+    assert record["metrics"]["gradient_bytes"] == 2 * 246_682
+    for row in record["tables"]["wire"]:
+        assert row["predicted_bytes_per_step"] == 4 * 246_682
+        assert abs(row["difference"]) < 0.05, "the prediction knows the compression, and the counters confirm it"
+
+
+@pytest.mark.workers
 def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     record = local.run(lab, ["--study", "messages", "--name", "it"], workers=2, oversubscribe=True)
     told, gradients = record["metrics"], record["metrics"]["gradient_bytes"]

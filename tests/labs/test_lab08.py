@@ -12,7 +12,7 @@ from labs import lab08_throughput as lab
 from labs.datasets import splits
 from labs.datasets.synthetic.embedded import embedded
 from labs.exercises import lab08_throughput as exercise
-from labs.launch import local
+from labs.launch import capacity, local
 from labs.results import records
 from labs.run import fields, naming, options
 from labs.run.errors import LabError
@@ -35,7 +35,7 @@ def on(monkeypatch):
     """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
 
     def pretend(gpus: int, cores: int = 28):
-        monkeypatch.setattr(local, "visible_gpus", lambda: gpus)
+        monkeypatch.setattr(capacity, "visible_gpus", lambda: gpus)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
 
     return pretend

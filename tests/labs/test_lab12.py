@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from labs import lab12_elastic as lab
-from labs.launch import elastic, local
+from labs.launch import elastic, local, mpirun
 from labs.run import command_line, options
 from labs.run.errors import LabError
 from tests import listening
@@ -145,7 +145,7 @@ def test_the_host_file_loses_a_host_and_gets_it_back(tmp_path):
     assert (tmp_path / "hosts").read_text() == "localhost:2\n"
     assert elastic.return_host(tmp_path)
     assert (tmp_path / "hosts").read_text() == "localhost:2\n127.0.0.1:1\n"
-    assert socket.gethostbyname(elastic.LONER) == socket.gethostbyname(elastic.OTHERS), "two names of one machine"
+    assert socket.gethostbyname(elastic.LEAVING_HOST) == socket.gethostbyname(elastic.OTHERS), "one machine"
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])
@@ -158,7 +158,7 @@ def test_what_needs_workers_that_stay_is_refused(option):
 
 @pytest.mark.workers
 def test_workers_that_mpirun_has_started_cannot_be_lost_and_say_so(tmp_path):
-    done = subprocess.run([*local.mpirun(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],
-                          env=local.environment(), capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([*mpirun.command(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],
+                          env=mpirun.environment(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode
     assert "labs: error: these workers cannot lose one: start them with `labs run`" in done.stderr

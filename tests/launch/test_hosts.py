@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.launch import hosts, local
+from labs.launch import capacity, hosts, mpirun
 from labs.run.errors import LabError
 
 VARIABLE = "PRTE_MCA_prte_default_hostfile"
@@ -34,16 +34,16 @@ def test_slots_by_node(host_file, text, slots):
 
 def test_workers_on_several_nodes_need_tcp_and_those_on_one_do_not_listen(host_file):
     host_file("n1 slots=2\n")
-    assert (hosts.nodes(), "^tcp,ofi" in local.mpirun(2)) == (1, True)
+    assert (hosts.nodes(), "^tcp,ofi" in mpirun.command(2)) == (1, True)
     host_file("n1 slots=1\nn2 slots=1\n")
-    assert (hosts.nodes(), "^tcp,ofi" in local.mpirun(2)) == (2, False)
+    assert (hosts.nodes(), "^tcp,ofi" in mpirun.command(2)) == (2, False)
 
 
 def test_slots_of_all_nodes_count(host_file):
     host_file("n1 slots=400\nn2 slots=500\n")
-    local.check_slots(900)
+    capacity.check_slots(900)
     with pytest.raises(LabError, match="901 workers on 900 cores would wait for each other"):
-        local.check_slots(901)
+        capacity.check_slots(901)
 
 
 def test_a_host_file_that_is_not_there_is_one_line(monkeypatch, tmp_path):

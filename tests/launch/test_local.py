@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.launch import local
+from labs.launch import mpirun, supervisor
 from labs.run.paths import ROOT
 
 
@@ -26,9 +26,9 @@ def temporary(tmp_path, monkeypatch):
 
 
 LAUNCHES = """
-from labs.launch import local
+from labs.launch import supervisor
 from labs.run.paths import ROOT
-with local.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
+with supervisor.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
     print(one.stdout.readline().decode(), end="", flush=True)
     one.wait()
 """
@@ -47,14 +47,14 @@ def test_folders_of_killed_launches_are_removed_by_the_next_start_and_those_of_l
     foreign = temporary / "labs-mpi-of-an-earlier-version"
     foreign.mkdir()
     assert (left / "__autograph_generated_file_.py").exists()
-    with local.started(["true"]):
+    with supervisor.started(["true"]):
         assert not left.exists()
         assert foreign.exists(), "it has no lock, and may be in use"
     assert (held / "__autograph_generated_file_.py").exists()
     living.terminate()
     living.communicate()
     os.utime(foreign, (0, 0))
-    with local.started(["true"]):
+    with supervisor.started(["true"]):
         pass
     assert not foreign.exists()
 
@@ -62,7 +62,7 @@ def test_folders_of_killed_launches_are_removed_by_the_next_start_and_those_of_l
 @pytest.mark.workers
 def test_what_a_killed_launcher_has_left_is_in_nobodys_way(temporary):
     """Open MPI's folder has the number of a process, and each of the next processes would find one of its number."""
-    killed = psutil.Popen([*local.mpirun(1), "sleep", "60"], env=local.environment(), stderr=subprocess.DEVNULL)
+    killed = psutil.Popen([*mpirun.command(1), "sleep", "60"], env=mpirun.environment(), stderr=subprocess.DEVNULL)
     left = temporary / f"ompi.{killed.pid}"
     while not (left / "pmix.vm.tool").exists() or not (kin := killed.children()):
         assert killed.poll() is None
@@ -72,7 +72,7 @@ def test_what_a_killed_launcher_has_left_is_in_nobodys_way(temporary):
     killed.wait()
     for number in range(killed.pid + 1, killed.pid + 500):
         shutil.copytree(left, left.with_suffix(f".{number}"))
-    with local.started([*local.mpirun(1), "true"], local.environment()) as process:
+    with supervisor.started([*mpirun.command(1), "true"], mpirun.environment()) as process:
         _, errors = process.communicate()
     assert process.returncode == 0, errors.decode()
     assert not [*temporary.glob("labs-mpi-*")]

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
-from labs.launch import local
+from labs.launch import capacity
 from labs.launch.sweep import run
 from labs.report import plots
 from labs.results import speeds
@@ -94,7 +94,7 @@ def test_a_declared_cell_that_is_too_wide_is_left_out_and_told():
     done = labs("sweep", "lab04", "--preset", "paper", "--list")
     wide = [line for line in done.stdout.splitlines() if "workers 4" in line]
     assert wide
-    assert all("skipped: more workers than the" in line for line in wide) or local.slots() >= 4
+    assert all("skipped: more workers than the" in line for line in wide) or capacity.slots() >= 4
 
 
 def test_a_failed_cell_is_told_and_still_to_do(tmp_path):

@@ -91,7 +91,8 @@ def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(s
         assert port != int(re.search(r":(\d+)/", server.address)[1])
         assert f"ssh -N -L {port}:127.0.0.1:{port} {ONE}\n" in mine.said
         with kernel(mine) as client:
-            client.execute("from labs.launch import local\nwith local.started(['sleep', '600']) as one: one.wait()")
+            client.execute("from labs.launch import supervisor\n"
+                           "with supervisor.started(['sleep', '600']) as one: one.wait()")
             while len(family := mine.family()) < 3:
                 time.sleep(0.1)
             assert mine.interrupt() == 0

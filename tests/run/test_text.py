@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.checks import machine
-from labs.launch import local
+from labs.launch import capacity
 from labs.report import page
 from labs.run.text import plural, printable, printable_lines
 from labs.slurm import allocation
@@ -26,9 +26,9 @@ def test_what_a_terminal_would_obey_is_written_out(text, shown):
 
 
 def test_one_core_is_not_several(monkeypatch):
-    monkeypatch.setattr(local, "slots", lambda: 1)
+    monkeypatch.setattr(capacity, "slots", lambda: 1)
     with pytest.raises(Exception, match="2 workers on 1 core would"):
-        local.check_slots(2)
+        capacity.check_slots(2)
     granted = allocation.Allocation("7", "node1", (1,), 1, 0)
     monkeypatch.setattr(allocation, "current", lambda: granted)
     monkeypatch.setattr(allocation, "check_step", lambda: None)

@@ -1,4 +1,4 @@
-"""A clone as `make` sees it, on a machine that has only what a test gives it."""
+"""A clone for tests of `make`, on a machine that has only the programs that a test adds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Clone:
-    """A clone as `make` sees it, on a machine that has only the programs that are named."""
+    """A clone with a PATH that holds only a few programs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -42,23 +42,23 @@ class Clone:
         path.chmod(0o755)
         return path
 
-    def stamp(self, mpi: str = "own", place: Path | None = None) -> Path:
-        """Leave what a successful `make env` leaves."""
+    def stamp(self, mpi: str = "own", folder: Path | None = None) -> Path:
+        """Write the stamp of a successful `make env`."""
         self.site.mkdir(parents=True, exist_ok=True)
         stamp = self.venv / f".ready-{mpi}"
-        stamp.write_text(str(place or self.folder))
+        stamp.write_text(str(folder or self.folder))
         return stamp
 
-    def make(self, *words: str, **variables: str) -> subprocess.CompletedProcess:
-        """Run make; what the user has set outside does not reach it."""
+    def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess:
+        """Run make without the environment variables of this process."""
         path = f"{self.active}{os.pathsep}{self.bin}"
         env = {"PATH": path, "HOME": str(self.folder.parent), "LC_ALL": "C"} | variables
-        command = [str(self.bin / "make"), *words]
+        command = [str(self.bin / "make"), *args]
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=120)
 
-    def obstacle(self, *words: str, **variables: str) -> str:
-        """Run make, which must fail with one line of its own, and return that line."""
-        done = self.make(*words, **variables)
+    def obstacle(self, *args: str, **variables: str) -> str:
+        """Run make, which must fail with exactly one error line, and return that line."""
+        done = self.make(*args, **variables)
         assert done.returncode != 0
         assert "Traceback" not in done.stdout + done.stderr
         lines = [line for line in done.stderr.splitlines() if not line.startswith("make: ***")]
@@ -66,8 +66,8 @@ class Clone:
         return lines[0]
 
 
-def claim_package(site: Path, name: str, version: str) -> None:
-    """Have a folder of packages claim one, as pip would leave it."""
+def pretend_installed(site: Path, name: str, version: str) -> None:
+    """Write the metadata of a package, as pip does, without the package."""
     folder = site / f"{name}-{version}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")

@@ -1,4 +1,4 @@
-"""The set-up programs are no package: they are imported from their folder, as they import each other."""
+"""The programs of setup/ are not a package: tests import them from their folder, as they import each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.setup.clone import ROOT, Clone, claim_package
+from tests.setup.clone import ROOT, Clone, pretend_installed
 
 sys.path.insert(0, str(ROOT / "setup"))
 
@@ -20,11 +20,11 @@ def clone(tmp_path) -> Clone:
 
 
 @pytest.fixture
-def claim(clone):
-    """Make the active environment claim a package: claim("keras", "3.5.0"); before that it has none."""
+def installed(clone):
+    """Add a package's metadata to an empty active environment: installed("keras", "3.5.0")."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone.active.parent], check=True)
 
     def write(name: str, version: str) -> None:
-        claim_package(clone.active.parent / "lib" / "python3.11" / "site-packages", name, version)
+        pretend_installed(clone.active.parent / "lib" / "python3.11" / "site-packages", name, version)
 
     return write

@@ -1,4 +1,4 @@
-"""What `make` promises: help, an environment that is made once, and again when something has changed."""
+"""`make`: its help, and an environment that is built once and rebuilt after a change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.setup.clone import ROOT
 
 
 def test_make_alone_explains_every_target(clone):
-    said = clone.make().stdout
+    printed = clone.make().stdout
     targets = re.search(r"^\.PHONY: (.*) FORCE$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
-    assert [line.split()[1] for line in said.splitlines()] == targets
+    assert [line.split()[1] for line in printed.splitlines()] == targets
     assert len(targets) >= 10
 
 
@@ -26,7 +26,7 @@ def test_the_readmes_commands_make_the_environment_first(clone, target):
 
 
 class TestEnvironment:
-    """`make -q` ends with 0 if nothing is to be done, with 1 if the environment has to be made."""
+    """`make -q` exits with 0 if nothing is to be done, with 1 if the environment is out of date."""
 
     @pytest.fixture(autouse=True)
     def _made(self, clone):
@@ -74,7 +74,7 @@ def test_who_has_waited_for_another_run_takes_its_result(clone):
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = [clone.bin / "make", "env"]
         second = subprocess.Popen(command, cwd=clone.folder, env=env, stdout=subprocess.PIPE, text=True)
-        assert second.stdout.readline() == "another run makes this environment: waiting for it\n"
+        assert second.stdout.readline() == "waiting for another run that makes this environment\n"
         clone.stamp()
     assert second.wait(30) == 0
     assert not second.stdout.read()

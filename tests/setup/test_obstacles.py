@@ -1,4 +1,4 @@
-"""What a machine can lack: each time one line that names the cause and the cure, before anything is made."""
+"""Obstacles on a machine: each is one line with cause and cure, before anything is installed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from packages import read_pins
 
 from tests.setup.clone import ROOT
 
-# Says that it is 3.11.2, Debian 12's, to whoever asks.
+# Reports itself as 3.11.2, Debian 12's version.
 OLD_PYTHON = f"exec {sys.executable} -c 'import sys; sys.version_info = (3, 11, 2); exec(sys.argv[2])' \"$@\""
 
 
 def test_no_python_3_11(clone):
     (clone.bin / "python3.11").unlink()
-    said = clone.obstacle("env")
-    assert said.startswith("env: error: no Python 3.11 from 3.11.4 on (looked at: python3.11 python3 python)")
-    assert "make env PYTHON=" in said
+    line = clone.obstacle("env")
+    assert line.startswith("env: error: no Python 3.11 from 3.11.4 on (looked at: python3.11 python3 python)")
+    assert "make env PYTHON=" in line
 
 
 def test_another_python(clone):
@@ -59,15 +59,15 @@ def compiler(clone):
 
 @pytest.mark.usefixtures("compiler")
 def test_too_little_space(clone):
-    said = clone.obstacle("env", LABS_ENV_GB="1000000")
-    assert "GB are free for" in said
-    assert "1e+06 are needed" in said
+    line = clone.obstacle("env", LABS_ENV_GB="1000000")
+    assert "GB are free for" in line
+    assert "1e+06 are needed" in line
     assert not clone.venv.exists()
 
 
 @pytest.fixture
 def full_disk(clone):
-    """Ten megabytes where the environment is to be made."""
+    """Mount a disk of 10 MB as .venv."""
     clone.venv.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "none", clone.venv], capture_output=True)
     if mounted.returncode:
@@ -83,24 +83,24 @@ def test_a_small_disk(clone):
 
 @pytest.mark.usefixtures("compiler", "full_disk")
 def test_a_disk_that_fills_up(clone):
-    said = clone.obstacle("env", LABS_ENV_GB="0")
-    assert said.startswith("env: error: the disk is full; free some space")
+    line = clone.obstacle("env", LABS_ENV_GB="0")
+    assert line.startswith("env: error: the disk is full; free some space")
     assert not list(clone.venv.glob(".ready-*"))
 
 
 def test_keras_3_in_the_environment(clone):
     stamp = clone.stamp()
     (clone.site / "keras-3.5.0.dist-info").mkdir()
-    os.utime(stamp, (1, 1))  # Whatever is installed makes site-packages newer than the stamp.
-    for _ in range(2):  # The first refusal does not make the second run begin afresh, and forget.
-        said = clone.obstacle("env")
-        assert "Keras 3.5.0 is in .venv" in said
-        assert "rm -r .venv" in said
+    os.utime(stamp, (1, 1))  # Any installation makes site-packages newer than the stamp.
+    for _ in range(2):  # After the first refusal the second run must not start from scratch.
+        line = clone.obstacle("env")
+        assert "Keras 3.5.0 is in .venv" in line
+        assert "rm -r .venv" in line
 
 
 def test_no_mpi_of_the_site(clone):
-    said = clone.obstacle("env", "MPI=system")
-    assert "no mpicxx on PATH; load the site's MPI" in said
+    line = clone.obstacle("env", "MPI=system")
+    assert "no mpicxx on PATH; load the site's MPI" in line
 
 
 def test_half_an_mpi_of_the_site(clone):
@@ -124,40 +124,40 @@ class TestHorovod:
         clone.script("python", OLD_PYTHON)
         assert "the active Python (python) is not 3.11.4" in clone.obstacle("horovod")
 
-    @pytest.mark.usefixtures("claim")
+    @pytest.mark.usefixtures("installed")
     def test_no_tensorflow(self, clone):
         assert f"no TensorFlow for {clone.active}/python; conda env create" in clone.obstacle("horovod")
 
-    def test_keras_3(self, clone, claim):
-        claim("tensorflow", "2.16.1")
-        claim("keras", "3.3.3")
-        said = clone.obstacle("horovod")
-        assert f"Keras 3.3.3 is in {clone.active.parent}" in said
-        assert f"pip install keras=={read_pins(ROOT)['keras']}" in said
+    def test_keras_3(self, clone, installed):
+        installed("tensorflow", "2.16.1")
+        installed("keras", "3.3.3")
+        line = clone.obstacle("horovod")
+        assert f"Keras 3.3.3 is in {clone.active.parent}" in line
+        assert f"pip install keras=={read_pins(ROOT)['keras']}" in line
 
-    def test_no_mpi(self, clone, claim):
-        claim("tensorflow", "2.15.1")
+    def test_no_mpi(self, clone, installed):
+        installed("tensorflow", "2.15.1")
         assert "no mpicxx on PATH" in clone.obstacle("horovod")
 
     @pytest.mark.usefixtures("mpi")
-    def test_no_cuda_compiler(self, clone, claim):
+    def test_no_cuda_compiler(self, clone, installed):
         if Path("/usr/local/cuda/bin/nvcc").exists():
             pytest.skip("this machine has a CUDA compiler")
-        claim("tensorflow", "2.15.1")
+        installed("tensorflow", "2.15.1")
         assert "no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod" in clone.obstacle("horovod")
 
     @pytest.mark.usefixtures("mpi")
-    def test_no_nccl(self, clone, claim, tmp_path):
+    def test_no_nccl(self, clone, installed, tmp_path):
         if Path("/usr/include/nccl.h").exists():
             pytest.skip("this machine has NCCL")
-        claim("tensorflow", "2.15.1")
+        installed("tensorflow", "2.15.1")
         for name in ("bin/nvcc", "include/cuda_runtime.h", "lib/libcudart.so"):
             (tmp_path / "cuda" / name).parent.mkdir(parents=True)
             (tmp_path / "cuda" / name).touch()
-        said = clone.obstacle("horovod", HOROVOD_CUDA_HOME=str(tmp_path / "cuda"))
-        assert "no NCCL (nccl.h and libnccl.so)" in said
+        line = clone.obstacle("horovod", HOROVOD_CUDA_HOME=str(tmp_path / "cuda"))
+        assert "no NCCL (nccl.h and libnccl.so)" in line
 
     @pytest.mark.usefixtures("mpi")
-    def test_no_compiler_for_cpus(self, clone, claim):
-        claim("tensorflow", "2.15.1")
+    def test_no_compiler_for_cpus(self, clone, installed):
+        installed("tensorflow", "2.15.1")
         assert "no C++ compiler" in clone.obstacle("horovod", HOROVOD_GPU_OPERATIONS="")

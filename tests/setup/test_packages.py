@@ -1,4 +1,4 @@
-"""uv is told what pip is told: mirrors, certificates, and nothing that leads astray."""
+"""uv gets pip's mirrors and certificates, and no misleading variables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.setup.clone import ROOT
 
 @pytest.fixture
 def settings(tmp_path):
-    """uv's settings on a machine with this pip.conf and these variables."""
+    """Return uv's settings on a machine with this pip.conf and these variables."""
 
     def read(text: str, **variables: str) -> dict[str, str]:
         conf = tmp_path / "pip.conf"
@@ -22,9 +22,9 @@ def settings(tmp_path):
         others = ("PIP_", "UV_", "SSL_", "HOME", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(others)}
         env = kept | {"PIP_CONFIG_FILE": str(conf), "HOME": str(tmp_path)} | variables
-        found = uv_settings(Steps(1, tmp_path / "log"), sys.executable, env)
-        # The machine's own /etc/pip.conf is read, too.
-        return {name: value for name, value in found.items() if "elsewhere" in value}
+        passed = uv_settings(Steps(1, tmp_path / "log"), sys.executable, env)
+        # Without those of the machine's own /etc/pip.conf.
+        return {name: value for name, value in passed.items() if "elsewhere" in value}
 
     return read
 
@@ -37,8 +37,8 @@ def test_a_mirror_of_pip_conf(settings):
 
 
 def test_a_variable_wins_over_pip_conf(settings):
-    found = settings("[global]\nindex-url = https://old\n", PIP_INDEX_URL="https://elsewhere/new")
-    assert found == {"UV_DEFAULT_INDEX": "https://elsewhere/new"}
+    passed = settings("[global]\nindex-url = https://old\n", PIP_INDEX_URL="https://elsewhere/new")
+    assert passed == {"UV_DEFAULT_INDEX": "https://elsewhere/new"}
 
 
 def test_what_is_set_for_uv_stays(settings):

@@ -1,4 +1,4 @@
-"""Everything is pinned, once, and the same everywhere."""
+"""Pins: every package is pinned once, with the same version everywhere."""
 
 from __future__ import annotations
 

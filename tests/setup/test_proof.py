@@ -1,4 +1,4 @@
-"""The proof that ends `make env` (which ran it before this test) is red when something is wrong."""
+"""The proof at the end of `make env` fails when Horovod does not average or broadcast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Horovod's wheel is built once for each combination that needs its own, whoever asks, whatever dies."""
+"""Horovod's wheel is built once per combination, also by concurrent and killed runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
     assert BUILD.folder == tmp_path / ".cache" / "labs-kit" / "horovod" / BUILD.key
 
 
-def test_what_the_user_has_set_does_not_change_the_build(monkeypatch):
+def test_the_users_variables_do_not_change_the_build(monkeypatch):
     monkeypatch.setenv("HOROVOD_WITH_PYTORCH", "1")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("MAKEFLAGS", " --jobserver-auth=3,4")
@@ -83,7 +83,7 @@ print("\\n" + str(wheel(Steps(1, Path(f"log-{__import__('os').getpid()}")), buil
 
 @pytest.fixture
 def ask(tmp_path):
-    """Start a program that asks for the wheel, with a `pip wheel` of so many seconds."""
+    """Start a program that builds the wheel with a `pip wheel` of the given seconds."""
     env = os.environ | {"PYTHONPATH": str(ROOT / "setup"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def start(seconds: float) -> subprocess.Popen:
@@ -107,7 +107,7 @@ def test_two_at_once_build_once(ask, tmp_path):
     assert len((tmp_path / "built").read_text().split()) == 1
 
 
-def test_a_killed_build_leaves_nothing_that_counts(ask, tmp_path):
+def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
     killed = ask(60)
     while not (tmp_path / "built").exists():
         time.sleep(0.05)
@@ -119,7 +119,7 @@ def test_a_killed_build_leaves_nothing_that_counts(ask, tmp_path):
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
 
 
-def test_the_installed_library_finds_its_mpi_from_where_it_lies():
+def test_the_installed_library_finds_its_mpi_by_a_relative_path():
     if not (ROOT / ".venv" / ".ready-own").exists():
         pytest.skip("this environment was not made by `make env` with its own MPI")
     package = Path(importlib.util.find_spec("horovod").origin).parent
@@ -131,7 +131,7 @@ def test_the_installed_library_finds_its_mpi_from_where_it_lies():
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [
         ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", "openmpi-4.1.4"),
         ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "intelmpi-2021.9"),
@@ -139,15 +139,15 @@ def test_the_installed_library_finds_its_mpi_from_where_it_lies():
         ("something of the site's", "mpi-unknown"),
     ],
 )
-def test_the_sites_mpi_is_known_by_what_mpirun_says(tmp_path, said, version):
+def test_the_sites_mpi_is_identified_by_mpiruns_version(tmp_path, output, version):
     for name in ("mpicxx", "mpirun"):
-        (tmp_path / name).write_text(f"#!/bin/bash\necho '{said}'\n")
+        (tmp_path / name).write_text(f"#!/bin/bash\necho '{output}'\n")
         (tmp_path / name).chmod(0o755)
     assert find_mpi(str(tmp_path)) == Mpi(version, tmp_path)
 
 
 class TestGpu:
-    """CUDA and NCCL, told from their files."""
+    """CUDA and NCCL, identified by their files."""
 
     @pytest.fixture(params=["cuda", "cuda/targets/x86_64-linux"], ids=["toolkit", "conda"])
     def cuda(self, request, tmp_path):

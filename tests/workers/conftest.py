@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.launch import local
+from labs.launch import mpirun
 
 PROGRAMS = Path(__file__).parent / "programs"
 LABS = [sys.executable, "-m", "labs"]
@@ -27,8 +27,8 @@ def workers():
 
     def run(program: str, size: int, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
         done = subprocess.run(
-            [*local.mpirun(size), sys.executable, str(PROGRAMS / program), *map(str, arguments)],
-            env=local.environment(), capture_output=True, text=True, timeout=240, check=False,
+            [*mpirun.command(size), sys.executable, str(PROGRAMS / program), *map(str, arguments)],
+            env=mpirun.environment(), capture_output=True, text=True, timeout=240, check=False,
         )
         assert not check or done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         return done

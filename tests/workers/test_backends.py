@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.launch import local
+from labs.launch import mpirun
 from labs.training import rendezvous
 
 LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
@@ -30,7 +30,7 @@ def test_one_worker_can_ask_for_gloo(workers):
 def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
     horovodrun = [Path(sys.executable).with_name("horovodrun"), "--gloo", "-np", "2", "--network-interfaces", "lo"]
     command = [*horovodrun, sys.executable, "-m", "labs.lab05_allreduce", "--results", tmp_path]
-    done = subprocess.run([*map(str, command)], env=local.environment(), capture_output=True, text=True,
+    done = subprocess.run([*map(str, command)], env=mpirun.environment(), capture_output=True, text=True,
                           timeout=120, check=False)
     assert done.returncode, done.stdout
     assert "add --backend gloo, or start them with `labs run`" in done.stdout + done.stderr

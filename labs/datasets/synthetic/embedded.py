@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.datasets.locks import alone, sweep
+from labs.datasets.locks import exclusive, remove_leftovers
 from labs.datasets.registry import get
 from labs.datasets.synthetic import drawings
 from labs.run import atomic, paths
@@ -191,8 +191,8 @@ def embedded(name: str, root: Path | None = None) -> Path:
     """
     home = stand_in(name, root)
     if not home.is_dir():
-        with alone(home.with_suffix(".lock"), f"making the embedded set {name}"):
-            sweep(home)
+        with exclusive(home.with_suffix(".lock"), f"making the embedded set {name}"):
+            remove_leftovers(home)
             if not home.is_dir():
                 with atomic.folder(home) as fresh:
                     MAKERS[name](fresh)

@@ -6,22 +6,22 @@ import time
 
 import pytest
 
-from labs.launch import verdict
+from labs.launch import failure
 from labs.run import heartbeat, lifeline
 
 
 @pytest.fixture
 def two_nodes(tmp_path, monkeypatch, capfd):
     """Two watches as if on two nodes, and a function that hands on what they send for a while."""
-    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.named())
+    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.supervisor_name())
     watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
-    evidence = verdict.Evidence(2.0)
+    evidence = failure.Evidence(2.0)
 
     def listen(seconds: float) -> None:
         for _ in range(int(seconds / 0.1)):
             time.sleep(0.1)
             text = capfd.readouterr().err
-            assert evidence.take_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
+            assert evidence.extract_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
 
     yield watches, evidence, listen
     for each in watches:
@@ -46,7 +46,7 @@ def test_a_worker_that_has_finished_is_not_missed(two_nodes):
     listen(1)
     other.close()
     listen(2)
-    assert list(evidence.heard) == [0]
+    assert list(evidence.last_beats) == [0]
     assert not evidence.silent_node(0.9)
 
 
@@ -58,9 +58,9 @@ def test_silence_does_not_grow_while_labs_itself_is_stopped(two_nodes):
 
 
 def test_heartbeats_are_taken_out_of_what_surrounds_them():
-    evidence = verdict.Evidence(2.0)
+    evidence = failure.Evidence(2.0)
     line = 'epoch 1:  50%\x1elabs {"rank": 5, "host": "n1", "pid": 1, "epoch": 1, "step": 2, "moved": 1, ' \
         '"alive": 2}\x1e\nbroken \x1elabs {"rank": 6}\x1e\n'
-    assert evidence.take_heartbeats(line) == "epoch 1:  50%broken "
-    assert 5 in evidence.heard
-    assert 6 not in evidence.heard
+    assert evidence.extract_heartbeats(line) == "epoch 1:  50%broken "
+    assert 5 in evidence.last_beats
+    assert 6 not in evidence.last_beats

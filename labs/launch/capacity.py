@@ -1,0 +1,76 @@
+"""How many workers this machine or this allocation has the cores and GPUs for."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from labs.launch import hosts
+from labs.run.errors import LabError
+from labs.run.text import plural
+from labs.slurm import allocation, site
+
+
+def choose_workers(requested: int | None, oversubscribe: bool) -> int:
+    """Return the number of workers to start: as requested, else the allocation's tasks, else one per visible GPU.
+
+    Args:
+        requested: The value of --workers, or None.
+        oversubscribe: Allow more workers than cores.
+
+    Raises:
+        LabError: The request is below one or beyond what there is.
+    """
+    if requested is not None and requested < 1:
+        raise LabError(f"--workers {requested}: a run needs at least one")
+    granted = allocation.current()
+    if granted:
+        allocation.check_step()
+        if advice := allocation.advice(granted) or _unused_gpus(granted):
+            print(f"labs: {advice}", file=sys.stderr, flush=True)
+        return allocation.workers(granted, requested)
+    workers = visible_gpus() or 1 if requested is None else requested
+    if not oversubscribe:
+        check_slots(workers)
+    return workers
+
+
+def _unused_gpus(granted: allocation.Allocation) -> str:
+    """Return one line on GPUs that the job's nodes have but the job did not request, or an empty string."""
+    gpus = site.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0
+    if gpus == 0:
+        return ""
+    return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
+            f"{site.ask_for_gpus(gpus)}")
+
+
+def slots() -> int:
+    """Return how many workers fit: one per core, per CPU that Slurm granted, or per slot of a host file."""
+    granted = allocation.current()
+    if granted:
+        return granted.ntasks * granted.cpus_per_task
+    return sum(hosts.slots().values()) or len(os.sched_getaffinity(0))
+
+
+def check_slots(workers: int) -> None:
+    """Refuse more workers than cores.
+
+    Raises:
+        LabError: Names the number that fits and the option that overrides it.
+    """
+    if workers > slots():
+        raise LabError(f"{workers} workers on {plural(slots(), 'core')} would wait for each other; "
+                       f"ask for at most {slots()}, or add --oversubscribe")
+
+
+def visible_gpus() -> int:
+    """Return how many GPUs a worker could use, without loading TensorFlow."""
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        return len([device for device in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "-1")])
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlDeviceGetCount()
+    except pynvml.NVMLError:
+        return 0

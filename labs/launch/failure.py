@@ -1,0 +1,154 @@
+"""Why a program or a run failed, in one line: from its output, its workers' heartbeats and its exit code."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from labs.run import heartbeat
+from labs.run.errors import PROOF_PREFIX
+from labs.run.text import one_line
+
+ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
+"""What a line looks like that names an error, in any program's output."""
+WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
+"""What horovodrun writes before each line of a worker."""
+BOX = "-" * 60
+"""How the first and the last line of a message of Open MPI's launcher begin."""
+WORKER_ENDS = (
+    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exited on signal (?P<signal>\d+)",
+    r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exiting improperly",
+    r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: +(?P<code>\d+)",
+)
+"""How Open MPI's launcher reports which worker was the first to end, and how."""
+LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
+"""How it reports, on either stream, that it has lost its daemon on a node."""
+SECONDS_OF_SILENCE = 4.0
+"""A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
+seconds longer (mpirun's mpi_abort_delay)."""
+
+
+def of_program(code: int, errors: str) -> str:
+    """Return why a program failed, as the end of a sentence that begins with its name.
+
+    Args:
+        code: Its exit code; below 0, the signal that killed it.
+        errors: Its error stream.
+    """
+    if code < 0:
+        return _killed(-code)
+    return likely_cause(errors.splitlines()) or f"exited with code {code} and printed nothing"
+
+
+def likely_cause(lines: Iterable[str]) -> str:
+    """Return the last line that names an error, else the last line with any text, else an empty string."""
+    texts = [line.strip() for line in lines if line.strip(" -\0")]
+    return next(reversed([text for text in texts if ERROR_LINE.search(text)] or texts), "")
+
+
+def proof_verdict(output: str) -> str:
+    """Return the verdict that setup/proof.py printed, or an empty string."""
+    lines = [line for line in output.splitlines() if line.startswith(PROOF_PREFIX)]
+    return lines[-1].removeprefix(PROOF_PREFIX) if lines else ""
+
+
+def _killed(number: int) -> str:
+    return f"was killed by {signal.Signals(number).name}"
+
+
+class Evidence:
+    """Collects from a run's output what its last line is made of.
+
+    Args:
+        stall_seconds: How long a worker may stand still.
+    """
+
+    def __init__(self, stall_seconds: float):
+        self.stall_seconds = stall_seconds
+        self.error = ""
+        """The first error that a worker has reported."""
+        self.error_time = 0.0
+        """When it was reported, on the monotonic clock."""
+        self.launcher_message = ""
+        """The launcher's messages."""
+        self.last_beats: dict[int, tuple[heartbeat.Place, float]] = {}
+        """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
+
+    def add_error(self, text: str) -> None:
+        """Add what a worker's error line says; only the first one counts."""
+        if not self.error:
+            self.error, self.error_time = text.strip(), time.monotonic()
+
+    def add_launcher_message(self, text: str) -> None:
+        """Add a line of the launcher's messages."""
+        self.launcher_message = f"{self.launcher_message} {text.strip()}".strip()
+
+    def extract_heartbeats(self, text: str) -> str:
+        """Take the heartbeats out of a line, and return the rest of it."""
+        for beat in heartbeat.heartbeats(text):
+            if beat.alive:
+                self.last_beats[beat.rank] = beat, time.monotonic()
+            else:
+                self.last_beats.pop(beat.rank, None)
+        return heartbeat.HEARTBEAT.sub("", text)
+
+    def silent_node(self, seconds: float) -> str:
+        """Return a message on a node that fell silent at least `seconds` before the others, or an empty string.
+
+        Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
+        """
+        nodes: dict[str, list[tuple[heartbeat.Place, float]]] = {}
+        for beat, when in [*self.last_beats.values()]:  # A copy: another thread adds to it.
+            nodes.setdefault(beat.host, []).append((beat, when))
+        last = {node: max(when for _, when in beats) for node, beats in nodes.items()}
+        silent = min(last, key=lambda node: last[node], default=None)
+        if silent is None or (silence := max(last.values()) - last[silent]) <= seconds:
+            return ""
+        positions = "; ".join(f"rank {beat.rank}: {beat.where()}" for beat, _ in nodes[silent])
+        return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
+                "node is lost or frozen")
+
+    def cause(self, code: int, folder: Path) -> str:
+        """Return why the run has failed, or an empty string if it has not.
+
+        Args:
+            code: The launcher's exit code.
+            folder: Of the run.
+        """
+        if code == 0 and (folder / "record.json").exists():
+            return ""
+        silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
+        return one_line(silent or self.error or self._lost_worker(folder / "places") or self._lost_launcher(code))
+
+    def _lost_worker(self, beats: Path) -> str:
+        """Name the worker that ended without an error line, from the launcher's message and the last heartbeat."""
+        match = next(filter(None, (re.search(end, self.launcher_message) for end in WORKER_ENDS)), None)
+        if not match:
+            return ""
+        end = match.groupdict()
+        rank, node = int(end["rank"]), end.get("node", "an unnamed node")
+        worker = next((str(beat) for beat in heartbeat.read_places(beats) if beat.rank == rank),
+                      f"rank {rank} on {node}")
+        if "signal" not in end:
+            return f"{worker}: left the run before its end, with code {end.get('code', 0)} and no error message"
+        killer = signal.Signals(int(end["signal"]))
+        # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
+        memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+        return f"{worker}: killed by {killer.name}" + "; out of memory? Then lower --batch-size" * memory
+
+    def _lost_launcher(self, code: int) -> str:
+        """Say how the launcher ended, if no worker is known to be the cause."""
+        last = ", ".join(str(beat) for _, (beat, _) in sorted(self.last_beats.items()))
+        last = f"; last heartbeats: {last}" if last else ""
+        if last and (match := LOST_NODE.search(self.launcher_message)):
+            return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
+        message = f": {self.launcher_message}" if self.launcher_message else ""
+        if code < 0:
+            return f"the launcher {_killed(-code)}{message}{last}"
+        if code == 0:
+            return f"the launcher ended with code 0, but the run has written no record{message}{last}"
+        hint = "; `labs check` looks for the cause"
+        return f"the launcher ended with code {code}{message or ': it gave no reason'}{hint}{last}"

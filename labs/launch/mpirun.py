@@ -1,0 +1,81 @@
+"""mpirun's command line and the environment of its workers.
+
+    python -m labs.launch.mpirun 2 PROGRAM ...      replaces this process by mpirun with two workers
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from labs.launch import hosts
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
+
+INSIDE = re.compile(
+    r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
+)
+"""Variables that make a launcher or a worker believe that it is already inside a run."""
+EXPORTED = re.compile(r"LABS_|TF_|HOROVOD_|NCCL_|CUDA_|GLIBC_|OMP_|PYTHON|SETUPTOOLS_USE")
+"""Variables that the workers need on all nodes."""
+
+
+def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
+    """Return mpirun's command line for a number of workers, up to the program.
+
+    Args:
+        workers: How many to start.
+        env: The workers' environment. With a host file, mpirun must be told which variables to pass to other nodes;
+            under Slurm all of them reach the nodes.
+
+    Raises:
+        LabError: There is no mpirun.
+    """
+    launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if launcher is None:
+        raise LabError("no mpirun beside this Python or on the PATH; set up the environment with `make env`")
+    exports = [word for name in env or () if EXPORTED.match(name) for word in ("-x", name)] if hosts.slots() else []
+    # Horovod: by default mpirun binds a worker to one core, which its threads would have to share; and a rank that
+    # waits must yield its core to the ranks that compute.
+    flags = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    if hosts.nodes() == 1:
+        # The workers share memory. With the TCP component they would also listen on every network, and the component
+        # for fabrics (ofi) takes a second of every start to find that there is none.
+        flags += ["--mca", "btl", "^tcp,ofi"]
+    else:
+        # A worker that has lost another one aborts the run. Without the delay, mpirun would report only this abort, not
+        # the worker that was lost and why.
+        flags += ["--mca", "mpi_abort_delay", "2"]
+    # `capacity` has counted the cores. Open MPI would ignore hyperthreads, and count tasks where a site grants cores.
+    return [launcher, *exports, "-np", str(workers), *flags, "--map-by", ":OVERSUBSCRIBE"]
+
+
+def environment(bar: bool = True) -> dict[str, str]:
+    """Return the environment of a run's launcher: this process's, without the variables of a surrounding run.
+
+    Args:
+        bar: Whether workers may show a progress bar if there is a terminal.
+    """
+    env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
+    env["PYTHONUNBUFFERED"] = "1"
+    env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # TensorFlow imports distutils; setuptools' own costs 0.2 s.
+    env["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
+    # Python finds the labs from whatever folder the command is typed in.
+    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
+        env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return env
+
+
+def main() -> None:
+    """Replace this process by mpirun: `make env` tests two workers so, with the flags of `labs run`."""
+    arguments = [*command(int(sys.argv[1])), *sys.argv[2:]]
+    os.execve(arguments[0], arguments, environment())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Supervision of a launcher: starts it, passes its output on, and ends it with all of its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
+from typing import IO
+
+import psutil
+
+from labs.launch import failure
+from labs.launch.tmpdir import private_tmpdir
+from labs.run import lifeline, stop
+from labs.run.errors import ERROR_PREFIX
+
+SECONDS_TO_SAVE = 20.0
+SECONDS_TO_END = 5.0
+SECONDS_AFTER_ERROR = 2.0
+"""How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
+POLL_SECONDS = 0.3
+"""How often to check whether a launcher that has not ended should end."""
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
+    """Run a program during the block; however the block or this process ends, all of its processes end too.
+
+    Args:
+        command: The program's command line.
+        env: Its environment; this process's, if omitted.
+    """
+    environ = os.environ if env is None else env
+    with private_tmpdir(environ) as variables:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                   env={**environ, **variables}, start_new_session=True,
+                                   preexec_fn=lifeline.end_with_parent)
+        try:
+            yield process
+        finally:
+            _end(process)
+            _kill_session(process.pid)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a program ended, and its output."""
+
+    code: int | None
+    """None: it did not end in time."""
+    out: str
+    err: str
+    seconds: float
+    """The time limit."""
+
+    @property
+    def cause(self) -> str:
+        """Why the program failed, as the end of a sentence that begins with its name."""
+        if self.code is None:
+            return f"had not ended after {self.seconds:.0f} s"
+        return failure.of_program(self.code, self.err)
+
+
+def finish(process: subprocess.Popen, seconds: float) -> Outcome:
+    """Wait for a program and return its outcome.
+
+    Args:
+        process: The program, from `started`.
+        seconds: The time limit.
+    """
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return Outcome(None, "", "", seconds)
+    return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"), seconds)
+
+
+def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run a program to its end or to the time limit, and return its outcome; all processes that it started end too.
+
+    Args:
+        command: The program's command line.
+        seconds: The time limit.
+        env: Its environment; this process's, if omitted.
+    """
+    with started([str(word) for word in command], env) as process:
+        return finish(process, seconds)
+
+
+def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, evidence: failure.Evidence,
+              is_mpirun: bool) -> int:
+    """Run the launcher to its end and return its exit code; however this process ends, the workers end too.
+
+    Args:
+        command: The launcher's command line, with the program.
+        env: The launcher's environment.
+        log: Where to pass on the output; the terminal, if None.
+        evidence: Collects what the last line of a failed run is made of.
+        is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
+            worker that fails.
+    """
+    readers = []
+    try:
+        with started(command, env) as process:
+            streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
+            readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
+                       for source, target, errors in streams]
+            for reader in readers:
+                reader.start()
+            with _signals_interrupt():
+                try:
+                    return _wait(process, evidence) if is_mpirun else process.wait()
+                except KeyboardInterrupt:
+                    if is_mpirun and process.poll() is None:
+                        _ask_to_save(process)
+                    raise
+    finally:
+        for reader in readers:
+            reader.join(timeout=2)
+
+
+def _wait(process: subprocess.Popen, evidence: failure.Evidence) -> int:
+    """Wait for mpirun to end, but not forever: mpirun itself waits for a node that does not answer."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(POLL_SECONDS)
+        failed = evidence.error and time.monotonic() - evidence.error_time > SECONDS_AFTER_ERROR
+        # A worker ends itself when training stalls. Twice that time is for a stall that no worker detects.
+        if failed or evidence.silent_node(2 * evidence.stall_seconds):
+            _end(process, SECONDS_AFTER_ERROR)
+            return process.wait()
+
+
+def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
+    """Copy a stream as it comes; withhold error lines and the launcher's boxes, which become the last line.
+
+    A closed terminal takes no more output, but the stream must still be read: workers that save would block.
+
+    Args:
+        source: The output of the launcher and its workers.
+        target: Where to copy it.
+        evidence: Takes what is withheld.
+        errors: Whether this is the error stream; nothing is withheld from the other one.
+    """
+    in_box = False
+    for text in _chunks(source):
+        text = failure.WORKER_PREFIX.sub("", text)
+        if errors:
+            text = evidence.extract_heartbeats(text)
+        elif failure.LOST_NODE.search(text):
+            evidence.add_launcher_message(text)
+        if errors and text.startswith(failure.BOX):
+            in_box = not in_box
+        elif in_box:
+            evidence.add_launcher_message(text)
+        elif errors and ERROR_PREFIX in text:
+            evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
+        else:
+            # If its reader has gone or its disk is full, `labs` says so at the end.
+            with contextlib.suppress(OSError, ValueError):
+                target.write(text)
+                target.flush()
+
+
+def _chunks(source: BufferedReader) -> Iterator[str]:
+    """Yield lines, and texts that end in a carriage return: a progress bar has no line end."""
+    rest = b""
+    while data := source.read1(65536):
+        # Inside Slurm, Open MPI's launcher ends its boxes with a NUL.
+        *complete_lines, rest = re.split(rb"(?<=[\r\n])", rest + data.replace(b"\0", b""))
+        yield from (line.decode(errors="replace") for line in complete_lines)
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """Treat SIGTERM (a scheduler), SIGUSR1 (a time limit) and SIGHUP (a closed terminal) as Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGTERM, stop.SIGNAL]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it: the run is to continue.
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, handler)
+
+
+def _interrupt(number: int, _) -> None:
+    if number == signal.SIGHUP:  # The shell sends a second hangup after the kernel's: it must not interrupt the saving.
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
+
+
+def _ask_to_save(process: subprocess.Popen) -> None:
+    """Have the workers save and stop after the current step, and wait a while for it."""
+    with contextlib.suppress(OSError):  # The terminal has been closed.
+        print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
+    process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(SECONDS_TO_SAVE)
+
+
+def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
+    """Terminate the launcher, and kill what is left of it and its workers after a while."""
+    if process.poll() is not None:
+        return
+    launcher = psutil.Process(process.pid)
+    family = [launcher, *launcher.children(recursive=True)]
+    process.terminate()
+    _, alive = psutil.wait_procs(family, timeout=patience)
+    for member in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait()
+
+
+def _kill_session(session: int) -> None:
+    """Kill the processes that a killed launcher has left on this machine: the workers are in its session."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session:
+                process.kill()

@@ -1,0 +1,63 @@
+"""A temporary folder for each launch, and the removal of those that killed launches have left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from filelock import Timeout
+
+from labs.launch import hosts
+from labs.run.lock import Lock
+from labs.run.paths import temporary_dir
+
+PREFIX = "labs-mpi-"
+"""How the folders' names begin."""
+SETTLED_SECONDS = 60.0
+"""A younger folder may not be locked yet."""
+UNLOCKED_SECONDS = 24 * 3600.0
+"""A folder without a lock is from a version that had no locks, and one of its runs may still be going on."""
+
+
+@contextlib.contextmanager
+def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Make a folder for the temporary files of a launcher and its workers, and remove it after the block.
+
+    In the common folder, Open MPI's launcher names its files by its process number. Those of a killed launcher stay,
+    and when the number comes again, the next launcher does not start: "The PMIx server's listener thread failed to
+    start". A killed worker leaves the code that TensorFlow has generated.
+
+    Args:
+        environ: The environment of the launcher; LABS_TMPDIR in it names the folder of files that runs share.
+
+    Yields:
+        The environment variables that name the folder.
+    """
+    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1" or len(hosts.slots()) > 1:
+        yield {}  # The folder would have to exist on all nodes.
+        return
+    _remove_abandoned()
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+    except OSError:  # A full disk or missing rights: the launcher reports it for its own folder.
+        yield {}
+        return
+    with folder as path, Lock(Path(path) / "lock").hold():
+        yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
+               "TMPDIR": path, "LABS_TMPDIR": environ.get("LABS_TMPDIR") or str(temporary_dir())}
+
+
+def _remove_abandoned() -> None:
+    """Remove this user's folders of killed launches: a living launch holds the lock in its folder."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError, Timeout):
+            status, lock = folder.lstat(), folder / "lock"
+            age = time.time() - status.st_mtime
+            if status.st_uid == os.getuid() and age > (SETTLED_SECONDS if lock.exists() else UNLOCKED_SECONDS):
+                with Lock(lock).hold():
+                    shutil.rmtree(folder, ignore_errors=True)
