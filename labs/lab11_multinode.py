@@ -137,10 +137,10 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
            f"k = {planned['global_batch_size']} / {config.base_batch_size} = {planned['k']:g}{warmup}")
     if len(set(counts.values())) > 1:
         yield "warning: the nodes have unequal numbers of workers; all wait for the fullest node"
-    granted = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))  # Of the job: SLURM_NTASKS is that of mpirun's srun here.
+    granted = int(os.environ.get("SLURM_JOB_NUM_NODES", 0))  # SLURM_NTASKS is mpirun's here.
     if granted > len(counts):
-        yield (f"warning: Slurm granted {granted} nodes, but the workers are on {len(counts)}: mpirun fills one node before "
-               "the next; set --workers to nodes x tasks")
+        yield (f"warning: Slurm granted {granted} nodes, but the workers are on {len(counts)}: mpirun fills one node "
+               "before the next; set --workers to nodes x tasks")
 
 
 def _machines() -> int:

@@ -28,7 +28,7 @@ class Config:
     """What a student may change in lab 12."""
 
     study: Literal["elastic", "resume"] = "elastic"
-    """"elastic": the remaining workers continue, and another may join; "resume": the run ends, and --resume continues it."""
+    """"elastic": the other workers continue, and another may join; "resume": the run ends, --resume continues it."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: fields.BatchSize = 64

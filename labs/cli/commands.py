@@ -144,7 +144,7 @@ def _list(arguments: list[str]) -> None:
 
     _parser("list", "Show the labs of this clone.").parse_args(arguments)
     for name in catalogue.lab_names():
-        print(f"{name:18} {catalogue.title(catalogue.load_lab(name)).partition(': ')[2]}")
+        print(f"{name:18} {catalogue.load_lab(name).title.partition(': ')[2]}")
 
 
 def _run(arguments: list[str]) -> None:

@@ -10,11 +10,11 @@ import io
 import shlex
 import typing
 from collections.abc import Iterable, Iterator
-from types import ModuleType
 
 from labs.cli import commands
 from labs.datasets import registry
 from labs.run import catalogue, command_line, usage
+from labs.run.lab import Lab
 from labs.run.options import Options
 
 BASH = """\
@@ -46,7 +46,7 @@ def _words() -> Iterator[tuple[str, Iterable[str]]]:
     for name in catalogue.lab_names():
         lab = catalogue.load_lab(name)
         started = [f'"{verb} {spelling} "*' for verb in ("run", "sweep") for spelling in _spellings(name)]
-        choices = dict(_choices(lab)) | {"preset": lab.PRESETS}
+        choices = dict(_choices(lab)) | {"preset": lab.presets}
         for option, values in choices.items():
             yield "|".join(f'{line}"--{option} "' for line in started), values
         for verb in ("run", "sweep"):
@@ -78,7 +78,7 @@ def _options(name: str) -> list[str]:
     return usage.options(said.getvalue())
 
 
-def _choices(lab: ModuleType) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _choices(lab: Lab) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the options of a lab that take one of some words, with these."""
     for name, kind in typing.get_type_hints(lab.Config).items():
         if typing.get_origin(kind) is typing.Literal:

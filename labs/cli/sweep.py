@@ -9,13 +9,13 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from labs.launch import capacity
 from labs.launch.sweep import FAILED, Unfinished, run, runs_elsewhere
 from labs.run import catalogue, command_line, naming
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
 from labs.run.text import one_line, plural, printable_lines
@@ -37,7 +37,7 @@ def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = 
         if getattr(options, refused):
             raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
     sweeps = [_narrowed(each, words, base, asked) for each in _chosen(lab, preset, asked.only)]
-    todo, store = cells(lab, sweeps, base), naming.results_root(options)
+    todo, store = cells(sweeps, base), naming.results_root(options)
     if asked.sbatch:
         return _submit(todo, _again(asked, rest), ["--results", str(store)] if options.results else [])
     todo = [_held(cell, asked.oversubscribe) for cell in todo]
@@ -50,14 +50,14 @@ def main(asked: argparse.Namespace, rest: Sequence[str], known: Sequence[str] = 
     return _finish(todo, left, store)
 
 
-def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
-    sweeps = getattr(lab, "SWEEPS", {}).get(preset, ())
+def _chosen(lab: Lab, preset: str, only: Sequence[str] | None) -> list[Sweep]:
+    sweeps = lab.sweeps.get(preset, ())
     if not sweeps:
-        raise LabError(f"{catalogue.lab_name(lab)} has no sweep for preset {preset!r}; `labs run` runs it once")
+        raise LabError(f"{lab.name} has no sweep for preset {preset!r}; `labs run` runs it once")
     names = [each.name for each in sweeps]
     for name in only or ():
         if name not in names:
-            raise LabError(f"{catalogue.lab_name(lab)} has no sweep {name!r}; there are: {', '.join(names)}")
+            raise LabError(f"{lab.name} has no sweep {name!r}; there are: {', '.join(names)}")
     return [each for each in sweeps if not only or each.name in only]
 
 
@@ -122,20 +122,17 @@ def _show(todo: Sequence[Cell], store: Path) -> int:
     return 0
 
 
-def _show_summary(lab: ModuleType, todo: Sequence[Cell], store: Path) -> None:
-    """Print what a lab's function `summary(records) -> str` says of the sweep's runs; else their speedups.
-
-    What its function `drawn(records)` draws of them, titles with figures, is written beside the runs.
-    """
+def _show_summary(lab: Lab, todo: Sequence[Cell], store: Path) -> None:
+    """Print the lab's summary of the sweep's runs, or their speedups, and save the lab's figures beside the runs."""
     from labs.report import plots
     from labs.results import records, speeds
 
     names = {cell.name for cell in todo}
-    found = [record for record in records.read_all(catalogue.lab_name(lab), store) if record["run"] in names]
-    if found and (told := getattr(lab, "summary", speeds.summary)(found)):
+    found = [record for record in records.read_all(lab.name, store) if record["run"] in names]
+    if found and (told := (lab.summary or speeds.summary)(found)):
         print(printable_lines(told) + "\n")
-    for title, figure in lab.drawn(found) if hasattr(lab, "drawn") else ():
-        path = store / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
+    for title, figure in lab.figures(found):
+        path = store / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
         print(f"drawn: {shown(path)}")
 

@@ -74,7 +74,7 @@ class Evidence:
         """When it was reported, on the monotonic clock."""
         self.launcher_message = ""
         """The launcher's messages."""
-        self.last_beats: dict[int, tuple[heartbeat.Place, float]] = {}
+        self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
 
     def add_error(self, text: str) -> None:
@@ -88,26 +88,26 @@ class Evidence:
 
     def extract_heartbeats(self, text: str) -> str:
         """Take the heartbeats out of a line, and return the rest of it."""
-        for beat in heartbeat.heartbeats(text):
+        for beat in heartbeat.parse_beats(text):
             if beat.alive:
                 self.last_beats[beat.rank] = beat, time.monotonic()
             else:
                 self.last_beats.pop(beat.rank, None)
-        return heartbeat.HEARTBEAT.sub("", text)
+        return heartbeat.BEAT_LINE.sub("", text)
 
     def silent_node(self, seconds: float) -> str:
         """Return a message on a node that fell silent at least `seconds` before the others, or an empty string.
 
         Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
         """
-        nodes: dict[str, list[tuple[heartbeat.Place, float]]] = {}
+        nodes: dict[str, list[tuple[heartbeat.Beat, float]]] = {}
         for beat, when in [*self.last_beats.values()]:  # A copy: another thread adds to it.
             nodes.setdefault(beat.host, []).append((beat, when))
         last = {node: max(when for _, when in beats) for node, beats in nodes.items()}
         silent = min(last, key=lambda node: last[node], default=None)
         if silent is None or (silence := max(last.values()) - last[silent]) <= seconds:
             return ""
-        positions = "; ".join(f"rank {beat.rank}: {beat.where()}" for beat, _ in nodes[silent])
+        positions = "; ".join(f"rank {beat.rank}: {beat.position()}" for beat, _ in nodes[silent])
         return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
                 "node is lost or frozen")
 
@@ -121,7 +121,7 @@ class Evidence:
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        return one_line(silent or self.error or self._lost_worker(folder / "places") or self._lost_launcher(code))
+        return one_line(silent or self.error or self._lost_worker(folder / "heartbeats") or self._lost_launcher(code))
 
     def _lost_worker(self, beats: Path) -> str:
         """Name the worker that ended without an error line, from the launcher's message and the last heartbeat."""
@@ -130,7 +130,7 @@ class Evidence:
             return ""
         end = match.groupdict()
         rank, node = int(end["rank"]), end.get("node", "an unnamed node")
-        worker = next((str(beat) for beat in heartbeat.read_places(beats) if beat.rank == rank),
+        worker = next((str(beat) for beat in heartbeat.read_beats(beats) if beat.rank == rank),
                       f"rank {rank} on {node}")
         if "signal" not in end:
             return f"{worker}: left the run before its end, with code {end.get('code', 0)} and no error message"

@@ -10,14 +10,14 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 from filelock import Timeout
 
 from labs.launch import local
-from labs.run import atomic, catalogue, command_line
+from labs.run import atomic, command_line
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.lock import Lock
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
@@ -37,7 +37,7 @@ class Unfinished(NamedTuple):
         return bool(self.failed or self.elsewhere)
 
 
-def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> Unfinished:
+def run(lab: Lab, todo: Sequence[Cell], store: Path, oversubscribe: bool = False) -> Unfinished:
     """Run the cells that have no record yet, and return those that still have none.
 
     Args:
@@ -50,7 +50,7 @@ def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool 
 
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, store)]
     left = Unfinished([], [])
-    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=catalogue.lab_name(lab), unit="run",
+    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
               file=sys.stderr, smoothing=0) as bar:
         for cell in open_cells:
             bar.set_postfix_str(str(cell))
@@ -65,7 +65,7 @@ def run(lab: ModuleType, todo: Sequence[Cell], store: Path, oversubscribe: bool 
     return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, store)])
 
 
-def _run(lab: ModuleType, cell: Cell, store: Path, oversubscribe: bool) -> str:
+def _run(lab: Lab, cell: Cell, store: Path, oversubscribe: bool) -> str:
     """Run one cell, what it prints going to its log, and return the cause should it fail.
 
     Raises:
@@ -86,11 +86,11 @@ def runs_elsewhere(cell: Cell, store: Path) -> bool:
     return _lock(cell, store).is_held()
 
 
-def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:
+def _launch(lab: Lab, cell: Cell, folder: Path, oversubscribe: bool) -> str:
     """Launch one cell in an empty folder: what an earlier try left behind would mix two runs' timings."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    arguments = [*command_line.to_argv(lab, cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
+    arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
     try:
         with open(folder / "log.txt", "w") as log:
             local.run(lab, arguments, cell.workers, oversubscribe, log)

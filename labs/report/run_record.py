@@ -33,6 +33,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
+    batch_size = fields.value(job.config, Role.BATCH_SIZE, default=0)
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
         "format": FORMAT,
@@ -40,7 +41,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "run": job.name,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
-        "layout": _plain(layout | {"global_batch_size": fields.value(job.config, Role.BATCH_SIZE, default=0) * job.size}),
+        "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
         "versions": workers.versions(),
         "machine": workers.machine(),
         "history": history,

@@ -9,7 +9,7 @@ import pytest
 
 from labs import lab03_lr_scaling as lab
 from labs.launch import local
-from labs.run import command_line, fields
+from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises.solved import solved

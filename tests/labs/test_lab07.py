@@ -75,7 +75,7 @@ def test_shapes_that_are_none_get_one_line(wrong, told):
 @pytest.mark.parametrize("preset", lab.SWEEPS)
 def test_sweeps_hold_the_global_batch_and_ask_for_shapes_that_exist(preset):
     base = lab.PRESETS[preset]
-    for cell in cells(lab, lab.SWEEPS[preset], base):
+    for cell in cells(lab.SWEEPS[preset], base):
         assert cell.workers * cell.config.batch_size == base.batch_size
         assert cell.config.width % cell.config.heads == 0
         assert not cell.skipped

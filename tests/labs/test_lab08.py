@@ -42,7 +42,7 @@ def on(monkeypatch):
 
 
 def planned(preset: str, name: str):
-    return cells(lab, [SWEEPS[preset, name]], lab.PRESETS[preset])
+    return cells([SWEEPS[preset, name]], lab.PRESETS[preset])
 
 
 def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
@@ -168,7 +168,7 @@ def test_the_reports_nodes_are_four_workers_with_seven_threads(on):
 
 def test_cells_that_several_sweeps_need_run_once(on):
     on(gpus=0, cores=2)
-    todo = cells(lab, lab.SWEEPS["demo"], DEMO)
+    todo = cells(lab.SWEEPS["demo"], DEMO)
     assert len(todo) == 12
     with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
         fields.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
