@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 
-from labs.results.scaling import interval
+from labs.results.statistics import geometric_interval
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ def rows(question: str, unit: str, rounds: Sequence[Mapping[str, Mapping[str, fl
                 continue
             ratios = [b / max(a, 1e-9) if smaller_is_better else a / b for a, b in pairs]
             required, target = bounds.get((other, case)) or bounds.get(other) or (None, None)
-            low, high = interval(ratios) if len(ratios) > 1 else (float("nan"), float("nan"))
+            low, high = geometric_interval(ratios) if len(ratios) > 1 else (float("nan"), float("nan"))
             ours, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
             table.append(Row(question, case, other, ours, theirs, unit, statistics.median(ratios), low, high,
                              len(ratios), required, target))

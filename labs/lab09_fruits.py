@@ -130,7 +130,7 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
         if job.rank == 0 and job.size > 1:
             # One worker's learning rate is the same under every rule, and the other two do not change its speed.
             free = ("scaling", "leak_check", "recompute_statistics")
-            print(results.speeds.against_one_worker(record, naming.results_root(options), free))
+            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 

@@ -1,6 +1,6 @@
 """Lab 8."""
 
-from labs.results import scaling
+from labs.results import laws
 
 
 def q1(runs):
@@ -12,7 +12,7 @@ def q1(runs):
 def q2(runs):
     """Solve S = 1 / (s + (1 - s) / n) for s; one speedup gives one share, and tests nothing."""
     n = runs[1]["layout"]["size"]
-    return float(scaling.amdahl_share(n, n * q1(runs)))
+    return float(laws.amdahl_share(n, n * q1(runs)))
 
 
 def q3(runs):

@@ -125,11 +125,11 @@ def _show(todo: Sequence[Cell], store: Path) -> int:
 def _show_summary(lab: Lab, todo: Sequence[Cell], store: Path) -> None:
     """Print the lab's summary of the sweep's runs, or their speedups, and save the lab's figures beside the runs."""
     from labs.report import plots
-    from labs.results import records, speeds
+    from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
     found = [record for record in records.read_all(lab.name, store) if record["run"] in names]
-    if found and (told := (lab.summary or speeds.summary)(found)):
+    if found and (told := (lab.summary or speed_tables.summary)(found)):
         print(printable_lines(told) + "\n")
     for title, figure in lab.figures(found):
         path = store / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"

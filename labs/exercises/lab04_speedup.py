@@ -16,18 +16,18 @@ from labs.exercises.judge import (
     speedup,
     timed,
 )
-from labs.report.plots import PARTS
+from labs.measure import ledger_columns
 from labs.results import scaling
 
 COMMAND = "`labs sweep lab04_speedup`"
 
 
 def _ledger(run: Record) -> float | None:
-    return timed(run) and run["metrics"].get("ledger_wall_seconds")
+    return timed(run) and run["metrics"].get(ledger_columns.WALL)
 
 
 def _part(run: Record, name: str) -> float:
-    return run["metrics"][f"ledger_{name}_seconds"]
+    return run["metrics"][ledger_columns.column(name)]
 
 
 def _pairs(records: list[Record]) -> list[Record]:
@@ -60,9 +60,9 @@ def _bound(answer, runs: list[Record]) -> str:
     one, many = runs
     size, wall = many["layout"]["size"], _part(many, "wall")
     excess = scaling.excess(one["metrics"], many["metrics"], size)
-    right = {name for name in PARTS if excess[name] > max(excess.values()) - 0.02 * wall}
-    others = dict.fromkeys(PARTS, f"another part lies farther above its part(1) / {size}")
-    largest = max(PARTS, key=lambda name: _part(many, name))
+    right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
+    others = dict.fromkeys(ledger_columns.ENTRIES, f"another part lies farther above its part(1) / {size}")
+    largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
     others[largest] = f"it is the largest part, but that is no loss: take part({size}) - part(1) / {size} of each"
     return choice(answer, right, others, f"part({size}) - part(1) / {size} is largest here")
 
@@ -70,7 +70,7 @@ def _bound(answer, runs: list[Record]) -> str:
 def _exchange(answer, runs: list[Record]) -> str:
     (run,) = runs
     wall = _part(run, "wall")
-    share = {name: _part(run, name) / wall for name in PARTS}
+    share = {name: _part(run, name) / wall for name in ledger_columns.ENTRIES}
     return number(answer, share["communication"], "share", "ledger_communication_seconds / ledger_wall_seconds", {
         "that counts the input as communication, as a report did with its data loader":
             share["communication"] + share["input"],

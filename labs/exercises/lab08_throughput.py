@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from labs.exercises.judge import Question, Record, against_one, efficiency, newest, number, ratio, timed
-from labs.results import scaling
+from labs.results import laws
 
 NOTEBOOK = "section 'A4 to A6: more workers' of notebooks/lab08_throughput.ipynb"
 FREE = ("epochs",)
@@ -17,7 +17,7 @@ def _strong(records: list[Record]) -> list[Record]:
 def _serial(answer, runs: list[Record]) -> str:
     one, many = runs
     size, speedup = many["layout"]["size"], ratio(timed(many), timed(one))
-    right = float(scaling.amdahl_share(size, speedup))
+    right = float(laws.amdahl_share(size, speedup))
     return number(answer, right, "share", "(1/S - 1/n) / (1 - 1/n), from S = 1 / (s + (1 - s) / n)", {
         "that is Gustafson's share, (n - S) / (n - 1), which is for weak scaling": (size - speedup) / (size - 1),
         "that is 1 - S/n, what is missing to full efficiency; Amdahl's s is a share of one worker's time":

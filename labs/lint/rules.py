@@ -40,7 +40,8 @@ from labs.lint.findings import (
     spread,
     value,
 )
-from labs.results import scaling
+from labs.measure import ledger_columns
+from labs.results import statistics
 
 Rule = Callable[[Table], Iterator[Finding | None]]
 CLOSE = 20
@@ -77,7 +78,7 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
         bases = [rate(row, by) for row in family[base]]
         for place in sorted(set(family) - {base}):
             members, n = family[place], place[0] / base[0]
-            ratio, low, _ = scaling.ratio([rate(row, by) for row in members], bases)
+            ratio, low, _ = statistics.ratio([rate(row, by) for row in members], bases)
             margin = NOISE + slack(members[0], by) + slack(family[base][0], by)
             above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
             yield finding(rule, f"{number(ratio)} times the rate of {on(family[base][0])} with {on(members[0])}: "
@@ -557,7 +558,8 @@ PARTS = ("input_seconds", "compute_seconds", "communication_seconds", "validatio
 
 def parts_that_do_not_sum(table: Table) -> Iterator[Finding | None]:
     """Parts of an epoch that are more, or less, than the whole."""
-    for whole, prefix in (("epoch_seconds", ""), ("ledger_wall_seconds", "ledger_"), ("step_seconds", "step_")):
+    ledger = ledger_columns.WALL, ledger_columns.PREFIX
+    for whole, prefix in (("epoch_seconds", ""), ledger, ("step_seconds", "step_")):
         timed = table.having(whole, f"{prefix}compute_seconds", f"{prefix}communication_seconds")
         shares = [over(value(row, f"{prefix}compute_seconds"), row[whole]) for row in timed]
         if max(shares, default=0) < 0.05:  # The parts of a step beside the whole of an epoch.
@@ -625,7 +627,7 @@ def rate_against_time(table: Table) -> Iterator[Finding | None]:
 
 def impossible_figures(table: Table) -> Iterator[Finding | None]:
     """Times, rates and shares that no run can have."""
-    for name in ("images_per_sec", *TIMES, "ledger_wall_seconds", "speedup", "scaling_efficiency", "size"):
+    for name in ("images_per_sec", *TIMES, ledger_columns.WALL, "speedup", "scaling_efficiency", "size"):
         for row in table.having(name):
             yield finding("impossible figure", f"{name} {number(row[name])} is not above 0", row
                           ) if row[name] <= 0 else None

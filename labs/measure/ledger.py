@@ -21,6 +21,7 @@ import tensorflow as tf
 from labs.datasets.pipeline import AHEAD, Augment, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
+from labs.measure import ledger_columns
 from labs.training import hvd_ops
 from labs.training.loop import local_copy, take_steps
 from labs.training.workers import Job
@@ -119,4 +120,4 @@ def _parts(rounds: Sequence[dict[str, float]], wall: float, steps: int) -> dict[
         "input": steps * float(np.median(from_pipeline - exchanged)),
     }
     parts["other"] = wall - sum(parts.values())
-    return {f"ledger_{name}_seconds": value for name, value in (parts | {"wall": wall}).items()}
+    return {ledger_columns.column(name): value for name, value in (parts | {"wall": wall}).items()}

@@ -83,14 +83,14 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.results import scaling
+    from labs.results import statistics
 
     by, rows = [*frame.attrs["by"], "layout", "nodes", "size", "global_batch_size", "scaled_lr"], []
     for values, same in frame.groupby(by, dropna=False):
         same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
         right, images = same["test_accuracy"], same["test_images"].iloc[-1]
         half = 1.96 * math.sqrt(right.mean() * (1 - right.mean()) / images)
-        low, high = scaling.mean_interval(right) if len(same) > 1 else (right.mean() - half, right.mean() + half)
+        low, high = statistics.mean_interval(right) if len(same) > 1 else (right.mean() - half, right.mean() + half)
         rows.append(dict(zip(by, values, strict=True)) | {
             "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,
             "step_ms": same["step_ms"].median(), "allreduce_ms": same["allreduce_ms"].median()})

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from labs.lint import checker, rules
 from labs.lint.findings import Finding, brief
+from labs.measure import ledger_columns
 from labs.report import course, plots
-from labs.results import records, scaling, speeds
+from labs.results import records, scaling, speed_tables, statistics
 from labs.results.tables import Grid, grid, markdown
 from labs.run import atomic, catalogue
 from labs.run.errors import LabError
@@ -241,7 +242,7 @@ def _odd(problem: Exception) -> str:
 
 def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
     """Return whatever can be shown of some runs of one lab."""
-    frame, varying = speeds.frame(runs)
+    frame, varying = speed_tables.frame(runs)
     shows = (_speed, _ledger, _quality, _utilization)
     items = [item for show in shows for item in show(frame, varying)]
     return [*items, *_curves(runs), *(item for name in _tables(runs) for item in _rows(name, runs))]
@@ -249,13 +250,13 @@ def _answers(runs: list[records.Record]) -> list[Grid | Picture | str]:
 
 def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
     """Yield tables of speeds, those of speedups with their plot."""
-    for found in speeds.compared(frame, varying):
+    for found in speed_tables.compared(frame, varying):
         yield found.grid()
         if found.held:
             yield from _scaling_plot(frame["lab"].iloc[0], found)
 
 
-def _scaling_plot(lab: str, found: speeds.Speeds) -> Iterator[Picture]:
+def _scaling_plot(lab: str, found: speed_tables.Speeds) -> Iterator[Picture]:
     table, by = found.table[found.table["speedup"].notna()], found.by
     if len(table[by].drop_duplicates() if by else ()) > LINES:
         return
@@ -265,15 +266,15 @@ def _scaling_plot(lab: str, found: speeds.Speeds) -> Iterator[Picture]:
 
 
 def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Picture]:
-    if "ledger_wall_seconds" not in frame or frame["ledger_wall_seconds"].isna().all():
+    columns = list(ledger_columns.COLUMNS)
+    if ledger_columns.WALL not in frame or frame[ledger_columns.WALL].isna().all():
         return
-    columns = [f"ledger_{part}_seconds" for part in (*plots.PARTS, "wall")]
     by = [*(name for name in varying if name in frame and name not in columns), "size"]
     if not set(columns) <= set(frame):
         return
     table = scaling.numbers(frame, columns).dropna(subset=columns)
     table = table.groupby(by, dropna=False)[columns].median().reset_index()
-    short = {column: column.removeprefix("ledger_").removesuffix("_seconds") for column in columns}
+    short = {column: ledger_columns.entry(column) for column in columns}
     yield grid("Where the seconds of an epoch go", table.rename(columns=short), [*by, *short.values()],
                "medians over the repeats; other is what is left of the wall time, and never hidden")
     if len(table) <= BARS:
@@ -293,7 +294,7 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
         row = dict(zip(by, values, strict=True)) | {"seeds": len(same)}
         for name in measured:
             row[name] = same[name].mean()
-            row[f"{name}_low"], row[f"{name}_high"] = scaling.mean_interval(same[name].dropna())
+            row[f"{name}_low"], row[f"{name}_high"] = statistics.mean_interval(same[name].dropna())
         rows.append(row)
     import pandas as pd
 

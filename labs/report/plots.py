@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labs.measure import ledger_columns
 from labs.results.tables import figure as figure_of
 from labs.results.tables import named
 
@@ -157,9 +158,6 @@ def plain(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-PARTS = ("input", "compute", "communication", "other")
-
-
 def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes: Axes | None = None) -> Figure:
     """Draw the seconds of one epoch as stacked bars: input, compute, communication, other; a dot is the wall time.
 
@@ -170,17 +168,17 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
         axes: Where to draw; a new figure, if left out.
     """
     by = [column for column in by if column in frame]
-    columns = [f"ledger_{part}_seconds" for part in (*PARTS, "wall")]
+    columns = list(ledger_columns.COLUMNS)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
     names = ["\n".join(called(name, value) for name, value in zip(by, _tuple(key), strict=True))
              for key in bars.index]
     axes = axes or _axes((max(4.5, 2 + 0.95 * len(bars)), 3.6))
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
-    for part, colour in zip(PARTS, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
-        height = bars[f"ledger_{part}_seconds"].to_numpy(float)
-        axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=part)
+    for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
+        height = bars[ledger_columns.column(entry)].to_numpy(float)
+        axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=entry)
         above, below = above + height.clip(min=0), below + height.clip(max=0)
-    axes.plot(range(len(bars)), bars["ledger_wall_seconds"], "k_", markersize=14, label="wall time")
+    axes.plot(range(len(bars)), bars[ledger_columns.WALL], "k_", markersize=14, label="wall time")
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
     return _finished(axes, outside=True)
@@ -221,10 +219,10 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
 
 def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
     """Return the median of some rows, and how far their interval reaches below and above it."""
-    from labs.results.scaling import interval
+    from labs.results.statistics import geometric_interval
 
     middle = float(rows[value].median())
-    low, high = interval(rows[value])
+    low, high = geometric_interval(rows[value])
     if len(rows) == 1 and "seconds_low" in rows:
         times = rows.iloc[0]
         ends = [middle * (times[end] / times["seconds"] if value == "seconds" else times["seconds"] / times[end])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from labs.results import scaling
+from labs.results import statistics
 
 
 def compared(one: Sequence[float], other: Sequence[float]) -> str:
@@ -16,7 +16,7 @@ def compared(one: Sequence[float], other: Sequence[float]) -> str:
     Args:
         one, other: The results of each setting, one per seed; the interval is Welch's (`scaling.difference`).
     """
-    difference, low, high = scaling.difference(one, other)
+    difference, low, high = statistics.difference(one, other)
     means = f"means {np.mean(one):.3f} and {np.mean(other):.3f} differ by {difference:+.3f}"
     if math.isnan(low):
         return f"{means}: one seed has no spread, so it may be noise"

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from labs.measure import ledger_columns
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -26,18 +27,18 @@ def closing(record: dict[str, Any]) -> str:
     row |= {name.replace("val_", "validation "): last[name] for name in last
             if name in ("val_accuracy", "val_mae", "val_loss")}
     row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
-            if isinstance(value, float) and not name.startswith("ledger_")}
+            if isinstance(value, float) and not ledger_columns.is_column(name)}
     lines = text([list(row), [_number(value) for value in row.values()]])
     return "\n".join(filter(None, [lines, _ledger(record["metrics"])]))
 
 
 def _ledger(metrics: dict[str, float]) -> str:
-    """Return where the time of an epoch went, in a line; nothing if it was not measured."""
-    parts = {name.split("_")[1]: value for name, value in metrics.items() if name.startswith("ledger_")}
-    if not parts:
+    """Return the ledger of an epoch in one line; "" if it was not measured."""
+    entries = ledger_columns.read(metrics)
+    if not entries:
         return ""
-    wall = parts.pop("wall")
-    return f"\nan epoch of {wall:.2f} s: " + ", ".join(f"{name} {value:.2f} s" for name, value in parts.items())
+    wall = entries.pop("wall")
+    return f"\nan epoch of {wall:.2f} s: " + ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
 
 
 def messages(rows: Sequence[dict[str, Any]]) -> str:

@@ -19,7 +19,7 @@ from labs.cli import commands, sweep
 from labs.launch import capacity
 from labs.launch.sweep import run
 from labs.report import plots
-from labs.results import speeds
+from labs.results import speed_tables
 from labs.run.sweeps import Sweep, cells, finished
 from tests.lint.test_lint import sound, store
 from tests.report.test_page import cells as records_of
@@ -168,7 +168,7 @@ def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
     store(tmp_path, *records_of("weak"))
     assert commands._dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert told.startswith(f"{speeds.HELD['weak']}\n")
+    assert told.startswith(f"{speed_tables.HELD['weak']}\n")
     assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
     assert "speedup: rate(n) / rate(1) of the same configuration" in told
 

@@ -15,7 +15,7 @@ import pytest
 
 from labs import lab04_speedup
 from labs.report import page, plots
-from labs.results import scaling, speeds
+from labs.results import scaling, speed_tables
 from labs.run import catalogue, sweeps
 from labs.run.paths import ROOT
 from tests.lint.test_lint import sound, store
@@ -113,7 +113,7 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     monkeypatch.setattr(lab04_speedup, "summary", lambda runs: told if len(runs) == 12 else "wrong", raising=False)
     page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
-    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speeds.HELD['weak']}**")
+    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speed_tables.HELD['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 

@@ -11,7 +11,7 @@ from labs.cli import commands
 from labs.lint import checker
 from labs.measure import throughput
 from labs.report import plots
-from labs.results import records, scaling, speeds, tables
+from labs.results import records, scaling, speed_tables, tables
 from labs.run.errors import LabError
 
 HISTORY = [
@@ -140,11 +140,11 @@ def test_what_a_config_asked_for_stands_beside_what_it_got():
 ])
 def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
     alike = [record("one", 1), record("two", 2)]
-    assert speeds.frame(alike)[1] == [], "no column where all are alike"
+    assert speed_tables.frame(alike)[1] == [], "no column where all are alike"
     assert scaling.speedups(records.table(alike))["speedup"].notna().all()
     runs = [record() | {"machine": machine} for machine in machines]
     assert records.computed_on(runs) == {name: values}
-    frame, varying = speeds.frame([record("base", 1) | {"machine": machines[0]}, *runs])
+    frame, varying = speed_tables.frame([record("base", 1) | {"machine": machines[0]}, *runs])
     assert varying == [name]
     table = scaling.speedups(frame).query("size == 2").set_index(name)
     assert table["speedup"].notna().to_dict() == {value: value == values[0] for value in values}

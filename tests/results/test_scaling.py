@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.results import scaling
+from labs.results import cost_model, laws, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises import planted
@@ -140,25 +140,25 @@ def test_a_table_that_lost_its_configuration_says_so():
 @given(st.floats(0, 1))
 def test_the_fits_invert_the_laws(serial):
     sizes = [1, 2, 4, 8, 64]
-    assert scaling.fit_amdahl(sizes, scaling.amdahl(sizes, serial)) == pytest.approx(serial, abs=1e-9)
-    assert scaling.fit_gustafson(sizes, scaling.gustafson(sizes, serial)) == pytest.approx(serial, abs=1e-9)
+    assert laws.fit_amdahl(sizes, laws.amdahl(sizes, serial)) == pytest.approx(serial, abs=1e-9)
+    assert laws.fit_gustafson(sizes, laws.gustafson(sizes, serial)) == pytest.approx(serial, abs=1e-9)
 
 
 def test_the_laws_at_points_that_are_known():
-    assert scaling.amdahl(np.inf, 0.05) == 20
-    assert scaling.amdahl([1, 2], 0).tolist() == [1, 2]
-    assert scaling.gustafson(1024, 0.004) == pytest.approx(1019.9, abs=0.1), "Gustafson 1988: 1020 of 1024"
+    assert laws.amdahl(np.inf, 0.05) == 20
+    assert laws.amdahl([1, 2], 0).tolist() == [1, 2]
+    assert laws.gustafson(1024, 0.004) == pytest.approx(1019.9, abs=0.1), "Gustafson 1988: 1020 of 1024"
     with pytest.raises(LabError, match="at least two numbers of workers"):
-        scaling.fit_amdahl([1, 1], [1, 1])
+        laws.fit_amdahl([1, 1], [1, 1])
 
 
 @given(st.floats(0, 1), st.sampled_from([2, 8, 64]))
 def test_the_shares_invert_the_laws(serial, n):
-    for _, law, share, _ in scaling.LAWS.values():
+    for _, law, share, _ in laws.LAWS.values():
         assert share(n, law(n, serial)) == pytest.approx(serial, abs=1e-9)
 
 
-@pytest.mark.parametrize("fit", [scaling.fit_amdahl, scaling.fit_gustafson])
+@pytest.mark.parametrize("fit", [laws.fit_amdahl, laws.fit_gustafson])
 def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(fit):
     with pytest.raises(LabError, match="at least two numbers of workers above 1"):
         fit([1, 8], [1, 7])
@@ -171,13 +171,13 @@ def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(fit):
 
 
 def test_what_a_law_says_is_said_of_the_points_that_there_are():
-    assert scaling.explain("weak", [1, 8], [1, 7.04]) == (
+    assert laws.explain("weak", [1, 8], [1, 7.04]) == (
         "Gustafson needs s = 0.14 at n = 8: a single point, nothing is tested")
-    assert scaling.explain("weak", [8], [10.51]).startswith("S(8) = 10.51 is above 8: no serial share explains it")
+    assert laws.explain("weak", [8], [10.51]).startswith("S(8) = 10.51 is above 8: no serial share explains it")
     # Report M's training times on 1, 2, 4 and 6 GPUs: by hand (0.80 + 3 x 1.76 + 5 x 3.00) / (1 + 9 + 25) = 0.602.
-    assert scaling.explain("weak", [1, 2, 4, 6], [1, 1.20, 2.24, 3.00]) == (
+    assert laws.explain("weak", [1, 2, 4, 6], [1, 1.20, 2.24, 3.00]) == (
         "Gustafson needs s = 0.80 at n = 2, 0.59 at n = 4, 0.60 at n = 6; the fit, s = 0.60, is off by +16% at n = 2")
-    assert "off by +0% at n = 2" in scaling.explain("strong", [2, 4, 8], scaling.amdahl([2, 4, 8], 0.25))
+    assert "off by +0% at n = 2" in laws.explain("strong", [2, 4, 8], laws.amdahl([2, 4, 8], 0.25))
 
 
 def test_a_trend_says_whether_eight_nodes_keep_what_two_reach():
@@ -193,13 +193,13 @@ SIZES = [1, 2, 8, 64, 512, 4096]
 
 @given(nbytes=st.floats(1, 1e9), **LINK)
 def test_collectives_cost_what_the_model_says(nbytes, latency, bandwidth):
-    for cost in scaling.ALGORITHMS.values():
+    for cost in cost_model.ALGORITHMS.values():
         assert cost(nbytes, 1, latency, bandwidth) == 0
         assert cost(nbytes, 2, latency, bandwidth) <= cost(2 * nbytes, 2, latency, bandwidth)
-    assert scaling.ring_seconds(nbytes, 8, 0, bandwidth) == pytest.approx(1.75 * nbytes / bandwidth)
-    assert scaling.ring_seconds(0, 8, latency, bandwidth) == pytest.approx(14 * latency)
-    assert scaling.tree_seconds(0, 8, latency, bandwidth) == pytest.approx(6 * latency)
-    ring, tree, halving, best = (cost(nbytes, 64, latency, bandwidth) for cost in scaling.ALGORITHMS.values())
+    assert cost_model.ring_seconds(nbytes, 8, 0, bandwidth) == pytest.approx(1.75 * nbytes / bandwidth)
+    assert cost_model.ring_seconds(0, 8, latency, bandwidth) == pytest.approx(14 * latency)
+    assert cost_model.tree_seconds(0, 8, latency, bandwidth) == pytest.approx(6 * latency)
+    ring, tree, halving, best = (cost(nbytes, 64, latency, bandwidth) for cost in cost_model.ALGORITHMS.values())
     assert best == min(ring, tree, halving)
     assert halving <= tree * (1 + 1e-9)
 
@@ -209,8 +209,8 @@ def test_collectives_cost_what_the_model_says(nbytes, latency, bandwidth):
        algorithm=st.sampled_from(["ring", "halving", "best"]), **LINK)
 def test_the_model_is_monotonous(rate, batch, nbytes, per_node, overlap, algorithm, latency, bandwidth):
     def predict(workers=64, scale=1.0, hidden=overlap):
-        return scaling.predicted_efficiency(rate, batch, nbytes, workers, latency, bandwidth * scale, per_node, hidden,
-                                            algorithm=algorithm)
+        return cost_model.predicted_efficiency(rate, batch, nbytes, workers, latency, bandwidth * scale, per_node,
+                                               hidden, algorithm=algorithm)
 
     efficiencies = [predict(workers) for workers in SIZES]
     assert all(0 < value <= 1 for value in efficiencies)
@@ -227,7 +227,7 @@ INPUTS = pd.read_csv(ROOT / "data/reference/published_scaling_inputs.csv")
 def predictions(**constants) -> pd.Series:
     """Return what the model says of every published row, with one set of constants."""
     return pd.Series([
-        scaling.predicted_efficiency(
+        cost_model.predicted_efficiency(
             row.one_gpu_images_per_sec, row.batch_size_per_worker, 4 * row.parameters, row.workers,
             row.latency_seconds, row.link_gbit_per_sec * 1e9 / 8, row.workers_per_node, **constants)
         for row in INPUTS.itertuples()
@@ -255,5 +255,5 @@ def test_the_published_rows_are_met_without_fine_tuning(constants):
 def test_the_model_does_not_meet_everything():
     """It says something: without overlap, or with a network ten times as slow, it is far off."""
     assert (predictions(overlap=0) - INPUTS["scaling_efficiency"]).abs().max() > 0.15
-    slow = [scaling.predicted_efficiency(142, 64, 4 * 23_851_784, workers, 2e-5, 25e9 / 80, 4) for workers in SIZES]
+    slow = [cost_model.predicted_efficiency(142, 64, 4 * 23_851_784, workers, 2e-5, 25e9 / 80, 4) for workers in SIZES]
     assert slow[-1] < 0.6 < slow[0]

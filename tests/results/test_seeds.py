@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from scipy import stats
 
-from labs.results import scaling, seeds
+from labs.results import seeds, statistics
 
 
 def test_settings_are_compared_by_the_spread_of_their_seeds():
     one, other = [0.625, 0.625, 0.675], [0.517, 0.417, 0.433]
     known = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
-    assert scaling.difference(one, other)[1:] == pytest.approx((known.low, known.high))
+    assert statistics.difference(one, other)[1:] == pytest.approx((known.low, known.high))
     assert seeds.compared(one, other) == ("means 0.642 and 0.456 differ by +0.186, 95 % interval +0.075 to +0.297: "
                                           "more than the seeds do")
     assert seeds.compared(other, one).endswith("-0.297 to -0.075: more than the seeds do")
@@ -23,4 +23,4 @@ def test_one_seed_says_nothing_about_chance():
 
 
 def test_equal_values_have_an_interval_of_no_width():
-    assert scaling.difference([2, 2], [1, 1]) == (1, 1, 1)
+    assert statistics.difference([2, 2], [1, 1]) == (1, 1, 1)

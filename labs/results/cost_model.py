@@ -1,0 +1,110 @@
+"""The alpha-beta cost model of an all-reduce, and the scaling efficiency that it predicts.
+
+A message of S bytes takes latency + S / bandwidth. Source of the collectives' costs: Thakur, Rabenseifner, Gropp,
+"Optimization of collective communication operations in MPICH", IJHPCA 19(1), 2005.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+
+def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of a ring all-reduce: 2 (n - 1) (latency + nbytes / (n bandwidth)).
+
+    Source: the reduce-scatter and all-gather of Thakur et al. 2005; Patarasuk and Yuan 2009 show that no all-reduce
+    sends fewer bytes.
+
+    Args:
+        nbytes: Bytes to reduce, per worker.
+        n: Number of workers.
+        latency: Seconds of an empty message.
+        bandwidth: Bytes per second of one worker's link.
+    """
+    return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
+
+
+def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
+
+    Few messages, each whole: for small tensors on many workers. Arguments as of `ring_seconds`.
+    """
+    return 2 * math.ceil(math.log2(n)) * (latency + nbytes / bandwidth)
+
+
+def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
+
+    Rabenseifner's algorithm (Thakur et al. 2005), used by Goyal et al. 2017: a tree's messages, a ring's bytes.
+    Arguments as of `ring_seconds`; exact for powers of two.
+    """
+    return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
+
+
+ALGORITHMS: dict[str, Callable[[float, int, float, float], float]] = {
+    "ring": ring_seconds, "tree": tree_seconds, "halving": halving_seconds,
+    "best": lambda *message: min(cost(*message) for cost in (ring_seconds, tree_seconds, halving_seconds)),
+}
+FUSED_BYTES = 64 * 2**20
+"""Bytes that Horovod sends as one message at most: HOROVOD_FUSION_THRESHOLD, 64 MiB for most of its life."""
+BACKWARD = 2 / 3
+"""Share of a step that is its backward pass: two products with the weights' size against the forward pass's one."""
+LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
+"""Bytes per second and seconds between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
+
+
+def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: float, workers_per_node: int = 1,
+                      algorithm: Literal["ring", "tree", "halving", "best"] = "best",
+                      local_bandwidth: float = LOCAL_BANDWIDTH, local_latency: float = LOCAL_LATENCY) -> float:
+    """Return the seconds of an all-reduce over nodes, in two levels where a node has several workers.
+
+    The workers of a node make one sum over their bus (a ring), the nodes one over the network. The bytes are divided
+    into messages of at most FUSED_BYTES.
+
+    Args:
+        nbytes: Bytes to reduce, per worker.
+        workers: How many, of all nodes.
+        latency: Seconds of an empty message between two nodes.
+        bandwidth: Bytes per second of a node's link.
+        workers_per_node: How many of them share a node.
+        algorithm: Between nodes; "best" is the one that takes least.
+        local_bandwidth: Bytes per second between two workers of a node.
+        local_latency: Seconds of an empty message between them.
+    """
+    local = min(workers_per_node, workers)
+    nodes = math.ceil(workers / local)
+    messages = max(1, math.ceil(nbytes / FUSED_BYTES))
+    part = nbytes / messages
+    between = ALGORITHMS[algorithm](part, nodes, latency, bandwidth) if nodes > 1 else 0.0
+    return messages * (between + ring_seconds(part, local, local_latency, local_bandwidth))
+
+
+def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes: float, workers: int, latency: float,
+                         bandwidth: float, workers_per_node: int = 1, overlap: float = 0.7, **links) -> float:
+    """Return the scaling efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
+
+    A step takes batch_size / images_per_sec. Of the communication the share `overlap` hides behind the backward pass,
+    which is BACKWARD of the step and can hide no more than its own length.
+
+    Why 0.7: the first gradients have to be computed before any can be sent, and the last ones are sent when nothing is
+    left to compute, so it is below 1; no source publishes the share. Every value from 0.5 to 0.8 comes within 10
+    percentage points of all rows of data/reference/published_scaling.csv, with one set of constants; 0.7 also does so
+    for the figures that an earlier edition of Horovod's README gave for 128 GPUs; 0.5 does not (VGG16 0.66, not 0.79).
+    Not in the model: the spread between workers, of which the slowest is waited for, and input.
+
+    Args:
+        images_per_sec: Rate of one worker alone.
+        batch_size: Images per worker and step.
+        gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
+        workers: How many.
+        latency: Seconds of an empty message between two nodes.
+        bandwidth: Bytes per second of a node's link.
+        workers_per_node: How many share a node and its link.
+        overlap: Share of the communication that can hide: 0 for none.
+        links: `algorithm`, `local_bandwidth`, `local_latency` of `allreduce_seconds`.
+    """
+    step = batch_size / images_per_sec
+    communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)
+    return step / (step + max((1 - overlap) * communication, communication - BACKWARD * step))
