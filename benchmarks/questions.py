@@ -13,7 +13,8 @@ from benchmarks import programs
 from benchmarks.cases import PHOTO_SIDES, STEPS
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
-from labs import CYCLE_MS, FUSION_MB, SETTINGS
+from labs import SETTINGS
+from labs.run.fast import CYCLE_MS, FUSION_MB
 from labs.run.paths import ROOT
 
 PYTHON = sys.executable

@@ -157,7 +157,7 @@ def one_step(config: Config, threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     count = max(1, config.batch_size // _micro_batches(config))
     model = network(config)
-    training.compile_for(model, training.in_one_pass(tf.keras.optimizers.Adam(config.base_lr)), "mae", (models.psnr,))
+    training.compile_for(model, training.fused(tf.keras.optimizers.Adam(config.base_lr)), "mae", (models.psnr,))
     images = tf.cast(tf.random.uniform([count, config.image_size, config.image_size, 3], 0, 256, tf.int32), tf.uint8)
     batch = images, tf.zeros(count), tf.ones(count)
     training.take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)

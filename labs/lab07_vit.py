@@ -94,7 +94,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
         if job.rank == 0 and job.size > 1:
-            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free=("backend", "traffic")))
+            free = ("backend", "traffic")  # They do not change one worker's speed.
+            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 

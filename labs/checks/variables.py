@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs import PLAIN
 from labs.checks.findings import Finding, ok
+from labs.run.fast import NUMBERS
 from labs.run.paths import ROOT
 
 
@@ -71,7 +71,7 @@ RULES = [
     Rule("HOROVOD_CYCLE_TIME", "warn", "has every message wait for so many milliseconds (Horovod's own: 1)",
          lambda value: _number(value) > 10),
     *(Rule(name, "fail", "is no plain number: every run stops",
-           functools.partial(_differs, plain)) for name, plain in PLAIN.items()),
+           functools.partial(_differs, plain)) for name, plain in NUMBERS.items()),
     Rule("HOROVOD_TIMELINE", "warn", "has every run write all its messages into one file (one run: --timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),

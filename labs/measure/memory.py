@@ -19,8 +19,8 @@ from typing import Any
 
 import psutil
 
-from labs import FOR_MEMORY
 from labs.run.errors import LabError
+from labs.run.fast import FOR_MEMORY
 
 LOOK = 0.005
 """Seconds between two looks at the memory of a process on trial."""

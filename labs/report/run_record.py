@@ -29,7 +29,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         tables: Further rows by the name of their table, such as those of "collectives".
         metrics: Results of the whole run, such as test_accuracy.
     """
-    from labs.training import workers
+    from labs.training import machine_info
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
@@ -42,8 +42,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
-        "versions": workers.versions(),
-        "machine": workers.machine(),
+        "versions": machine_info.versions(),
+        "machine": machine_info.machine(),
         "history": history,
         "timings": {
             "total_seconds": time.time() - job.started,

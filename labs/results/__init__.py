@@ -4,4 +4,6 @@ from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "records": ["load", "read", "read_all"],
-}, submodules=["proportions", "records", "scaling", "seeds", "speeds", "tables"])
+}, submodules=[
+    "cost_model", "laws", "proportions", "records", "scaling", "seeds", "speed_tables", "statistics", "tables",
+])

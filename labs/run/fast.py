@@ -1,7 +1,7 @@
 """Speed settings of a worker's process, and what each was measured to bring.
 
-A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is a
-default: a value that the student has set stays. Images/s unless said otherwise, on two cores; details: docs/speed.md.
+A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is
+a default: a value that the student has set stays. Images/s on two cores unless said otherwise; details: docs/speed.md.
 
     setting                              without -> with          where
     oneDNN's convolutions                  527 -> 1,054           MNIST CNN, batch 128, processor without VNNI
@@ -35,20 +35,20 @@ ENVIRONMENT = {
 starts."""
 
 FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
-"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and memory in huge pages is
-counted by whole pages."""
+"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and memory in huge pages
+is counted by whole pages."""
 
 CYCLE_MS = 0.1
-"""Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than a
-step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of a
-core per worker."""
+"""Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
+a step of a small model. Over MPI, where waiting workers spin anyway, a short cycle costs nothing; over Gloo, 40 % of
+a core per worker."""
 FUSION_MB = 1
-"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without a
-copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
+"""Horovod's fusion threshold: MiB of tensors that it collects into one message. Larger tensors are sent alone, without
+a copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
 train."""
 
 _DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
-_NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
+NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
 """How these numbers must be written: of others Horovod would read the beginning, or 0."""
 
 
@@ -79,6 +79,6 @@ def horovod_settings() -> dict[str, float]:
 
 def _number(variable: str) -> float:
     text = os.environ.get(variable, _DEFAULTS[variable])
-    if not re.fullmatch(_NUMBERS[variable], text):
+    if not re.fullmatch(NUMBERS[variable], text):
         raise LabError(f"{variable} is {text!r}, not a plain number; unset it")
     return float(text)

@@ -23,23 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
-        os.environ.update(lab.environment)
-        _load_tensorflow()
+        os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
         _leave(_out_of_memory(atomic.told(problem)))
-
-
-def _load_tensorflow() -> None:
-    """Load TensorFlow and Keras less what Keras would load for inputs that no lab has: a second of each start."""
-    hidden = {"pandas", "scipy"} - sys.modules.keys()
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # What is None there cannot be imported.
-    try:
-        for name in ("tensorflow", "keras"):
-            importlib.import_module(name)
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 def _leave(problem: BaseException) -> None:

@@ -4,10 +4,10 @@ from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "batch_norm": ["recompute_statistics"],
-    "binding": ["bind_to_cores"],
+    "core_binding": ["bind_to_cores"],
     "elastic": ["Elastic"],
     "loop": ["compile_for", "evaluate", "fit", "take_steps"],
-    "optimizers": ["in_one_pass"],
+    "optimizers": ["fused"],
     "schedule": ["Warmup", "scaled_lr"],
     "workers": ["Job", "start"],
-}, submodules=["hvd_ops"])
+}, submodules=["hvd_ops", "keras_internals", "loopback"])

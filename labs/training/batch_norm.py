@@ -13,7 +13,7 @@ from labs.datasets.augment import Augment
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
-from labs.training import hvd_ops, workers
+from labs.training import agreement, hvd_ops
 from labs.training.workers import Job
 
 MOST_STEPS = 200
@@ -47,4 +47,4 @@ def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_s
         layer.momentum = momentum
     # Horovod: each worker has seen its own images; the statistics are the mean over all of them.
     hvd_ops.average_statistics(model)
-    workers.compare_weights(model, "with recomputed statistics")
+    agreement.compare_weights(model, "with recomputed statistics")

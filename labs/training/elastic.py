@@ -1,7 +1,7 @@
-"""Training that outlives its workers: who is left goes on from the last commit, who comes is brought up to it.
+"""Elastic training: survivors continue from the last commit when a worker is lost, and new workers join them.
 
-`fit` ends the run when a worker dies, and a new run goes on from the last epoch. Here the processes that are left stay,
-and go back to the last commit, a copy of weights and optimizer in their memory.
+`fit` ends the run when a worker dies, and the run is resumed from its last checkpoint. Here the processes of the
+surviving workers continue: they return to the last commit, a copy of weights and optimizer state in their memory.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import checkpoint, hvd_ops, schedule, workers
-from labs.training.loop import _learning_rate, _line, _seed_dropout, compile_for, evaluate, take_steps
-from labs.training.loopback import is_leaving, listen_on_loopback
+from labs.training import agreement, checkpoint, devices, hvd_ops, keras_internals, loopback, schedule
+from labs.training.layout import Layout, current_layout
+from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout, take_steps
 from labs.training.workers import Job
 
 LOST = "worker lost"
@@ -38,17 +38,17 @@ JOINED = "worker joined"
 
 
 @dataclasses.dataclass
-class Progress:
-    """What a worker remembers of the run beside the weights; one who comes gets rank 0's."""
+class Memory:
+    """What each worker remembers of the run beside the weights; a new worker gets rank 0's."""
 
     began: float
-    """When the first worker's process began, in seconds since 1970."""
+    """When the first worker's process started, in seconds since 1970."""
     stopped: float
-    """When training last stood still."""
+    """When training last took a step, in seconds since 1970."""
     steps_lost: int = 0
-    """Steps since the last commit when it stopped."""
+    """Steps since the last commit when training stopped."""
     size: int = 0
-    """Workers before it stopped."""
+    """Number of workers before training stopped."""
     events: tuple[dict[str, Any], ...] = ()
     progress: tuple[dict[str, Any], ...] = ()
     history: tuple[dict[str, float], ...] = ()
@@ -56,15 +56,15 @@ class Progress:
 
 
 class Elastic:
-    """One worker of a run whose workers may come and go.
+    """One worker of a run that can lose workers and gain new ones.
 
     Args:
         config: The lab's Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
-        options: Where the run lives; with a name, since workers who come later must find it.
-        fault: Called after each step with this object; it may end workers, or have them come.
+        options: Where the run's folder is; with a name, which workers that join later must find.
+        fault: Called after each step with this object; it may kill workers, or let new ones start.
 
     Raises:
-        LabError: Several workers were started in a way that cannot lose one, or an option needs workers that stay.
+        LabError: The workers were not started by elastic Horovod, or an option does not work with it.
     """
 
     def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
@@ -79,45 +79,45 @@ class Elastic:
         name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()
-        self.memory = Progress(began=began, stopped=began)
-        self.claims = contextlib.ExitStack()
+        self.memory = Memory(began=began, stopped=began)
+        self.lock = contextlib.ExitStack()
         self.uncommitted = 0
         self.in_step = self.running = False
         self.weights: list[dict[str, int]] = []
 
     def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
               test: Subset) -> dict:
-        """Train through whatever happens to the other workers, and return loss and metrics over the test images.
+        """Train whatever happens to the other workers, and return loss and metrics over the test images.
 
         Args:
             model: Built, not compiled.
-            optimizer: Its learning rate is set here, by the number of workers.
-            train: Images that are trained on: each counts once per epoch.
-            test: Images to judge by, at the end.
+            optimizer: Its learning rate is set here, from the number of workers.
+            train: The training images; each is used once per epoch.
+            test: The images to evaluate at the end.
         """
-        self.model, self.part = model, train
-        # Horovod: the gradients are averaged over the workers that are there in that step.
+        self.model, self.images = model, train
+        # Horovod: gradients are averaged over the workers that take part in the step.
         compile_for(model, hvd_ops.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
         position = checkpoint.Position()
         if self.options.resume:
             position = checkpoint.restore(self.folder / "checkpoints", model, self.config)
         self.memory.history = position.history
-        # Horovod: what it copies at a commit, restores after a loss, and sends to workers that come.
+        # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
         state = TensorFlowKerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
                                      step=int(model.optimizer.iterations))
-        # Horovod: calls `segment` again after each reset, when state and workers are in order.
+        # Horovod: calls `_segment` again after each reset, with the state restored.
         return hvd.elastic.run(self._segment)(state, test)
 
     def close(self) -> None:
-        """End the watch and let go of the run's folder."""
+        """Stop the heartbeat and unlock the run's folder."""
         if heartbeat.current():
             heartbeat.current().close()
-        self.claims.close()
+        self.lock.close()
 
     @property
     def done(self) -> float:
-        """Epochs trained so far, with the steps that are not committed yet."""
-        return self.state.epoch + self.seen / len(self.part)
+        """Epochs trained so far, including steps that are not committed yet."""
+        return self.state.epoch + self.seen / len(self.images)
 
     def _segment(self, state: TensorFlowKerasState, test: Subset) -> dict[str, float]:
         """Train until the end, or until the set of workers changes."""
@@ -135,46 +135,47 @@ class Elastic:
             raise
         except tf.errors.OpError as error:
             self._stop()
-            raise _horovods(error) from None
+            raise _as_horovod_error(error) from None
 
     def _gather(self) -> None:
-        """Bring all workers that are here to one understanding of the run."""
-        layout = workers.layout(self.gpu, self.threads)
-        # Horovod: ranks are dealt anew at each reset; those who have been there longest come first.
+        """Give all present workers the same view of the run: layout, memory, learning rate."""
+        layout = current_layout(self.gpu, self.threads)
+        # Horovod: assigns new ranks at each reset; the workers that have been here longest come first.
         self.memory = hvd_ops.broadcast_object(self.memory)
         if layout.rank == 0 and not hasattr(self, "job"):
-            # A survivor who takes over goes on in a folder that has checkpoints.
+            # A survivor that becomes rank 0 continues in a folder that has checkpoints already.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            self.claims.enter_context(hold(self.lab, options, layout.size))
+            self.lock.enter_context(hold(self.lab, options, layout.size))
         self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began)
-        self._watch(layout)
-        # Horovod: fewer workers make smaller steps of the whole, and the learning rate follows.
-        rate = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)
-        self.model.optimizer.learning_rate.assign(rate)
-        self.job.say(f"{self.lab}: {layout}, learning rate {rate:.4g}")
+        self._start_heartbeat(layout)
+        # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
+        scaled_lr = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)
+        self.model.optimizer.learning_rate.assign(scaled_lr)
+        self.job.say(f"{self.lab}: {layout}, learning rate {scaled_lr:.4g}")
 
-    def _watch(self, layout: workers.Layout) -> None:
-        """Watch this worker under the rank that it has now."""
+    def _start_heartbeat(self, layout: Layout) -> None:
+        """Start the heartbeat under the rank that this worker has now, and delete those of lost workers."""
         if heartbeat.current():
             heartbeat.current().close()
-        heartbeat.begin(self.folder / "places", layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
-        for place in (self.folder / "places").glob("rank-*"):
-            if int(place.name.partition("-")[2]) >= layout.size:
-                place.unlink(missing_ok=True)  # Of a worker that is gone: nobody waits for it.
+        folder = self.folder / heartbeat.FOLDER
+        heartbeat.begin(folder, layout.rank, self.options.stall_seconds, layout.hosts[layout.rank])
+        for path in folder.glob("rank-*"):
+            if int(path.name.partition("-")[2]) >= layout.size:
+                path.unlink(missing_ok=True)
 
     def _epoch(self) -> None:
-        """Train on what is left of the epoch."""
+        """Train on the rest of the epoch."""
         state, config, job = self.state, self.config, self.job
-        order = shard(self.part.positions, 1, 0, 1, state.epoch, config.seed).rows[:, 0]
-        # Horovod: shards nothing. What the workers before have not used is dealt out to those who are here now.
+        order = shard(self.images.positions, 1, 0, 1, state.epoch, config.seed).rows[:, 0]
+        # Horovod: does not shard data. The images that are not used yet are divided among the present workers.
         first, left = state.seen, order[state.seen :]
         mine = shard(left, config.batch_size, job.rank, job.size, state.epoch, config.seed, shuffle=False)
-        proof = coverage(hvd_ops.gather_object(mine), left)
+        line = coverage(hvd_ops.gather_object(mine), left)
         if not self.running:
-            job.say(proof)
-        _seed_dropout(self.model, config.seed, state.epoch, job.rank)
+            job.say(line)
+        seed_dropout(self.model, config.seed, state.epoch, job.rank)
         self.model.reset_metrics()
-        batches = iter(train_batches(self.part.images, self.part.labels, mine, epoch=state.epoch, seed=config.seed))
+        batches = iter(train_batches(self.images.images, self.images.labels, mine, epoch=state.epoch, seed=config.seed))
         self.memory.epoch_began = self.memory.epoch_began or time.time()
         for step in range(mine.steps):
             self.in_step = True
@@ -188,7 +189,7 @@ class Elastic:
         self._finish_epoch(float(mine.weights.sum()))
 
     def _moved(self) -> None:
-        """Note that training goes on; after a reset, what the reset has cost."""
+        """Record that training continues, and after a reset, what the reset has cost."""
         memory, now = self.memory, time.time()
         heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
@@ -204,22 +205,23 @@ class Elastic:
             self.fault(self)
 
     def _commit(self) -> None:
-        """Copy weights, optimizer and place in the data to memory; then look whether workers come or go."""
+        """Copy weights, optimizer and position in the data to memory; then check whether workers join or leave."""
         self.state.seen, self.state.step = self.seen, self.state.step + self.uncommitted
         self.state.save()
         self.uncommitted = 0
         self.memory.progress += (self._point(time.time(), self.seen),)
-        # Horovod: all workers ask rank 0 together, and are interrupted together: nothing is lost.
+        # Horovod: all workers learn it from rank 0 in the same step, so nothing is lost.
         self.state.check_host_updates()
 
     def _finish_epoch(self, weight: float) -> None:
-        """Write the epoch into the history, and a checkpoint for the case that all workers are lost."""
+        """Add the epoch to the history, and write a checkpoint in case all workers are lost."""
         memory, state, job = self.memory, self.state, self.job
-        workers.compare_weights(self.model, f"after epoch {state.epoch + 1}")
+        agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
         means = hvd_ops.mean_over_workers({each.name: float(each.result()) for each in self.model.metrics}, weight)
         now = time.time()
-        row = {"epoch": state.epoch + 1, **means, "learning_rate": _learning_rate(self.model),
-               "images": len(self.part),
+        row = {"epoch": state.epoch + 1, **means,
+               "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),
+               "images": len(self.images),
                "steps": state.step + self.uncommitted - sum(row["steps"] for row in memory.history),
                "train_seconds": now - memory.epoch_began, "size": job.size}
         memory.history += (row,)
@@ -228,52 +230,52 @@ class Elastic:
         if job.rank == 0:
             position = checkpoint.Position(state.epoch, memory.history)
             checkpoint.save(self.folder / "checkpoints", self.model, position, job.config)
-        job.say(_line(row, self.config.epochs))
+        job.say(epoch_line(row, self.config.epochs))
         self._commit()
 
     def _point(self, when: float, seen: int) -> dict[str, float]:
-        """Return how far the run had come at a time."""
-        return {"seconds": when - self.memory.began, "epochs": self.state.epoch + seen / len(self.part),
+        """Return a row of the record's table `progress`: how far the run had come at a time."""
+        return {"seconds": when - self.memory.began, "epochs": self.state.epoch + seen / len(self.images),
                 "size": self.job.size}
 
     def _stop(self) -> None:
-        """Note what is lost now."""
+        """Record what is lost now."""
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory
         memory.size = self.job.size if self.running else memory.size
-        # The step in which the loss was found counts too: it was computed for nothing.
+        # The step in which the loss was detected counts too: it was computed in vain.
         memory.steps_lost = self.uncommitted + self.in_step
         memory.history = memory.history[: self.state.epoch]
 
 
 def _join(seed: int) -> tuple[str | None, int]:
-    """Start Horovod and give this worker its GPU and threads, without a word to workers that may be training."""
+    """Start Horovod and give this worker its GPU and threads, without communicating: the others may be training."""
     started = int(os.environ.get("HOROVOD_SIZE", 1))
-    listen_on_loopback()
+    loopback.listen_on_loopback()
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
         raise LabError("these workers cannot lose one: start them with `labs run`, or add --study resume")
-    # Horovod: to it the loner is alone on its host; here that host is the same machine, and the last GPU its own.
-    gpu = workers._pin_gpu(-1 if is_leaving() else hvd.local_rank(), 1)
-    threads = workers._set_threads(max(1, len(os.sched_getaffinity(0)) // started))
+    # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
+    gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
+    threads = devices.set_threads(max(1, len(os.sched_getaffinity(0)) // started))
     tf.keras.utils.set_random_seed(seed)
-    tf.keras.backend.experimental.enable_tf_random_generator()
+    keras_internals.make_dropout_resumable()
     return gpu, threads
 
 
 def _weights(model: tf.keras.Model) -> list[dict[str, int]]:
     """Return a checksum of every worker's weights and optimizer state."""
-    mine = zlib.crc32(repr(workers.checksums(model)).encode())
+    mine = zlib.crc32(repr(agreement.checksums(model)).encode())
     return [{"rank": rank, "checksum": int(theirs)} for rank, (theirs,) in enumerate(hvd_ops.gather([mine]))]
 
 
-def _horovods(error: tf.errors.OpError) -> Exception:
-    """Return what Horovod makes of a lost worker; any other error as one line.
+def _as_horovod_error(error: tf.errors.OpError) -> Exception:
+    """Return the error that Horovod raises for a lost worker; any other error as one line.
 
-    Horovod 0.28.1 looks itself only for some of its operations, and takes any other UnknownError for the end of
-    training.
+    Horovod 0.28.1 recognises its own error only for some of its operations, and ends training on any other
+    UnknownError.
     """
     if "Horovod" in str(error):
         return HorovodInternalError(str(error))

@@ -1,9 +1,8 @@
-"""`fit` and `evaluate`: one code path for one worker and for many."""
+"""The training loop: `fit` and `evaluate`, one code path for one worker and for many."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -16,7 +15,7 @@ from labs.datasets.splits import Subset
 from labs.run import heartbeat, stop
 from labs.run.errors import LabError
 from labs.run.text import plural
-from labs.training import checkpoint, hvd_ops, precheck, tensorboard, workers
+from labs.training import agreement, checkpoint, hvd_ops, keras_internals, machine_info, precheck, tensorboard
 from labs.training.callbacks import EvaluationSteps, Steps, shows_bar
 from labs.training.saver import Saver
 from labs.training.workers import Job
@@ -26,7 +25,7 @@ NOT_FINITE = "the loss is not finite"
 
 @tf.keras.utils.register_keras_serializable("labs")
 class Finite(tf.keras.losses.Loss):
-    """A loss that stops at the very step at which it is no longer a number.
+    """A loss that raises in the step in which it is NaN or infinite.
 
     Args:
         inner: Name of a Keras loss, such as "sparse_categorical_crossentropy".
@@ -61,30 +60,31 @@ def fit(
 ) -> list[dict[str, float]]:
     """Train on all workers, and return the history: one row per epoch, equal on all of them.
 
-    An interrupted run goes on from its last checkpoint when `job.options.resume` is set, and comes to the same end.
+    With `job.options.resume`, an interrupted run continues from its last checkpoint and ends with the same weights.
 
     Args:
         job: The run, from `workers.start`.
         model: Built, not compiled.
-        optimizer: With a learning rate that is already scaled to `job.size`.
-        train: Images that are trained on: each by one worker, once per epoch.
-        validation: Images that are looked at after each epoch, each by one worker.
+        optimizer: Not built; its learning rate is already scaled to `job.size`.
+        train: The training images; each is used once per epoch, by one worker.
+        validation: The images that are evaluated after each epoch, each by one worker.
         loss: Name of a Keras loss.
         metrics: Names of Keras metrics, or functions of labels and outputs.
         batch_size: Images per worker and step.
         epochs: Passes over the training images.
-        augment: How to vary the training images.
+        augment: How to augment the training images.
         fp16_allreduce: Send gradients in half precision.
-        backward_passes_per_step: Pieces into which each batch is cut; their gradients are averaged on the worker, and
-            exchanged once: the same step, with the memory of a piece.
-        stop_when: Called after each epoch, on all workers, with its row; True ends the training.
+        backward_passes_per_step: Micro-batches into which each batch is split. Their gradients are averaged on the
+            worker and exchanged once: the same step, with the memory of one micro-batch.
+        stop_when: Called after each epoch, on all workers, with the epoch's row; True ends the training.
 
     Raises:
-        LabError: The workers do not agree, or drift apart, or the loss is not finite, or the pieces are unequal.
-        Stopped: The run was asked to stop, and has saved where it is.
+        LabError: The workers do not agree, or drift apart, or the loss is not finite, or the micro-batches would be of
+            unequal size.
+        Stopped: The run was asked to stop, and has saved its state.
     """
     if batch_size % backward_passes_per_step:
-        raise LabError(f"a batch of {batch_size} cannot be cut into {backward_passes_per_step} equal pieces; "
+        raise LabError(f"a batch of {batch_size} cannot be split into {backward_passes_per_step} equal micro-batches; "
                        "choose another --batch-size")
     precheck.refuse_too_large(model, batch_size // backward_passes_per_step)
     steps = steps_per_epoch(len(train), batch_size, job.size)
@@ -102,35 +102,36 @@ def fit(
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
             # Horovod: from here to the end of the epoch all workers must hold and evaluate the same model.
             hvd_ops.average_statistics(model)
-            workers.compare_weights(model, f"after epoch {row['epoch']}")
+            agreement.compare_weights(model, f"after epoch {row['epoch']}")
             row |= _validate(job, model, validation, batch_size)
             saver.end_epoch(row)
             if board:
                 board.add(row)
-            job.say(_line(row, epochs))
+            job.say(epoch_line(row, epochs))
             if stop_when and stop_when(row):
                 break
-            saver.stop_if_asked()
+            saver.stop_if_requested()
     heartbeat.current().pause()
     return list(saver.position.history)
 
 
 def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, loss: str,
                 metrics: Sequence[str | Callable]) -> None:
-    """Compile a model as `fit` trains it: samples weighted, several steps per call, the optimizer's variables made."""
+    """Compile a model as `fit` trains it: with sample weights, several steps per call, and a built optimizer.
+
+    Args:
+        model: Built.
+        optimizer: Wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself.
+        loss: Name of a Keras loss.
+        metrics: Names of Keras metrics, or functions of labels and outputs.
+    """
     optimizer.build(model.trainable_variables)
     model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
-    # Keras would trace a step four times: twice because its metrics come into being the first time, and each time once
-    # more for the loop around it. With the metrics made here, and traced once as a function, it is half the wait.
-    outputs = tf.zeros([1, *model.output_shape[1:]])
-    model.compiled_loss.build(outputs)
-    model.compiled_metrics.build(outputs, tf.zeros([1]))
-    model.train_step = tf.function(functools.partial(type(model).train_step, model), autograph=False)
-    model.make_train_function()  # Now, while steps_per_execution is not 1: Keras compiles another function for 1.
+    keras_internals.trace_once(model)
 
 
 def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
-    """Return another model of the same layers and optimizer whose gradients stay on this worker: for measurements.
+    """Return a copy of a model that exchanges no gradients, for measurements.
 
     Args:
         model: Trained by `fit`.
@@ -143,41 +144,40 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
 
 
 def take_steps(model: tf.keras.Model, batches: Iterator, count: int) -> None:
-    """Take so many training steps in one call, and return when they are done.
+    """Take `count` training steps in one call, and return when they are done.
 
     Args:
         model: Compiled by `compile_for`.
-        batches: Of images, labels and weights.
+        batches: An iterator over images, labels and weights.
         count: At least 1.
     """
-    model._steps_per_execution.assign(count)
-    float(model.train_function(batches)["loss"])  # On a GPU the steps are done when their result is here.
+    keras_internals.take_steps(model, batches, count)  # It waits for the loss: on a GPU the steps end only then.
 
 
 def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | None) -> checkpoint.Position:
-    """Bring all workers to one point: the beginning, or the last checkpoint."""
+    """Give all workers the same state: the initial one, or the last checkpoint's."""
     position, problem = checkpoint.Position(), None
     if job.options.resume and job.rank == 0:
         try:
             position = checkpoint.restore(job.folder / "checkpoints", model, job.config)
         except LabError as error:
             problem = str(error)
-    # Horovod: rank 0 alone has read the checkpoint.
+    # Horovod: only rank 0 has read the checkpoint.
     position, problem = hvd_ops.broadcast_object((position, problem))
-    if position.own and len(position.own) != job.size:
-        problem = (f"it was saved between two steps of {plural(len(position.own), 'worker')}, and here are {job.size}; "
-                   f"resume it with --workers {len(position.own)}")
+    if position.worker_states and (size := len(position.worker_states)) != job.size:
+        problem = (f"it was saved between two steps of {plural(size, 'worker')}, and here are {job.size}; "
+                   f"resume it with --workers {size}")
     if problem:
         raise LabError(problem)
     # Horovod: all workers begin with rank 0's weights and optimizer state.
     hvd_ops.broadcast_state(model)
-    workers.agree(
+    agreement.agree(
         config=dataclasses.asdict(job.config),
         data={"train": train.digest(), "validation": validation.digest() if validation else None},
-        versions=workers.versions(),
-        model=list(workers.checksums(model)),
+        versions=machine_info.versions(),
+        model=list(agreement.checksums(model)),
     )
-    workers.compare_weights(model, "before step 1")
+    agreement.compare_weights(model, "before step 1")
     if position.epoch or position.step:
         job.say(f"resumed after epoch {position.epoch}" + f", step {position.step}" * (position.step > 0))
     elif job.options.resume:
@@ -186,39 +186,40 @@ def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | 
 
 
 def _coverage(job: Job, train: Subset, batch_size: int, epoch: int) -> str:
-    """Prove, from what the workers really hold, that together they see every image once."""
+    """Verify from the workers' actual shards that each image is used once per epoch, and return a line on it."""
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.seed)
     return coverage(hvd_ops.gather_object(mine), train.positions)
 
 
-def _train_epoch(job, model, train, saver, steps, batch_size, pieces, augment) -> dict[str, float]:
-    """Train for one epoch, or for what is left of it, and return its row of the history."""
+def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, augment) -> dict[str, float]:
+    """Train for one epoch, or the rest of it, and return its row of the history."""
     epoch, first, seed = saver.position.epoch, saver.position.step, job.seed
-    # Horovod: shards nothing by itself. One order for all workers, new in each epoch; each takes its own part.
-    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(pieces)
-    passes = (steps - first) * pieces
-    _seed_dropout(model, seed, epoch, job.rank)
-    followed = Steps(heartbeat.current(), epoch + 1, steps, pieces, shows_bar(job.rank), first=first,
-                     begin=saver.take_up, between=saver.between)
+    # Horovod: does not shard data. All workers use one order, new in each epoch; each takes its own shard of it.
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(micro_batches)
+    passes = (steps - first) * micro_batches
+    seed_dropout(model, seed, epoch, job.rank)
+    callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, shows_bar(job.rank), first=first,
+                     begin=saver.restore_worker_state, between=saver.between)
     saver.begin_epoch()
     try:
         logs = model.fit(
-            train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed, first_step=first * pieces),
-            steps_per_epoch=passes, callbacks=[followed], verbose=0,
+            train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed,
+                          first_step=first * micro_batches),
+            steps_per_epoch=passes, callbacks=[callback], verbose=0,
         ).history
     except tf.errors.OpError as error:
         raise _explained(error, model, epoch, steps) from None
     seconds = saver.seconds
-    if followed.stopped:
+    if callback.stopped:
         saver.stop()
-    if int(model._train_counter) != passes:
-        raise LabError(f"took {int(model._train_counter)} of the {passes} passes left of epoch {epoch + 1}; "
-                       "the data ran out")
+    if (taken := keras_internals.steps_taken(model)) != passes:
+        raise LabError(f"took {taken} of the {passes} passes left of epoch {epoch + 1}; the data ran out")
     # Horovod: each worker has the mean over its own images; the history holds the mean over all workers. Times are
-    # averaged too, because every worker must take the same decision from them.
+    # averaged too: workers decide by them, and must decide alike.
     means = hvd_ops.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
-    return {"epoch": epoch + 1, **means, "learning_rate": _learning_rate(model), "images": len(train),
-            "steps": steps, "train_seconds": hvd_ops.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
+    return {"epoch": epoch + 1, **means, "learning_rate": keras_internals.learning_rate_now(model.optimizer),
+            "images": len(train), "steps": steps,
+            "train_seconds": hvd_ops.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
 
 
 def _validate(job, model, validation, batch_size) -> dict[str, float]:
@@ -230,55 +231,53 @@ def _validate(job, model, validation, batch_size) -> dict[str, float]:
     return {f"val_{name}": value for name, value in values.items()} | took
 
 
-def evaluate(job: Job, model: tf.keras.Model, part: Subset, batch_size: int) -> dict[str, float]:
-    """Return loss and metrics over all images of a part, each seen by one worker.
+def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> dict[str, float]:
+    """Return loss and metrics over all images of a subset; each image is evaluated by one worker.
 
     Args:
         job: The run.
         model: Compiled by `fit`.
-        part: The images.
+        subset: The images.
         batch_size: Images per worker and step.
     """
-    means = _evaluate(job, model, part, batch_size)
-    heartbeat.current().pause()  # What follows, such as drawing curves on rank 0 alone, takes no steps.
+    means = _evaluate(job, model, subset, batch_size)
+    heartbeat.current().pause()  # What follows takes no steps: rank 0 plots curves, for example.
     return means
 
 
-def _evaluate(job: Job, model: tf.keras.Model, part: Subset, batch_size: int) -> dict[str, float]:
-    """Evaluate, and leave the watch as it is: between two epochs of a training it must not rest."""
-    mine = part.positions[job.rank :: job.size]
+def _evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> dict[str, float]:
+    """Evaluate without pausing the stall check, which goes on between two epochs of a training."""
+    mine = subset.positions[job.rank :: job.size]
     means = dict.fromkeys(model.metrics_names, 0.0)
     if len(mine):
-        batches = eval_batches(part.images, part.labels, mine, batch_size)
-        model._steps_per_execution.assign(1)
+        batches = eval_batches(subset.images, subset.labels, mine, batch_size)
+        keras_internals.set_steps_per_execution(model, 1)
         means = model.evaluate(batches, verbose=0, return_dict=True, callbacks=[EvaluationSteps(heartbeat.current())])
     # Horovod: shards differ in size by at most one image; weight each mean by its shard's size.
     return hvd_ops.mean_over_workers(means, len(mine))
 
 
-def _seed_dropout(model: tf.keras.Model, seed: int, epoch: int, rank: int) -> None:
-    """Draw other masks in every epoch and on every worker, and the same again when the epoch is run again."""
-    for place, layer in enumerate(checkpoint.random_layers(model)):
-        draw = np.random.SeedSequence([seed, epoch, rank, place]).generate_state(1)[0]
-        layer._random_generator._generator.reset_from_seed(int(draw))
-
-
-def _learning_rate(model: tf.keras.Model) -> float:
-    rate = model.optimizer._learning_rate
-    return float(rate(model.optimizer.iterations) if callable(rate) else rate)
+def seed_dropout(model: tf.keras.Model, seed: int, epoch: int, rank: int) -> None:
+    """Seed dropout, so that its masks differ between epochs and workers, and repeat when an epoch is repeated."""
+    keras_internals.reseed_dropout(
+        model, lambda layer: int(np.random.SeedSequence([seed, epoch, rank, layer]).generate_state(1)[0])
+    )
 
 
 def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, steps: int) -> Exception:
-    """Turn TensorFlow's many lines into one, where the cause is known."""
+    """Return TensorFlow's error as one line where the cause is known."""
     if NOT_FINITE in str(error):
         step = int(model.optimizer.iterations) - epoch * steps + 1
-        return LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {_learning_rate(model):.4g}; "
+        learning_rate = keras_internals.learning_rate_now(model.optimizer)
+        return LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {learning_rate:.4g}; "
                         "lower --base-lr or lengthen the warmup")
     return lab_error(error) or error
 
 
-def _line(row: dict[str, float], epochs: int) -> str:
-    told = ("loss", "accuracy", "mae", "psnr")
-    shown = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in told]
-    rate = row["images"] / row["train_seconds"]
-    return f"epoch {row['epoch']}/{epochs}  {'  '.join(shown)}  {rate:.0f} images/s  {row['train_seconds']:.1f} s"
+def epoch_line(row: dict[str, float], epochs: int) -> str:
+    """Return an epoch's row of the history as a line for the terminal."""
+    printed = ("loss", "accuracy", "mae", "psnr")
+    values = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed]
+    throughput = row["images"] / row["train_seconds"]
+    return (f"epoch {row['epoch']}/{epochs}  {'  '.join(values)}  {throughput:.0f} images/s  "
+            f"{row['train_seconds']:.1f} s")

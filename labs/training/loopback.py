@@ -12,7 +12,7 @@ LEAVING_HOST = "127.0.0.1"
 
 
 def is_leaving() -> bool:
-    """Whether this process is the worker that leaves."""
+    """Return whether this process is the worker that leaves."""
     return os.environ.get("HOROVOD_HOSTNAME") == LEAVING_HOST
 
 

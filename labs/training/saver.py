@@ -1,4 +1,4 @@
-"""When a run saves: after each epoch, and between two steps where that is asked for."""
+"""When a run saves a checkpoint: after each epoch, and between two steps when it is time or the run has to stop."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from labs.training.workers import Job
 
 
 class Saver:
-    """Saves a run after each epoch, and between two steps when time has passed or the run is asked to stop.
+    """Saves a run after each epoch, and between two steps when `save_seconds` have passed or the run is asked to stop.
 
     Args:
         job: The run.
-        model: What is trained.
+        model: The model that is trained.
         position: Where the run begins.
     """
 
@@ -27,54 +27,64 @@ class Saver:
 
     @property
     def seconds(self) -> float:
-        """Seconds that the epoch has taken, with those before the run was saved between its steps."""
+        """Seconds that the epoch has taken, including those before an interruption."""
         return time.perf_counter() - self.began
 
     def begin_epoch(self) -> None:
         """Start the clock of an epoch."""
         self.began = time.perf_counter() - self.position.seconds
 
-    def take_up(self) -> None:
-        """Take up what was this worker's own when the run was saved between two steps."""
+    def restore_worker_state(self) -> None:
+        """Restore what only this worker had when the run was saved between two steps."""
         if self.position.step:
-            for variable, value in zip(checkpoint.worker_state(self.model), self.position.own[self.job.rank], strict=True):
+            values = self.position.worker_states[self.job.rank]
+            for variable, value in zip(checkpoint.worker_state(self.model), values, strict=True):
                 variable.assign(value)
 
     def between(self, step: int) -> bool:
-        """Save if it is due after this step of the epoch, and return whether the run is to stop there."""
-        due, stopping = self._asked()
+        """Save if it is time to after this step of the epoch, and return whether the run must stop there."""
+        due, stopping = self._due()
         if due or stopping:
-            # Horovod: within an epoch the workers share weights and optimizer, and nothing else.
-            own = hvd_ops.gather_object(tuple(variable.numpy() for variable in checkpoint.worker_state(self.model)))
-            self._save(dataclasses.replace(self.position, step=step, seconds=self.seconds, own=tuple(own)))
+            # Horovod: within an epoch only weights and optimizer are equal on all workers.
+            mine = tuple(variable.numpy() for variable in checkpoint.worker_state(self.model))
+            by_rank = tuple(hvd_ops.gather_object(mine))
+            self._save(dataclasses.replace(self.position, step=step, seconds=self.seconds, worker_states=by_rank))
         return stopping
 
     def end_epoch(self, row: dict[str, float]) -> None:
-        """Save after an epoch."""
+        """Save after an epoch.
+
+        Args:
+            row: The epoch's row of the history.
+        """
         self._save(checkpoint.Position(self.position.epoch + 1, (*self.position.history, row)))
 
-    def stop_if_asked(self) -> None:
-        """Stop after an epoch."""
-        if self._asked()[1]:
+    def stop_if_requested(self) -> None:
+        """Stop after an epoch if the run was asked to.
+
+        Raises:
+            Stopped: It was.
+        """
+        if self._due()[1]:
             self.stop()
 
     def stop(self) -> None:
-        """Leave, when all is saved.
+        """End the run, whose state is saved.
 
         Raises:
             Stopped: Always.
         """
-        place = self.position
-        told = f"step {place.step} of epoch {place.epoch + 1}" if place.step else f"epoch {place.epoch}"
-        self.job.say(f"stopped and saved after {told}")
-        raise stop.Stopped(f"asked to stop, and saved after {told}")
+        epoch, step = self.position.epoch, self.position.step
+        reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
+        self.job.say(f"stopped and saved after {reached}")
+        raise stop.Stopped(f"asked to stop, and saved after {reached}")
 
-    def _asked(self) -> tuple[bool, bool]:
-        """Return whether to save, and whether to stop."""
+    def _due(self) -> tuple[bool, bool]:
+        """Return whether to save and whether to stop, the same on all workers."""
         due = time.perf_counter() - self.saved > self.job.options.save_seconds
         # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
-        everyone = hvd_ops.gather_in_graph([due, stop.requested()])
-        return bool(everyone[0, 0]), bool(everyone[:, 1].any())
+        by_rank = hvd_ops.gather_in_graph([due, stop.requested()])
+        return bool(by_rank[0, 0]), bool(by_rank[:, 1].any())
 
     def _save(self, position: checkpoint.Position) -> None:
         self.position, self.saved = position, time.perf_counter()

@@ -1,4 +1,4 @@
-"""TensorBoard's logs of a run: Keras' own callback, told the history, which holds the means over all workers."""
+"""TensorBoard logs of a run: the rows of its history, which hold the means over all workers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from labs.run.paths import shown
+from labs.training import keras_internals
 from labs.training.workers import Job
 
 FOLDER = "tensorboard"
 
 
 def begin(job: Job, model: tf.keras.Model, history: Iterable[dict[str, float]]) -> TensorBoard | None:
-    """Return what logs this run, if that was asked for and is this worker's part; arguments as of `TensorBoard`."""
-    # Horovod: all workers hold one history; one of them writes it.
+    """Return this run's TensorBoard, on rank 0 and with `--tensorboard`; arguments as of `TensorBoard`."""
+    # Horovod: all workers have the same history; one of them writes it.
     return TensorBoard(job, model, history) if job.options.tensorboard and job.rank == 0 else None
 
 
-class TensorBoard(tf.keras.callbacks.TensorBoard):
-    """Keras' callback, which `fit` tells each row of its history: Keras itself would log this worker's own metrics.
+class TensorBoard(keras_internals.HistoryBoard):
+    """Keras' callback, which gets the rows of the history from `fit`: by itself it would log one worker's metrics.
 
-    The logs always say what the history says: those of an interrupted run are written anew.
+    The logs always equal the history: those of an interrupted run are rewritten.
 
     Args:
         job: The run.
-        model: What is trained.
-        history: Its rows so far.
+        model: The model that is trained.
+        history: The run's rows so far.
     """
 
     def __init__(self, job: Job, model: tf.keras.Model, history: Iterable[dict[str, float]]):
@@ -40,10 +41,6 @@ class TensorBoard(tf.keras.callbacks.TensorBoard):
         job.say(f"TensorBoard: tensorboard --logdir {shown(folder)}")
 
     def add(self, row: dict[str, float]) -> None:
-        """Log a row of the history, so that it can be seen at once."""
+        """Log a row of the history, and write it at once."""
         self.on_epoch_end(row["epoch"], {name: row[name] for name in row if name not in ("epoch", "steps", "images")})
-        for writer in self._writers.values():
-            writer.flush()
-
-    def _collect_learning_rate(self, logs: dict[str, float]) -> dict[str, float]:
-        return logs  # Each row has its own; Keras would put the optimizer's present one into earlier rows.
+        self.flush()

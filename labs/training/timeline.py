@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 FILE = "timeline.json"
 SIZES: dict[str, int] = {}
-"""Bytes of the variables that rank 0 has broadcast, by their name in the timeline, which does not hold these sizes."""
+"""Bytes of the variables that rank 0 has broadcast, by their name in the timeline, which leaves these sizes out."""
 
 
 def note_sizes(variables: Iterable[tf.Variable]) -> None:
-    """Keep the sizes of variables that are broadcast."""
-    # Horovod: names a broadcast by its variable, every other character than these replaced.
+    """Record the sizes of variables that are broadcast."""
+    # Horovod: names a broadcast after its variable, with all other characters replaced.
     SIZES.update({f"HorovodBroadcast_{re.sub('[^a-zA-Z0-9_]', '_', variable.name)}":
                   variable.shape.num_elements() * variable.dtype.size for variable in variables})
 
 
-def settings(wanted: bool) -> dict[str, str]:
-    """Return what Horovod must find in its environment to begin a timeline later; its writer then takes a core."""
+def environment(wanted: bool) -> dict[str, str]:
+    """Return the environment variables that allow a timeline to start later; Horovod's writer then takes a core."""
     return {"HOROVOD_TIMELINE": "DYNAMIC"} if wanted else {}
 
 
 def start(folder: Path) -> None:
-    """Begin the timeline of a run; every worker calls it, rank 0 writes.
+    """Start the timeline of a run; every worker calls it, rank 0 writes the file.
 
     Raises:
-        LabError: Horovod was not started for it, because an earlier run of this process started it.
+        LabError: An earlier run of this process has started Horovod without a timeline.
     """
     import horovod.tensorflow as hvd
 
     try:
         hvd.start_timeline(str(folder / FILE))
     except ValueError:
-        raise LabError("Horovod is at work here without a timeline; start this run in a process of its own, "
+        raise LabError("Horovod was started without a timeline in this process; start this run in a new process, "
                        "with `labs run ... --timeline`") from None
 
 
 def stop() -> None:
-    """End the timeline: what is in the file then is all of it."""
+    """End the timeline and close its file."""
     import horovod.tensorflow as hvd
 
     hvd.stop_timeline()

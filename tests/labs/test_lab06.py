@@ -85,5 +85,5 @@ def test_the_search_finds_the_largest_batch():
 
 
 def test_a_batch_that_cannot_be_cut_is_refused():
-    with pytest.raises(LabError, match="a batch of 30 cannot be cut into 4 equal pieces"):
+    with pytest.raises(LabError, match="a batch of 30 cannot be split into 4 equal micro-batches"):
         lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces"))

@@ -137,11 +137,3 @@ def test_a_config_survives_being_spelled_as_a_command_line():
     config = dataclasses.replace(lab.presets["demo"], epochs=3, augment=False, data="a b'c", warmup_epochs=0.5)
     assert command_line.parse(lab, command_line.to_argv(config))[0] == config
     assert command_line.to_argv(lab.presets["demo"]) == []
-
-
-def test_a_worker_loads_keras_without_what_no_lab_needs_of_it():
-    program = "import sys; from labs.run import worker; worker._load_tensorflow()\n" \
-              "assert 'keras' in sys.modules and not {'pandas', 'scipy'} & sys.modules.keys()\n" \
-              "import pandas, scipy.ndimage"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from labs.training import hvd_ops
-from labs.training.optimizers import IN_ONE_PASS, in_one_pass
+from labs.training.optimizers import FUSED, fused
 from labs.training.schedule import Warmup
 
 KINDS: dict[str, Callable[[], tf.keras.optimizers.Optimizer]] = {
@@ -38,8 +38,8 @@ def trained(optimizer: tf.keras.optimizers.Optimizer) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_pass_ends_where_keras_does(kind):
-    optimizer = in_one_pass(KINDS[kind]())
-    assert type(optimizer) in IN_ONE_PASS.values()
+    optimizer = fused(KINDS[kind]())
+    assert type(optimizer) in FUSED.values()
     one_pass, keras = trained(optimizer), trained(KINDS[kind]())
     assert len(one_pass) == len(keras)
     for mine, other in zip(one_pass, keras, strict=True):
@@ -49,12 +49,12 @@ def test_one_pass_ends_where_keras_does(kind):
 @pytest.mark.parametrize("make", [tf.keras.optimizers.SGD, tf.keras.optimizers.Adam])
 def test_workers_take_one_pass(make):
     wrapped = hvd_ops.distributed_optimizer(make(0.5))
-    assert isinstance(wrapped, IN_ONE_PASS[make])
+    assert isinstance(wrapped, FUSED[make])
     assert wrapped.get_config() == hvd_ops.undistributed(wrapped).get_config() == make(0.5).get_config() | {
         "name": wrapped.name, "is_legacy_optimizer": False}
-    assert type(hvd_ops.undistributed(wrapped)) is IN_ONE_PASS[make]
+    assert type(hvd_ops.undistributed(wrapped)) is FUSED[make]
 
 
 def test_what_keras_alone_knows_stays_as_it_is():
     mine = tf.keras.optimizers.RMSprop(0.1)
-    assert in_one_pass(mine) is mine
+    assert fused(mine) is mine

@@ -6,7 +6,7 @@ import horovod.tensorflow as hvd
 import pytest
 import tensorflow as tf
 
-from labs.training import workers
+from labs.run import fast
 
 CYCLE, FUSION = ("HOROVOD_CYCLE_TIME", "0.1"), ("HOROVOD_FUSION_THRESHOLD", "1048576")
 GPU = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
@@ -27,4 +27,4 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(workers._fast_settings().items()) == expected
+    assert set(fast.horovod_environment().items()) == expected

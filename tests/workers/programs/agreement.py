@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.run.errors import LabError
-from labs.training import hvd_ops, workers
+from labs.training import agreement, hvd_ops, workers
 
 
 def finding(action) -> None:
@@ -24,24 +24,24 @@ model = tf.keras.Sequential([layers.Input((4,)), layers.Dense(3), layers.BatchNo
 model.compile(tf.keras.optimizers.Adam())
 model.optimizer.build(model.trainable_variables)
 
-finding(lambda: workers.agree(config={"epochs": 3, "seed": 1}, versions={"keras": "2.15"}))
-finding(lambda: workers.agree(config={"epochs": 3 + rank, "seed": 1}, versions={"keras": "2.15"}))
-finding(lambda: workers.agree(data=["a", f"b{rank}"]))
-finding(lambda: workers.compare_weights(model, "at the start"))
+finding(lambda: agreement.agree(config={"epochs": 3, "seed": 1}, versions={"keras": "2.15"}))
+finding(lambda: agreement.agree(config={"epochs": 3 + rank, "seed": 1}, versions={"keras": "2.15"}))
+finding(lambda: agreement.agree(data=["a", f"b{rank}"]))
+finding(lambda: agreement.compare_weights(model, "at the start"))
 
 kernel = model.layers[0].kernel
 kernel.assign_add(tf.one_hot([0, 0, 0, 0], 3) * 1e-7 * rank)
-finding(lambda: workers.compare_weights(model, "after a nudge of 1e-7"))
+finding(lambda: agreement.compare_weights(model, "after a nudge of 1e-7"))
 hvd_ops.broadcast_state(model)
-finding(lambda: workers.compare_weights(model, "after the broadcast"))
+finding(lambda: agreement.compare_weights(model, "after the broadcast"))
 model.optimizer.iterations.assign(rank)
-finding(lambda: workers.compare_weights(model, "with another step count"))
+finding(lambda: agreement.compare_weights(model, "with another step count"))
 hvd_ops.broadcast_state(model)
 
 model.layers[1].moving_mean.assign([float(rank), 2.0, 3.0])
-finding(lambda: workers.compare_weights(model, "before averaging statistics"))
+finding(lambda: agreement.compare_weights(model, "before averaging statistics"))
 hvd_ops.average_statistics(model)
-finding(lambda: workers.compare_weights(model, "after averaging statistics"))
+finding(lambda: agreement.compare_weights(model, "after averaging statistics"))
 assert np.allclose(model.layers[1].moving_mean, [0.5, 2, 3])
 
 # 3 samples of mean 1 on rank 0, one sample of mean 5 on rank 1: the mean of all is 2, not 3.

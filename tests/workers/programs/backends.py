@@ -23,7 +23,7 @@ def on_the_wire() -> int:
     return psutil.net_io_counters(pernic=True)["lo"].bytes_sent
 
 
-layout = workers.init(seed=1, environment=workers.settings(Config(sys.argv[1])))
+layout = workers.init(seed=1, environment=workers.horovod_environment(Config(sys.argv[1])))
 ones = tf.ones(MEBIBYTE // 4)
 total = hvd.allreduce(ones, op=hvd.Sum, name="ones")
 before = on_the_wire()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.training.binding import bind_to_cores
-from labs.training.workers import Layout
+from labs.training.core_binding import bind_to_cores
+from labs.training.layout import Layout
 
 CORES = sorted(os.sched_getaffinity(0))
 

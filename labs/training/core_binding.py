@@ -1,4 +1,4 @@
-"""Cores of its own for each worker of a node: a layout of processes x threads is one only if nobody borrows a core."""
+"""CPU affinity: give each worker of a node its own cores, so that "processes x threads" is what is measured."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.training.workers import Layout
+from labs.training.layout import Layout
 
 
 @contextlib.contextmanager
 def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
 
-    TensorFlow counts the threads of one operation only. Without a bond, two operations at a time, the input and Horovod
-    take what cores they find, and one worker of one thread is measured with the help of the whole node.
+    TensorFlow's setting limits the threads of one operation only. Unbound, two operations at a time, the input pipeline
+    and Horovod use any free core, and one worker of one thread is measured with the help of the whole node.
 
     Args:
-        layout: Of the run. Where the node has not enough cores, or a scheduler has given each worker its own already,
-            nothing is bound.
+        layout: Of the run. Nothing is bound if the node has too few cores, or if a scheduler has bound the workers.
 
     Yields:
         The cores.
@@ -37,5 +36,5 @@ def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
 
 def _bind(cores: list[int]) -> None:
     for thread in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # It has ended meanwhile.
+        with contextlib.suppress(ProcessLookupError):  # The thread has ended.
             os.sched_setaffinity(int(thread.name), cores)

@@ -1,0 +1,67 @@
+"""Agreement between workers: equal configs, data and versions before step 1, equal weights after each epoch."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from labs.run.errors import LabError
+from labs.training import checkpoint, hvd_ops
+
+
+def checksums(model: tf.keras.Model) -> dict[str, int]:
+    """Return a CRC-32 of every weight of a model and of every variable of its optimizer, by index and name."""
+    variables = [*model.variables, *model.optimizer.variables]
+    return {f"{index} {variable.name}": zlib.crc32(checkpoint.as_array(variable).reshape(-1).view(np.uint8).data)
+            for index, variable in enumerate(variables)}
+
+
+def agree(**items: Any) -> None:
+    """Raise unless every item is identical on all workers; cheapest to find before step 1.
+
+    Args:
+        items: By name: the config, the versions, a digest of the data manifest ...; anything that JSON can hold.
+
+    Raises:
+        LabError: Names the item, the first rank that differs from rank 0, and both values.
+    """
+    mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
+    # Horovod: each worker was started by itself; only this shows that all were started alike.
+    by_rank = hvd_ops.gather_object(mine)
+    for name in mine:
+        for rank, theirs in enumerate(by_rank):
+            if theirs[name] != by_rank[0][name]:
+                raise LabError(f"workers differ in {name}: {_difference(by_rank[0][name], theirs[name], rank)}; "
+                               "start all workers from the same clone, data and command line")
+
+
+def _difference(zero: str, other: str, rank: int) -> str:
+    """Describe how two JSON texts differ; of dictionaries, by the first keys that differ."""
+    a, b = json.loads(zero), json.loads(other)
+    if isinstance(a, dict) and isinstance(b, dict):
+        keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+        a, b = {key: a.get(key) for key in keys[:3]}, {key: b.get(key) for key in keys[:3]}
+    return f"rank 0 has {a}, rank {rank} has {b}"
+
+
+def compare_weights(model: tf.keras.Model, when: str) -> None:
+    """Raise unless weights and optimizer state are equal bit for bit on all workers.
+
+    Args:
+        model: Compiled and built.
+        when: For the error message, such as "after epoch 3".
+
+    Raises:
+        LabError: Names the first variable that differs and the rank that holds the other value.
+    """
+    mine = checksums(model)
+    by_rank = hvd_ops.gather(mine.values())
+    ranks, columns = np.nonzero(by_rank != by_rank[0])
+    if len(ranks):
+        variable = list(mine)[columns[0]]
+        raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} is not rank 0's; "
+                       "the run is worthless: was the optimizer wrapped and the initial state broadcast?")

@@ -1,0 +1,51 @@
+"""A worker's devices: its GPU and its share of the node's CPU cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import psutil
+import tensorflow as tf
+
+from labs.run.errors import LabError
+
+
+def pin_gpu(local_rank: int, local_size: int) -> str | None:
+    """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
+
+    Args:
+        local_rank: Of this worker on its node.
+        local_size: Number of workers on the node.
+
+    Raises:
+        LabError: The node has several GPUs, but fewer than workers.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    if 1 < len(gpus) < local_size:
+        raise LabError(f"{local_size} workers on a node with {len(gpus)} GPUs; start at most one worker per GPU")
+    # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
+    gpu = gpus[local_rank % len(gpus)]
+    with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
+
+
+def share_of_cores(local_size: int) -> int:
+    """Return the number of threads for each of a node's workers, so that they do not compete for cores."""
+    cores = len(os.sched_getaffinity(0))
+    total = psutil.cpu_count() or cores
+    return cores if cores < total and local_size > 1 else max(1, cores // local_size)
+
+
+def set_threads(threads: int) -> int:
+    """Set the number of TensorFlow's threads, and return the number it has."""
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started already, with an earlier run's threads.
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        # The same number for independent operations. With more, a worker of one thread would use two cores: alone it
+        # would be as fast as two workers, and two workers would slow each other down.
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return tf.config.threading.get_intra_op_parallelism_threads() or threads

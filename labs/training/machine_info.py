@@ -1,0 +1,47 @@
+"""Machine and software of a worker, as each record keeps them: versions, host, cores, memory, GPUs, speed settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+import tensorflow as tf
+
+from labs.run import fast
+from labs.training import keras_internals
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages on which a result depends."""
+    packages = ("tensorflow", "keras", "horovod", "numpy", "pillow", "labs")
+    return {"python": platform.python_version()} | {package: metadata.version(package) for package in packages}
+
+
+def machine() -> dict[str, Any]:
+    """Return a description of this worker's node."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": psutil.virtual_memory().total,
+        "onednn": keras_internals.onednn_enabled(),
+        **fast.horovod_settings(),
+        "huge_pages_mb": huge_pages_mb(),
+        "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+                 for gpu in tf.config.list_physical_devices("GPU")],
+    }
+
+
+def huge_pages_mb() -> float:
+    """Return how many MiB of this process are in huge pages: glibc may ask for them, the kernel need not give them."""
+    try:
+        match = re.search(r"^AnonHugePages: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:  # Some kernels do not report it.
+        return 0.0
+    return int(match[1]) / 1024 if match else 0.0
