@@ -3,5 +3,6 @@
 from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "local": ["run", "visible_gpus"],
+    "capacity": ["visible_gpus"],
+    "local": ["run"],
 }, submodules=["elastic", "local", "sweep"])

@@ -122,7 +122,8 @@ def test_a_worker_that_has_no_room_to_note_its_place_says_so(small_disk):
     """A place is a file in memory: where the disk is full, a write to it would be a SIGBUS."""
     with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
         other.write(bytes(1 << 20))
-    program = "import sys, pathlib; from labs.run import heartbeat; heartbeat.Heartbeat(pathlib.Path(sys.argv[1]), 0, 60.0)"
+    program = "import sys, pathlib; from labs.run import heartbeat\n" \
+              "heartbeat.Heartbeat(pathlib.Path(sys.argv[1]), 0, 60.0)"
     ended = subprocess.run([sys.executable, "-c", program, small_disk / "heartbeats"], capture_output=True, text=True,
                            env=os.environ | {"PYTHONPATH": str(ROOT)}, check=False)
     assert (ended.returncode, "No space left on device" in ended.stderr) == (1, True), ended
