@@ -42,7 +42,7 @@ def counts(text: str) -> tuple[int, ...]:
 
 def options(help_text: str) -> list[str]:
     """Return the long options that a help text names."""
-    return sorted(set(re.findall(r"(?<![\w-])--[a-z-]*[a-z]", help_text)))
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", help_text)))
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

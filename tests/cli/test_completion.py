@@ -59,7 +59,7 @@ def test_what_the_help_of_a_lab_names_is_completed(name, capsys):
     with pytest.raises(SystemExit):
         command_line.parse(catalogue.load_lab(name), ["--help"])
     # An entry of tyro's help begins with its option, or with two: │ --resume, --no-resume
-    entries = re.findall(r"^\W*?(--[a-z][a-z-]*(?:, --[a-z-]+)*)", capsys.readouterr().out, re.MULTILINE)
+    entries = re.findall(r"^\W*?(--[a-z][a-z0-9-]*(?:, --[a-z0-9-]+)*)", capsys.readouterr().out, re.MULTILINE)
     named = {option for entry in entries for option in entry.split(", ")}
     line = next(line for line in completion.script("bash").splitlines() if f'"run {name[:5]}"*" "*|' in line)
     assert named - set(shlex.split(line.split("choices=")[1])[0].split()) == set()
