@@ -1,8 +1,12 @@
-"""Lab kit for distributed training with TensorFlow, Keras and Horovod."""
+"""Lab kit for distributed training with TensorFlow, Keras and Horovod.
+
+Importing it sets four environment variables, those of SETTINGS, unless they are set: TensorFlow and MPI read them when
+they load, so they cannot be set later.
+"""
 
 import os
 
-from labs.run import fast
+from labs.run import fast, lazy
 
 __version__ = "0.1.0"
 
@@ -10,3 +14,8 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3"} | fast.ENVIRONMENT
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, and what is faster."""
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
+
+# All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "run": ["Lab", "LabError", "Options", "Range", "Sweep", "divide", "fields", "main", "naming"],
+})

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs.run.errors import LabError
-from labs.run.options import Options
-from labs.run.worker import main
+from labs import Lab, LabError, Options, datasets, fields, main, measure, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,49 +17,45 @@ class Config:
 
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
-    batch_size: int = 128
+    batch_size: fields.BatchSize = 128
     """Images per step."""
-    epochs: int = 8
+    epochs: fields.Epochs = 8
     """Passes over the training images."""
-    base_lr: float = 0.001
+    base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam."""
-    seed: int = 1
-    """Of the weights, the order and dropout."""
+    seed: fields.Seed = 1
+    """Seed of the weights, the order of the images, and dropout."""
 
 
 PRESETS = {"demo": Config(), "paper": Config(data="real", epochs=40)}
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train one worker, watch how busy it is, judge on the test images, and return the run's record."""
+    """Train on one worker, measure how busy it is, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, splits
-    from labs.measure.utilization import Utilization
-    from labs.models import cnn
-    from labs.report import run_record
-    from labs.training import workers
-    from labs.training.loop import evaluate, fit
-
-    with workers.start("lab01_baseline", config, options) as job:
+    with training.start(config, options) as job:
         if job.size > 1:
-            raise LabError("lab 1 measures one worker; add --workers 1, or take lab02_horovod for several")
-        digits = splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+            raise LabError("lab 1 measures one worker; add --workers 1, or run lab02_horovod on several")
+        arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
+        digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         job.say(digits.description)
-        model = cnn.mnist_cnn()
-        with Utilization() as busy:
-            history = fit(
+        model = models.mnist_cnn()
+        with measure.Utilization() as busy:
+            history = training.fit(
                 job, model, tf.keras.optimizers.Adam(config.base_lr), digits.train,
                 batch_size=config.batch_size, epochs=config.epochs,
             )
-        test = evaluate(job, model, digits.test, config.batch_size)
-        # The first epoch traces the model and reads the data: it would hide how busy the others are.
-        use = busy.summary(skip=history[0]["train_seconds"])
-        return run_record.finish(
+        test = training.evaluate(job, model, digits.test, config.batch_size)
+        # Skip the first epoch: TensorFlow traces the model and reads the data in it.
+        utilization = busy.summary(skip=history[0]["train_seconds"])
+        return report.finish(
             job, history, test_accuracy=test["accuracy"], test_loss=test["loss"],
-            steps=sum(row["steps"] for row in history), **use,
+            steps=sum(row["steps"] for row in history), **utilization,
         )
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

@@ -12,8 +12,7 @@ import textwrap
 import time
 from typing import Literal
 
-from labs.run.options import Options
-from labs.run.worker import main
+from labs import Lab, Options, datasets, fields, main, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,25 +21,25 @@ class Config:
 
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
-    batch_size: int = 32
+    batch_size: fields.BatchSize = 32
     """Images per worker and step."""
-    epochs: int = 5
+    epochs: fields.Epochs = 5
     """Passes over the training images."""
-    base_lr: float = 0.001
+    base_lr: fields.LearningRate = 0.001
     """Learning rate of one worker's Adam, before scaling."""
-    scaling: Literal["linear", "sqrt", "none"] = "linear"
+    scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
-    seed: int = 1
-    """Of the weights, the order and dropout."""
+    seed: fields.Seed = 1
+    """Seed of the weights, the order of the images, and dropout."""
     code: Literal["kit", "textbook"] = "kit"
-    """What trains: the kit's `fit`, or `train_together` below, as one would write it by hand."""
+    """The training loop: the kit's `fit`, or `train_together` below, written by hand with plain Keras and Horovod."""
 
 
 PRESETS = {"demo": Config(), "paper": Config(data="real", batch_size=128, epochs=40)}
 
 
 def plain_cnn():
-    """Return a small network without dropout, so that one worker and many can come to the same weights."""
+    """Return a small network without dropout, so that one worker and many can reach the same weights."""
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -94,12 +93,12 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
 
 
 def marked_lines(source: str) -> list[str]:
-    """Return each `# Horovod:` comment of a module together with the statement that it explains.
+    """Return each `# Horovod:` comment of a module, with the statement that it explains.
 
     Args:
-        source: The module's text.
+        source: The module's source code.
     """
-    lines, found = source.splitlines(), []
+    lines, marked = source.splitlines(), []
     ends: dict[int, int] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt):
@@ -108,53 +107,48 @@ def marked_lines(source: str) -> list[str]:
         if "# Horovod:" in line:
             start = next(number for number in range(first, len(lines) + 1)
                          if not lines[number - 1].lstrip().startswith("#"))
-            found.append(textwrap.dedent("\n".join(lines[first - 1:ends[start]])))
-    return found
+            marked.append(textwrap.dedent("\n".join(lines[first - 1:ends[start]])))
+    return marked
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on this worker's share, judge on the test images, and return the run's record."""
+    """Train on this worker's shard, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, splits
-    from labs.models import cnn
-    from labs.report import run_record
-    from labs.training import schedule, workers
-    from labs.training.loop import evaluate, fit
-
-    with workers.start("lab02_horovod", config, options) as job:
-        digits = splits.from_arrays(arrays.read_mnist(fetch.locate("mnist", config.data)), 0.0, config.seed)
+    with training.start(config, options) as job:
+        arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
+        digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         job.say(digits.description)
         if config.code == "textbook":
             return _run_by_hand(job, digits)
 
-        model = cnn.mnist_cnn()
-        # Horovod: `size` workers make one step on `size` times the images, so each step may be longer.
-        rate = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
-        history = fit(
-            job, model, tf.keras.optimizers.Adam(rate), digits.train,
+        model = models.mnist_cnn()
+        # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
+        learning_rate = training.scaled_lr(config.base_lr, job.size, config.scaling)
+        history = training.fit(
+            job, model, tf.keras.optimizers.Adam(learning_rate), digits.train,
             batch_size=config.batch_size, epochs=config.epochs,
         )
-        test = evaluate(job, model, digits.test, config.batch_size)
-        return run_record.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        test = training.evaluate(job, model, digits.test, config.batch_size)
+        return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 def _run_by_hand(job, digits):
-    """Let `train_together` train, judge its model on the test images, and return the run's record."""
+    """Train with `train_together`, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
-    from labs.report import run_record
-
-    tf.get_logger().setLevel("ERROR")  # Keras would complain that the broadcast is slower than a batch.
+    tf.get_logger().setLevel("ERROR")  # Keras would warn that the broadcast is slower than a batch.
     config, images, labels = job.config, digits.train.images, digits.train.labels
     began = time.perf_counter()
     model = train_together(images, labels, config.batch_size, config.epochs, config.base_lr, config.seed)
-    # Keras ran all epochs at once, so there is one row, and no rate without the first epoch.
+    # Keras trained all epochs in one call: the history has one row, and no throughput without the first epoch.
     row = {"epoch": config.epochs, **{name: values[-1] for name, values in model.history.history.items()}}
     row |= {"images": config.epochs * len(images), "train_seconds": time.perf_counter() - began}
     loss, accuracy = model.evaluate(digits.test.images, digits.test.labels, verbose=0)
-    return run_record.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
+    return report.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

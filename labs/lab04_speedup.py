@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from labs.run.options import Options
-from labs.run.sweeps import Sweep, divide
-from labs.run.worker import main
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,34 +18,34 @@ class Config:
     """What a student may change in lab 4."""
 
     data: str = "embedded"
-    """"embedded" (drawn pictures), "real" (after `labs data fetch cifar10`) or a folder with CIFAR-10's .bin files."""
+    """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
     model: Literal["resnet10", "resnet18"] = "resnet10"
     """The network, from labs/models/cifar.py."""
-    images: int = 768
+    images: fields.ImageCount = 768
     """Training images to use, to keep a demo short; 0: all."""
-    batch_size: int = 16
+    batch_size: fields.BatchSize = 16
     """Images per worker and step."""
-    epochs: int = 3
-    """Passes over the training images; the first is left out of all rates."""
-    base_lr: float = 0.02
+    epochs: fields.Epochs = 3
+    """Passes over the training images; the first is not timed."""
+    base_lr: fields.LearningRate = 0.02
     """Learning rate of one worker with 32 images per step, before scaling."""
-    scaling: Literal["linear", "sqrt", "none"] = "linear"
+    scaling: fields.Scaling = "linear"
     """How the learning rate grows with the global batch."""
-    momentum: float = 0.9
+    momentum: fields.Momentum = 0.9
     """Momentum of SGD."""
     augment: bool = True
     """Flip and shift the training images."""
-    threads: int = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core is to a worker what a GPU is."""
+    threads: fields.Threads = 1
+    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     ledger: bool = True
     """Measure where the time goes, after the training."""
-    seed: int = 1
-    """Of the weights, the order and the augmentation."""
+    seed: fields.Seed = 1
+    """Seed of the weights, the order of the images, and the augmentation."""
 
 
 PRESETS = {
     "demo": Config(),
-    # Report C1: 50,000 images, 32 to 512 per GPU. A second epoch, because the first also traces the model.
+    # Report C1: 50,000 images, 32 to 512 per GPU. More than one, because TensorFlow traces the model in the first.
     "paper": Config(data="real", model="resnet18", images=0, batch_size=32, threads=0, base_lr=0.025),
 }
 
@@ -68,38 +66,36 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on this worker's share, measure where the time goes, and return the run's record."""
+    """Train on this worker's shard, measure where the time goes, and return the run's record."""
     import tensorflow as tf
 
-    from labs.datasets import arrays, fetch, splits
-    from labs.datasets.augment import Augment
-    from labs.measure import ledger, wire
-    from labs.measure.utilization import Utilization
-    from labs.models import cifar
-    from labs.report import run_record
-    from labs.training import schedule, workers
-    from labs.training.loop import evaluate, fit
-
-    with workers.start("lab04_speedup", config, options) as job:
-        pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
-        job.say(pictures.description)
-        train = dataclasses.replace(pictures.train, positions=pictures.train.positions[:config.images or None])
-        model = getattr(cifar, config.model)(len(pictures.class_names))
-        # Horovod: the rate follows the images of one step of all workers together.
-        rate = schedule.scaled_lr(config.base_lr, config.batch_size * job.size / 32, config.scaling)
-        how: dict[str, Any] = {"batch_size": config.batch_size, "augment": Augment() if config.augment else None}
-        with Utilization() as busy:
-            history = fit(job, model, tf.keras.optimizers.SGD(rate, config.momentum), train,
-                          epochs=config.epochs, **how)
-        test = evaluate(job, model, pictures.test, config.batch_size)
-        times, rounds = ledger.measure(job, model, train, history, **how) if config.ledger else ({}, [])
-        return run_record.finish(
+    with training.start(config, options) as job:
+        arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
+        images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+        job.say(images.description)
+        train = dataclasses.replace(images.train, positions=images.train.positions[:config.images or None])
+        model = getattr(models, config.model)(len(images.class_names))
+        # Horovod: the learning rate follows the global batch, the images of all workers in one step.
+        learning_rate = training.scaled_lr(config.base_lr, config.batch_size * job.size / 32, config.scaling)
+        optimizer = tf.keras.optimizers.SGD(learning_rate, config.momentum)
+        settings: dict[str, Any] = {
+            "batch_size": config.batch_size, "augment": datasets.Augment() if config.augment else None,
+        }
+        with measure.Utilization() as busy:
+            history = training.fit(job, model, optimizer, train, epochs=config.epochs, **settings)
+        test = training.evaluate(job, model, images.test, config.batch_size)
+        seconds, rounds = {}, []
+        if config.ledger:
+            seconds, rounds = measure.ledger.measure(job, model, train, history, **settings)
+        return report.finish(
             job, history, tables={"ledger": rounds},
             test_accuracy=test["accuracy"], test_loss=test["loss"],
-            gradient_bytes=wire.gradient_bytes(model),
-            **busy.summary(skip=history[0]["train_seconds"]), **times,
+            gradient_bytes=measure.gradient_bytes(model),
+            **busy.summary(skip=history[0]["train_seconds"]), **seconds,
         )
 
+
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Lab 5: the all-reduce: how fast, how many bytes, and which messages cross besides gradients.
+"""Lab 5: the all-reduce: how fast, how many bytes, and which messages are sent besides gradients.
 
     labs run lab05_allreduce --workers 2
     labs run lab05_allreduce --workers 2 --study traffic --backend gloo
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from labs.run.options import Options
-from labs.run.sweeps import Sweep
-from labs.run.worker import main
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,28 +21,28 @@ class Config:
 
     study: Literal["speed", "traffic", "messages"] = "speed"
     """"speed" times collectives, "traffic" counts the bytes of training steps, "messages" what an epoch sends."""
-    backend: Literal["mpi", "gloo"] = "mpi"
+    backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
-    largest_mb: float = 16
+    largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes."""
-    seconds: float = 5
+    seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
     """About how long to time the collectives."""
-    cycle_time_ms: float = 1
-    """How long Horovod waits for more tensors before it sends what is ready."""
-    fusion_threshold_mb: float = 128
-    """MiB of tensors that Horovod sends as one message; 0: each by itself."""
+    cycle_time_ms: fields.CycleTime = 1
+    """Milliseconds that Horovod waits for more tensors before it sends those that are ready."""
+    fusion_threshold_mb: fields.FusionThreshold = 128
+    """MiB of tensors that Horovod sends as one message; 0: one message per tensor."""
     data: str = "embedded"
-    """Training: "embedded" (drawn pictures), "real" (after `labs data fetch cifar10`) or a folder with .bin files."""
+    """Training: "embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with .bin files."""
     model: Literal["photo_cnn", "resnet18"] = "photo_cnn"
     """Training: a small network or ResNet-18, both with batch norm."""
-    batch_size: int = 16
+    batch_size: fields.BatchSize = 16
     """Training: images per worker and step; "traffic" also takes twice and four times as many."""
-    base_lr: float = 0.01
-    """Training: learning rate of SGD, not scaled: nobody looks at the accuracy."""
+    base_lr: fields.LearningRate = 0.01
+    """Training: learning rate of SGD, not scaled, because the accuracy does not matter here."""
     fp16_allreduce: bool = False
-    """Training: send gradients in half precision, half the bytes for a rounding error in each."""
-    seed: int = 1
-    """Of the weights and the order."""
+    """Training: send gradients in half precision: half the bytes, at the price of a rounding error in each gradient."""
+    seed: fields.Seed = 1
+    """Seed of the weights and the order of the images."""
 
 
 PRESETS = {
@@ -54,7 +52,7 @@ PRESETS = {
 
 SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
 TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
-MESSAGES = "C6, C7: messages of an epoch by kind, and what gradients alone leave different"
+MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
 CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
 FUSION = "C3.2: many small tensors, with and without tensor fusion"
 SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
@@ -78,17 +76,15 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count what training sends, and return the run's record."""
-    from labs.training import workers
-
     if config.study == "messages":
-        options = dataclasses.replace(options, timeline=True)  # It costs a core: nothing is timed in this study.
-    with workers.start("lab05_allreduce", config, options) as job:
+        options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
+    with training.start(config, options) as job:
         job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
         return {"speed": _speed, "traffic": _traffic, "messages": _messages}[config.study](job)
 
 
 def built() -> dict[str, str]:
-    """Return what this machine's Horovod was built with, and the MPI that it has loaded."""
+    """Return the libraries that this machine's Horovod was built with, and the MPI that is loaded."""
     import horovod.tensorflow as hvd
     from mpi4py import MPI
 
@@ -101,37 +97,34 @@ def built() -> dict[str, str]:
 
 def _speed(job):
     """Time the collectives and the fusion of many small tensors."""
-    from labs.measure import collectives
-    from labs.report import run_record
-
     config = job.config
-    sizes = collectives.message_sizes(int(config.largest_mb * 2**20))
-    first = collectives.settle(job.layout.backend)
-    found = collectives.measure(job.layout.backend, sizes, config.seconds)
-    small = collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
-    reduced = allreduces(found, f"Horovod over {job.layout.backend}")
-    return run_record.finish(
-        job, [], tables={"first_calls": first, "collectives": found, "fusion": small, "built": [built()]},
+    sizes = measure.collectives.message_sizes(int(config.largest_mb * 2**20))
+    first = measure.collectives.settle(job.layout.backend)
+    rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
+    small = measure.collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
+    reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
+    return report.finish(
+        job, [], tables={"first_calls": first, "collectives": rows, "fusion": small, "built": [built()]},
         latency_seconds=reduced[0]["seconds"], busbw_gb_per_sec=reduced[-1]["busbw"] / 1e9,
     )
 
 
 def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, Any]]:
-    """Return the all-reduces that one library made, the smallest message first.
+    """Return the rows of one library's all-reduces, smallest message first.
 
     Args:
-        rows: Of a table "collectives".
-        library: Its whole name: "Horovod over MPI" and "raw MPI" end alike and are two libraries.
+        rows: Rows of a table "collectives".
+        library: Its full name, such as "Horovod over MPI" or "raw MPI".
     """
     mine = [row for row in rows if row["collective"] == "allreduce" and row["library"] == library]
     return sorted(mine, key=lambda row: row["bytes"])
 
 
 def small_messages(record: dict[str, Any]) -> str:
-    """Return in words what a small all-reduce takes, in the first calls of a run and later.
+    """Describe how long a small all-reduce takes, in the first calls of a run and later.
 
     Args:
-        record: Of the study "speed".
+        record: The record of a run with study "speed".
     """
     library, cycle = f"Horovod over {record['layout']['backend']}", record["machine"]["cycle_time_ms"]
     (first,) = [row for row in record["tables"]["first_calls"] if row["library"] == library]
@@ -143,97 +136,84 @@ def small_messages(record: dict[str, Any]) -> str:
 
 
 def _training(job):
-    """Return a network with batch norm and the pictures it is trained on."""
-    from labs.datasets import arrays, fetch, splits
-    from labs.models import cifar, cnn
-
+    """Return a network with batch norm, and the images to train it on."""
     config = job.config
-    pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
-    classes = len(pictures.class_names)
-    return cifar.resnet18(classes) if config.model == "resnet18" else cnn.photo_cnn(32, classes), pictures
+    arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
+    images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+    classes = len(images.class_names)
+    return models.resnet18(classes) if config.model == "resnet18" else models.photo_cnn(32, classes), images
 
 
 def _traffic(job):
-    """Take training steps of several batch sizes and count the bytes that cross."""
+    """Take training steps with several batch sizes, and count the bytes on the wire."""
     import tensorflow as tf
 
-    from labs.measure import wire
-    from labs.report import run_record
-    from labs.training import hvd_ops
-    from labs.training.loop import compile_for
-
-    model, pictures = _training(job)
-    # Horovod: the optimizer and the equal beginning that `fit` gives a model.
-    half = job.config.fp16_allreduce
-    optimizer = hvd_ops.distributed_optimizer(tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=half)
-    compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
-    hvd_ops.broadcast_state(model)
-    rows = wire.measure(job, model, pictures.train, [job.config.batch_size * times for times in (1, 2, 4)],
-                        fp16_allreduce=half)
-    return run_record.finish(job, [], tables={"wire": rows, "built": [built()]},
-                             gradient_bytes=wire.gradient_bytes(model, half))
+    model, images = _training(job)
+    # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
+    fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
+    optimizer = training.hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce)
+    training.compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
+    training.hvd_ops.broadcast_state(model)
+    batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
+    rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
+    tables = {"wire": rows, "built": [built()]}
+    return report.finish(job, [], tables=tables, gradient_bytes=measure.gradient_bytes(model, fp16_allreduce))
 
 
 def _messages(job):
-    """Train an epoch, list what it has sent, and show what gradients alone leave different."""
+    """Train an epoch, list its messages, and show what differs when only gradients are exchanged."""
     import tensorflow as tf
 
-    from labs.measure import wire
-    from labs.report import run_record
-    from labs.training import hvd_ops
-    from labs.training.loop import fit
+    model, images = _training(job)
+    optimizer = tf.keras.optimizers.SGD(job.config.base_lr)
+    history = training.fit(
+        job, model, optimizer, images.train,
+        batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
+    )
+    messages = report.exchanged(job)  # Now, because the steps below are not part of the epoch.
 
-    model, pictures = _training(job)
-    history = fit(job, model, tf.keras.optimizers.SGD(job.config.base_lr), pictures.train,
-                  batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce)
-    sent = run_record.exchanged(job)  # Now: what follows is not part of the epoch.
-
-    _some_steps(job, model, pictures.train)
-    before = wire.largest_difference(model.non_trainable_weights)
-    unequal = _unequal_accuracies(job, model, pictures.test)
-    hvd_ops.average_statistics(model)
-    return run_record.finish(
-        job, history, tables={"messages": sent, "built": [built()]},
-        gradient_bytes=wire.gradient_bytes(model, job.config.fp16_allreduce),
-        spread_of_weights=wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
-        spread_of_statistics_after=wire.largest_difference(model.non_trainable_weights), **unequal,
+    _exchange_gradients_only(job, model, images.train)
+    before = measure.wire.largest_difference(model.non_trainable_weights)
+    unequal = _unequal_accuracies(job, model, images.test)
+    training.hvd_ops.average_statistics(model)
+    return report.finish(
+        job, history, tables={"messages": messages, "built": [built()]},
+        gradient_bytes=measure.gradient_bytes(model, job.config.fp16_allreduce),
+        spread_of_weights=measure.wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
+        spread_of_statistics_after=measure.wire.largest_difference(model.non_trainable_weights), **unequal,
     )
 
 
-def _some_steps(job, model, train, steps: int = 8) -> None:
-    """Take some steps in which the workers exchange their gradients and nothing else."""
-    from labs.datasets.pipeline import train_batches
-    from labs.datasets.sharding import shard
-    from labs.training import keras_internals
-
-    mine = shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.config.seed)
-    keras_internals.set_steps_per_execution(model, 1)
-    model.fit(train_batches(train.images, train.labels, mine, epoch=1, seed=job.config.seed),
-              steps_per_epoch=steps, verbose=0)
+def _exchange_gradients_only(job, model, train, steps: int = 8) -> None:
+    """Take some steps in which the workers exchange gradients and nothing else."""
+    shard = datasets.shard(train.positions, job.config.batch_size, job.rank, job.size, 1, job.seed)
+    training.keras_internals.set_steps_per_execution(model, 1)
+    batches = datasets.train_batches(train.images, train.labels, shard, epoch=1, seed=job.seed)
+    model.fit(batches, steps_per_epoch=steps, verbose=0)
 
 
 def _unequal_accuracies(job, model, test) -> dict[str, float]:
-    """Judge the model on parts of unequal size, as one worker would on all, and as two ways of averaging make of it.
+    """Return the accuracy over all images, and the weighted and plain mean over workers with unequal shards.
 
-    Worker r has r + 1 shares, and the classes in order, so that the workers' accuracies differ.
+    Worker r has r + 1 shares of the images, sorted by class, so that the workers' accuracies differ.
     """
     import numpy as np
-
-    from labs.training import hvd_ops
 
     positions = test.positions[np.argsort(test.labels[test.positions], kind="stable")]
     cuts = np.cumsum(np.arange(1, job.size + 1))[:-1] * len(positions) // sum(range(1, job.size + 1))
     mine = np.split(positions, cuts)[job.rank]
-    # Rank 0's model judges for all: the workers' batch-norm statistics differ here.
-    guesses = hvd_ops.broadcast_object(model.predict(test.images[positions], verbose=0).argmax(-1))
-    right = guesses == test.labels[positions]
-    accuracy = float(right[np.isin(positions, mine)].mean())
+    # Rank 0 predicts for all workers, because their batch-norm statistics differ here.
+    predictions = training.hvd_ops.broadcast_object(model.predict(test.images[positions], verbose=0).argmax(-1))
+    correct = predictions == test.labels[positions]
+    accuracy = float(correct[np.isin(positions, mine)].mean())
     return {
-        "accuracy_of_all": float(right.mean()),
-        "accuracy_weighted_mean": hvd_ops.mean_over_workers({"accuracy": accuracy}, len(mine))["accuracy"],
-        "accuracy_plain_mean": float(np.mean(hvd_ops.gather_object(accuracy))),
+        "accuracy_of_all": float(correct.mean()),
+        "accuracy_weighted_mean": training.hvd_ops.mean_over_workers({"accuracy": accuracy}, len(mine))["accuracy"],
+        "accuracy_plain_mean": float(np.mean(training.hvd_ops.gather_object(accuracy))),
     }
 
+
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
 
 if __name__ == "__main__":
     main()

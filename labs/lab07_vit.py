@@ -9,13 +9,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Annotated
 
-from labs.report import transports
-from labs.run import naming
-from labs.run.options import Options
-from labs.run.sweeps import Sweep, divide
-from labs.run.worker import main
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, naming, report, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,35 +19,35 @@ class Config:
     """What a student may change in lab 7."""
 
     data: str = "embedded"
-    """"embedded" (drawn pictures), "real" (after `labs data fetch cifar10`) or a folder with CIFAR-10's .bin files."""
-    images: int = 0
+    """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
+    images: fields.ImageCount = 0
     """Training images to use, to measure for a short time; 0: all."""
-    width: int = 64
-    """Numbers per token: with the depth, the size of the model."""
-    depth: int = 2
-    """Blocks of attention and a hidden layer."""
-    heads: int = 4
-    """Of each attention; they divide the width."""
-    patch_size: int = 8
-    """Side of a patch in pixels; each patch is a token, and a picture has 32 x 32 pixels."""
-    batch_size: int = 32
+    width: fields.Width = 64
+    """Numbers per token; width and depth determine the size of the model."""
+    depth: fields.Depth = 2
+    """Number of blocks, each with attention and a hidden layer."""
+    heads: Annotated[int, fields.Range(1, 4096)] = 4
+    """Heads of each attention; the width must be a multiple of their number."""
+    patch_size: Annotated[int, fields.Range(1, 4096)] = 8
+    """Side of a patch in pixels; each patch is a token, and an image has 32 x 32 pixels."""
+    batch_size: fields.BatchSize = 32
     """Images per worker and step."""
-    epochs: int = 6
+    epochs: fields.Epochs = 6
     """Passes over the training images; the first is not timed."""
-    base_lr: float = 0.001
+    base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam at 32 images per step of all workers together, before scaling."""
-    scaling: Literal["linear", "sqrt", "none"] = "sqrt"
+    scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with the global batch."""
-    warmup_epochs: int = 1
-    """Epochs in which the learning rate climbs from nearly nothing: a transformer's first steps are its riskiest."""
-    backend: Literal["mpi", "gloo"] = "mpi"
+    warmup_epochs: Annotated[int, fields.Range(0, 2**20)] = 1
+    """Epochs in which the learning rate climbs; a transformer diverges most easily in its first steps."""
+    backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
-    threads: int = 1
-    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core is to a worker what a GPU is."""
+    threads: fields.Threads = 1
+    """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     traffic: bool = True
-    """Count the bytes that cross, after the training: with this batch size, twice and four times as many images."""
-    seed: int = 1
-    """Of the weights and the order."""
+    """After the training, count the bytes on the wire, with this batch size, twice it and four times it."""
+    seed: fields.Seed = 1
+    """Seed of the weights and the order of the images."""
 
 
 PRESETS = {
@@ -63,7 +59,7 @@ PRESETS = {
 
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
 CROSSOVER = "T3: from which size of the model on are two workers faster, the global batch held?"
-SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed, after the first.
+SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
 SWEEPS = {
     "demo": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
@@ -78,50 +74,42 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on this worker's share, count what crosses, and return the run's record."""
-    from labs.datasets import arrays, fetch, splits
-    from labs.measure import wire
-    from labs.models.vit import vit
-    from labs.report import run_record
-    from labs.results import speed_tables
-    from labs.training import workers
-    from labs.training.loop import evaluate, fit
-
-    with workers.start("lab07_vit", config, options) as job:
-        pictures = splits.from_arrays(arrays.read_cifar10(fetch.locate("cifar10", config.data)), 0.0, config.seed)
-        train = dataclasses.replace(pictures.train, positions=pictures.train.positions[:config.images or None])
-        model = vit(32, len(pictures.class_names), config.width, config.depth, config.heads, config.patch_size)
-        job.say(f"{pictures.description}; {model.count_params():,} parameters")
-        history = fit(job, model, _optimizer(config, job.size, len(train)), train,
-                      batch_size=config.batch_size, epochs=config.epochs)
-        test = evaluate(job, model, pictures.test, config.batch_size)
-        counted = config.traffic and job.size > 1  # One worker has nobody to send to.
-        rows = wire.measure(job, model, train, [config.batch_size * n for n in (1, 2, 4)]) if counted else []
-        record = run_record.finish(
+    """Train on this worker's shard, count the bytes on the wire, and return the run's record."""
+    with training.start(config, options) as job:
+        arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
+        images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+        train = dataclasses.replace(images.train, positions=images.train.positions[:config.images or None])
+        classes = len(images.class_names)
+        model = models.vit(32, classes, config.width, config.depth, config.heads, config.patch_size)
+        job.say(f"{images.description}; {model.count_params():,} parameters")
+        optimizer = _optimizer(config, job.size, len(train))
+        history = training.fit(job, model, optimizer, train, batch_size=config.batch_size, epochs=config.epochs)
+        test = training.evaluate(job, model, images.test, config.batch_size)
+        rows = []
+        if config.traffic and job.size > 1:  # One worker sends nothing.
+            rows = measure.wire.measure(job, model, train, [config.batch_size * factor for factor in (1, 2, 4)])
+        record = report.finish(
             job, history, tables={"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
-            parameters=model.count_params(), gradient_bytes=wire.gradient_bytes(model),
+            parameters=model.count_params(), gradient_bytes=measure.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )
         if job.rank == 0 and job.size > 1:
-            print(speed_tables.against_one_worker(record, naming.results_root(options), free=("backend", "traffic")))
+            free = ("backend", "traffic")  # They do not change one worker's speed.
+            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 
 def _optimizer(config: Config, size: int, images: int):
-    """Return Adam with a rate that climbs, to where the global batch wants it."""
+    """Return Adam with a learning rate that warms up to that of the global batch."""
     import tensorflow as tf
 
-    from labs.datasets.sharding import steps_per_epoch
-    from labs.training import schedule
-
-    # Horovod: the rate follows the images of one step of all workers together.
-    rate = schedule.scaled_lr(config.base_lr, config.batch_size * size / 32, config.scaling)
-    steps = steps_per_epoch(images, config.batch_size, size)
-    return tf.keras.optimizers.Adam(schedule.Warmup(rate / 100, rate, config.warmup_epochs * steps))
+    # Horovod: the learning rate follows the global batch, the images of all workers in one step.
+    peak = training.scaled_lr(config.base_lr, config.batch_size * size / 32, config.scaling)
+    steps = datasets.steps_per_epoch(images, config.batch_size, size)
+    return tf.keras.optimizers.Adam(training.Warmup(peak / 100, peak, config.warmup_epochs * steps))
 
 
-summary = transports.summary
-
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=report.transports.summary)
 
 if __name__ == "__main__":
     main()

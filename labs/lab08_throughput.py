@@ -12,14 +12,11 @@ import functools
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from labs.launch import capacity
-from labs.run.errors import LabError
-from labs.run.options import Options
-from labs.run.sweeps import Sweep, divide
+from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs.launch import visible_gpus
 from labs.run.text import plural
-from labs.run.worker import main
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,96 +24,87 @@ class Config:
     """What a student may change in lab 8."""
 
     data: str = "embedded"
-    """"embedded" (500 drawn faces), "real" (after `labs data fetch imdb_wiki`) or a folder with wiki.mat."""
+    """"embedded" (500 synthetic faces), "real" (after `labs data fetch imdb_wiki`) or a folder with wiki.mat."""
     input: Literal["cached", "decoded", "synthetic"] = "cached"
-    """Pictures decoded once, decoded each time as in the report, or random ones from memory: the control."""
+    """Images decoded once, decoded in each epoch as in the report, or random ones from memory, as the control."""
     model: Literal["small", "resnet50", "inception_v3", "vgg16", "vgg16_dense"] = "small"
     """The network, from labs/models/faces.py."""
-    image_size: int = 48
-    """Side of the pictures that the network sees, in pixels."""
-    batch_size: int = 16
+    image_size: fields.ImageSize = 48
+    """Side of the images that the network sees, in pixels."""
+    batch_size: fields.BatchSize = 16
     """Images per worker and step."""
-    epochs: int = 12
+    epochs: fields.Epochs = 12
     """Passes over the training images; the first is not timed."""
-    steps_per_epoch: int = 0
-    """Steps of an epoch, to measure for a short time; 0: as many as all training images make."""
-    base_lr: float = 0.001
+    steps_per_epoch: Annotated[int, fields.Range(0, 2**20)] = 0
+    """Steps of an epoch, to measure for a short time; 0: all training images."""
+    base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for base_batch_size images per step."""
-    base_batch_size: int = 16
+    base_batch_size: fields.BaseBatchSize = 16
     """Images per step for which base_lr is right; the global batch is k times as large."""
-    scaling: Literal["linear", "sqrt", "none"] = "sqrt"
+    scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with k."""
-    threads: int = 0
+    threads: fields.Threads = 0
     """TensorFlow's threads of one worker; 0: its share of the node's cores."""
-    test_split: float = 0.2
+    test_split: fields.Share = 0.2
     """Share of all faces held out for the test; 0: no test."""
-    seed: int = 1
-    """Of the split, the weights and the order."""
+    seed: fields.Seed = 1
+    """Seed of the split, the weights and the order of the images."""
 
 
 PRESETS = {
     "demo": Config(),
-    # Report A: on one node four processes with seven threads and a batch of 32 each.
+    # Report A: a node has four processes with seven threads and a batch of 32 each.
     "paper": Config(data="real", model="resnet50", image_size=224, batch_size=32, base_batch_size=32, epochs=10),
 }
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on faces and their ages, watch how busy the cores are, and return the run's record."""
+    """Train on faces and their ages, measure how busy the cores are, and return the run's record."""
     import tensorflow as tf
 
-    from labs.measure import throughput, wire
-    from labs.measure.utilization import Utilization, combine
-    from labs.models.faces import age_model
-    from labs.report import run_record
-    from labs.training import hvd_ops, workers
-    from labs.training.core_binding import bind_to_cores
-    from labs.training.loop import evaluate, fit
-
-    with workers.start("lab08_throughput", config, options) as job, bind_to_cores(job.layout):
+    with training.start(config, options) as job, training.bind_to_cores(job.layout):
         faces = _faces(config, job.size)
         job.say(faces.description)
-        model = age_model(config.model, config.image_size)
-        rate = learning_rate(config, job.size)
-        with Utilization() as busy:
-            history = fit(
-                job, model, tf.keras.optimizers.Adam(rate), faces.train, loss="mse", metrics=("mae",),
+        model = models.age_model(config.model, config.image_size)
+        optimizer = tf.keras.optimizers.Adam(learning_rate(config, job.size))
+        with measure.Utilization() as busy:
+            history = training.fit(
+                job, model, optimizer, faces.train, loss="mse", metrics=("mae",),
                 batch_size=config.batch_size, epochs=config.epochs,
             )
-        use = busy.summary(skip=history[0]["train_seconds"])
-        use = combine(hvd_ops.gather_object(use), job.layout.nodes)
-        test = evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
-        supply = throughput.input_rate(faces.train, config.batch_size)
-        if job.rank == 0:  # Up to a gigabyte that nobody goes on from.
+        # Horovod: each worker has measured its own process; together they are the utilization of the nodes.
+        each = training.hvd_ops.gather_object(busy.summary(skip=history[0]["train_seconds"]))
+        utilization = measure.utilization.combine(each, job.layout.nodes)
+        test = training.evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
+        input_rate = measure.throughput.input_rate(faces.train, config.batch_size)
+        if job.rank == 0:  # Up to a gigabyte, and no run is resumed from it.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
-        measured: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | use
-        return run_record.finish(
-            job, history, **measured,
-            input_images_per_sec=job.size * hvd_ops.mean_over_workers({"supply": supply}, 1.0)["supply"],
-            gradient_bytes=wire.gradient_bytes(model),
+        metrics: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | utilization
+        return report.finish(
+            job, history, **metrics,
+            input_images_per_sec=job.size * training.hvd_ops.mean_over_workers({"input": input_rate}, 1.0)["input"],
+            gradient_bytes=measure.gradient_bytes(model),
         )
 
 
 def learning_rate(config: Config, workers: int) -> float:
-    """Return the learning rate of the global batch of so many workers."""
-    from labs.training.schedule import scaled_lr
-
+    """Return the learning rate for the global batch of this number of workers."""
     # Horovod: a step trains on the images of all workers. The learning rate follows that global batch, not the number
-    # of workers: where they divide one batch among them, it stays as it is.
-    return scaled_lr(config.base_lr, config.batch_size * workers / config.base_batch_size, config.scaling)
+    # of workers: it stays the same where the workers divide one batch.
+    return training.scaled_lr(config.base_lr, config.batch_size * workers / config.base_batch_size, config.scaling)
 
 
 def _faces(config: Config, size: int):
-    """Return the faces in their parts; for training so many as the steps of an epoch take, if there are so many."""
+    """Return the faces' subsets; the training subset is cut to `steps_per_epoch` steps."""
     import numpy as np
-
-    from labs.datasets import fetch, splits
 
     count = config.steps_per_epoch * config.batch_size * size
     if config.input == "synthetic":
-        return splits.from_noise(count or 1024, config.image_size, config.seed)
-    faces = splits.from_faces(fetch.locate("imdb_wiki", config.data), config.image_size, config.test_split, 0.0,
-                             config.seed, cached=config.input == "cached")
+        return datasets.from_noise(count or 1024, config.image_size, config.seed)
+    faces = datasets.from_faces(
+        datasets.locate("imdb_wiki", config.data), config.image_size, config.test_split, 0.0, config.seed,
+        cached=config.input == "cached",
+    )
     if not count:
         return faces
     some = np.random.default_rng(config.seed).permutation(faces.train.positions)[:count]
@@ -124,14 +112,14 @@ def _faces(config: Config, size: int):
 
 
 def _larger_for_inception(config: Config, workers: int) -> Config:
-    """InceptionV3 was made for 299 pixels where the others have 224, and takes no fewer than 75."""
+    """Enlarge InceptionV3's images: it was made for 299 pixels where the others have 224, and needs at least 75."""
     sides = {32: 75, 224: 299}
     side = sides.get(config.image_size, config.image_size) if config.model == "inception_v3" else config.image_size
     return dataclasses.replace(config, image_size=side)
 
 
 def _shared_cores(config: Config, workers: int) -> Config:
-    """Divide the cores of one node among the workers."""
+    """Divide the cores of one node among the workers, as threads."""
     cores = len(os.sched_getaffinity(0))
     if cores % workers:
         raise LabError(f"{workers} workers cannot share {plural(cores, 'core')} evenly")
@@ -147,33 +135,33 @@ def _one_on_each(workers: int) -> int:
 
 
 def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
-    """Return a sweep's `adapt`: the changes, on machines that have such a device to train on."""
+    """Return a sweep's `adapt`, which applies the changes on machines with this kind of device and skips others."""
 
     def adapt(config: Config, workers: int) -> Config:
-        gpus = capacity.visible_gpus()
+        gpus = visible_gpus()
         if gpus and device == "cpu":
-            raise LabError("a sweep of processors: CUDA_VISIBLE_DEVICES= in front of the command hides the GPUs")
+            raise LabError("this sweep is for CPUs; put CUDA_VISIBLE_DEVICES= in front of the command to hide the GPUs")
         if not gpus and device == "gpu":
-            raise LabError("a sweep of GPUs, and none is visible here")
+            raise LabError("this sweep is for GPUs, and none is visible here")
         return functools.reduce(lambda changed, change: change(changed, workers), changes, config)
 
     return adapt
 
 
 THREE = ("resnet50", "inception_v3", "vgg16")
-ONE_REPEAT = (1,)  # So that the demo lasts minutes; --repeats 3 gives the rates an interval.
-SHORT = {"epochs": (3,), "test_split": (0.0,)}  # Two epochs are timed, after the first.
-# As if each core were a node: one worker that may use all cores would be no base to compare with.
+ONE_REPEAT = (1,)  # So that the demo takes minutes; --repeats 3 gives the throughputs an interval.
+SHORT = {"epochs": (3,), "test_split": (0.0,)}  # Two epochs are timed: the first is not.
+# Each core stands for a node: one worker with all cores would be a baseline that several workers cannot beat.
 CORES = {"epochs": (2,), "test_split": (0.0,), "image_size": (32,), "batch_size": (4,), "steps_per_epoch": (8,),
          "threads": (1,), "model": ("vgg16",)}
 # Report A: a node is four processes with seven threads and a batch of 32 each, or a GPU with a batch of 128.
 NODES = SHORT | {"batch_size": (32,), "steps_per_epoch": (20,), "threads": (7,), "model": THREE}
 GPUS = SHORT | {"batch_size": (128,), "steps_per_epoch": (20,), "model": THREE}
-WEAK = "A5: weak scaling, the batch of a worker held"
-STRONG = "A6: strong scaling, the global batch held"
+WEAK = "A5: weak scaling, at a constant batch per worker"
+STRONG = "A6: strong scaling, at a constant global batch"
 BATCH = "A4: images per second by batch size"
-LAYOUTS = "A4: processes x threads on the cores of one node, the global batch held"
-INPUT = "A7: the same steps with pictures from memory, decoded each time, and with random ones"
+LAYOUTS = "A4: processes x threads on the cores of one node, at a constant global batch"
+INPUT = "A7: the same steps with images from memory, decoded in each epoch, and random"
 
 SWEEPS = {
     "demo": (
@@ -201,6 +189,8 @@ SWEEPS = {
     ),
 }
 
+
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
 
 if __name__ == "__main__":
     main()

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs.run.options import Options
-from labs.run.worker import main
+from labs import Lab, Options, datasets, fields, main, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,31 +17,31 @@ class Config:
     """What a student may change in lab 10."""
 
     data: str = "embedded"
-    """"embedded" (drawn pictures), "real" (after `labs data fetch caltech256`) or a folder with a folder per class."""
-    image_size: int = 48
-    """Side of the pictures that the network sees, in pixels."""
-    batch_size: int = 16
+    """"embedded" (synthetic images), "real" (after `labs data fetch caltech256`) or a folder of class folders."""
+    image_size: fields.ImageSize = 48
+    """Side of the images that the network sees, in pixels."""
+    batch_size: fields.BatchSize = 16
     """Images per worker and step."""
-    epochs: int = 10
+    epochs: fields.Epochs = 10
     """Passes over the training images."""
-    base_lr: float = 0.03
+    base_lr: fields.LearningRate = 0.03
     """Learning rate of one worker, before scaling."""
-    scaling: Literal["linear", "sqrt", "none"] = "linear"
+    scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
-    warmup_epochs: float = 2
-    """Epochs to climb from base_lr to the scaled rate."""
-    momentum: float = 0.9
+    warmup_epochs: fields.WarmupEpochs = 2
+    """Epochs in which the learning rate climbs from base_lr to its scaled value."""
+    momentum: fields.Momentum = 0.9
     """Momentum of SGD."""
-    test_split: float = 0.2
+    test_split: fields.Share = 0.2
     """Share of all images held out for the test, per class."""
-    validation_split: float = 0.2
+    validation_split: fields.Share = 0.2
     """Share of the other images held out for validation, per class."""
     augment: bool = True
     """Flip and shift the training images."""
     norm: Literal["batch", "group"] = "batch"
-    """Normalize over each worker's own batch, or each image by itself: then how a batch is shared changes nothing."""
-    seed: int = 1
-    """Of the split, the weights, the order and the augmentation."""
+    """Normalize over each worker's batch, or over each image; "group" does not depend on how a batch is divided."""
+    seed: fields.Seed = 1
+    """Seed of the split, the weights, the order of the images, and the augmentation."""
 
 
 PRESETS = {
@@ -52,36 +51,31 @@ PRESETS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on this worker's share, judge on validation and test images, and return the run's record."""
-    # TensorFlow loads here, not above: `labs list` and `--help` answer at once.
+    """Train on this worker's shard, evaluate on validation and test images, and return the run's record."""
+    # TensorFlow is imported here and not above, so that `labs list` and `--help` answer at once.
     import tensorflow as tf
 
-    from labs.datasets import fetch, splits
-    from labs.datasets.augment import Augment
-    from labs.models import cnn
-    from labs.report import run_record
-    from labs.training import schedule, workers
-    from labs.training.loop import evaluate, fit, steps_per_epoch
-
-    with workers.start("lab10_caltech", config, options) as job:
-        root = fetch.locate("caltech256", config.data)
-        photos = splits.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
+    with training.start(config, options) as job:
+        root = datasets.locate("caltech256", config.data)
+        photos = datasets.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
         job.say(photos.description)
 
-        # Horovod: `size` workers make one step on `size` times the images, so each step may be as much longer.
-        peak = schedule.scaled_lr(config.base_lr, job.size, config.scaling)
-        steps = steps_per_epoch(len(photos.train), config.batch_size, job.size)
-        rate = schedule.Warmup(config.base_lr, peak, int(config.warmup_epochs * steps))
+        # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
+        peak = training.scaled_lr(config.base_lr, job.size, config.scaling)
+        steps = datasets.steps_per_epoch(len(photos.train), config.batch_size, job.size)
+        schedule = training.Warmup(config.base_lr, peak, int(config.warmup_epochs * steps))
 
-        model = cnn.photo_cnn(config.image_size, len(photos.class_names), norm=config.norm)
-        history = fit(
-            job, model, tf.keras.optimizers.SGD(rate, config.momentum), photos.train, photos.validation,
+        model = models.photo_cnn(config.image_size, len(photos.class_names), norm=config.norm)
+        history = training.fit(
+            job, model, tf.keras.optimizers.SGD(schedule, config.momentum), photos.train, photos.validation,
             batch_size=config.batch_size, epochs=config.epochs,
-            augment=Augment() if config.augment else None,
+            augment=datasets.Augment() if config.augment else None,
         )
-        test = evaluate(job, model, photos.test, config.batch_size)
-        return run_record.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        test = training.evaluate(job, model, photos.test, config.batch_size)
+        return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

@@ -12,7 +12,8 @@ import tomllib
 import pytest
 
 from labs.report import plots
-from labs.run import catalogue
+from labs.run import catalogue, fields
+from labs.run.fields import Role
 from labs.run.paths import ROOT
 
 LABS = catalogue.lab_names()
@@ -27,11 +28,13 @@ def test_a_lab_is_one_stem_in_three_places_and_a_row(lab):
 
 @pytest.mark.parametrize("lab", LABS)
 def test_a_lab_has_the_shape_of_a_lab(lab):
-    module = catalogue.load_lab(lab)
-    assert re.match(r"Lab \d+: .*\.\n\n    labs run ", module.__doc__)
-    assert set(module.PRESETS) >= {"demo", "paper"}
-    assert module.PRESETS["demo"] == module.Config(), "the defaults are the demo"
-    assert module.Config.__dataclass_params__.frozen
+    definition = catalogue.load_lab(lab)
+    assert definition.name == lab
+    assert re.match(r"Lab \d+: .*\.\n\n    labs run ", definition.description)
+    assert set(definition.presets) >= {"demo", "paper"}
+    assert definition.presets["demo"] == definition.Config(), "the defaults are the demo"
+    assert definition.Config.__dataclass_params__.frozen
+    assert fields.field_with(Role.SEED, definition.Config), "start and the sweeps need a seed"
 
 
 @pytest.mark.parametrize("lab", LABS)

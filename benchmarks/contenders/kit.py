@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from benchmarks import cases
 from labs.datasets.splits import Subset
+from labs.run.fields import BatchSize, Seed, Threads
 from labs.run.options import Options
 from labs.training import workers
 from labs.training.loop import fit
@@ -20,13 +21,13 @@ from labs.training.loop import fit
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    batch_size: int
-    threads: int = 1
-    seed: int = 1
+    batch_size: BatchSize
+    threads: Threads = 1
+    seed: Seed = 1
 
 
 def train(name: str, batch_size: int, results: Path, clock: str) -> None:
-    with workers.start("benchmark", Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
+    with workers.start(Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.pictures(steps * batch_size * job.size)
         train_set = Subset(x, y, np.arange(len(x)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import typing
-from types import ModuleType
 from typing import Literal
 
 import shtab
 
 from labs.cli import commands
 from labs.run import catalogue, usage
+from labs.run.lab import Lab
 from labs.run.options import Options
 
 BASH = """\
@@ -73,13 +73,13 @@ def _offer_labs(command: str, parser: argparse.ArgumentParser) -> None:
     labs = parser.add_subparsers(metavar="LAB")
     for name in catalogue.lab_names():
         lab = catalogue.load_lab(name)
-        labs.add_parser(name, parents=[launch, _lab_options(lab)], add_help=False, help=catalogue.title(lab))
+        labs.add_parser(name, parents=[launch, _lab_options(lab)], add_help=False, help=lab.title)
 
 
-def _lab_options(lab: ModuleType) -> argparse.ArgumentParser:
+def _lab_options(lab: Lab) -> argparse.ArgumentParser:
     """Return a parser with a lab's options. At run time tyro makes them; for twelve labs that would take seconds."""
     parser = usage.Parser(add_help=False)
-    parser.add_argument("--preset", choices=tuple(lab.PRESETS))
+    parser.add_argument("--preset", choices=tuple(lab.presets))
     for settings in (lab.Config, Options):
         for name, kind in typing.get_type_hints(settings).items():
             option = "--" + name.replace("_", "-")

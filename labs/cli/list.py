@@ -15,4 +15,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the labs."""
     for name in catalogue.lab_names():
-        print(f"{name:18} {catalogue.title(catalogue.load_lab(name)).partition(': ')[2]}")
+        print(f"{name:18} {catalogue.load_lab(name).title.partition(': ')[2]}")

@@ -9,13 +9,13 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from labs.launch import capacity
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
 from labs.run import catalogue, command_line, naming, usage
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.options import LAUNCH
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
@@ -51,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
         if getattr(options, refused):
             raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
     sweeps = [_narrowed(each, words, base, args) for each in _chosen(lab, preset, args.only)]
-    todo, results_root = cells(lab, sweeps, base), naming.results_root(options)
+    todo, results_root = cells(sweeps, base), naming.results_root(options)
     if args.sbatch:
         return _submit(todo, _cell_options(args), ["--results", str(results_root)] if options.results else [])
     todo = [_skip_unless_fits(cell, args.oversubscribe) for cell in todo]
@@ -64,14 +64,14 @@ def main(args: argparse.Namespace) -> int:
     return _finish(todo, left, results_root)
 
 
-def _chosen(lab: ModuleType, preset: str, only: Sequence[str] | None) -> list[Sweep]:
-    sweeps = getattr(lab, "SWEEPS", {}).get(preset, ())
+def _chosen(lab: Lab, preset: str, only: Sequence[str] | None) -> list[Sweep]:
+    sweeps = lab.sweeps.get(preset, ())
     if not sweeps:
-        raise LabError(f"{catalogue.lab_name(lab)} has no sweep for preset {preset!r}; `labs run` runs it once")
+        raise LabError(f"{lab.name} has no sweep for preset {preset!r}; `labs run` runs it once")
     names = [each.name for each in sweeps]
     for name in only or ():
         if name not in names:
-            raise LabError(f"{catalogue.lab_name(lab)} has no sweep {name!r}; there are: {', '.join(names)}")
+            raise LabError(f"{lab.name} has no sweep {name!r}; there are: {', '.join(names)}")
     return [each for each in sweeps if not only or each.name in only]
 
 
@@ -136,8 +136,8 @@ def _show(todo: Sequence[Cell], results_root: Path) -> int:
     return 0
 
 
-def _show_summary(lab: ModuleType, todo: Sequence[Cell], results_root: Path) -> None:
-    """Print the lab's `summary(records)` of the sweep's runs, by default their speedups, and save its `drawn(records)`.
+def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
+    """Print the lab's summary of the sweep's runs, by default their speedups, and save the lab's figures.
 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
@@ -145,11 +145,11 @@ def _show_summary(lab: ModuleType, todo: Sequence[Cell], results_root: Path) -> 
     from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
-    runs = [record for record in records.read_all(catalogue.lab_name(lab), results_root) if record["run"] in names]
-    if runs and (summary := getattr(lab, "summary", speed_tables.summary)(runs)):
+    runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
+    if runs and (summary := (lab.summary or speed_tables.summary)(runs)):
         print(printable_lines(summary) + "\n")
-    for title, figure in lab.drawn(runs) if hasattr(lab, "drawn") else ():
-        path = results_root / catalogue.lab_name(lab) / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
+    for title, figure in lab.figures(runs):
+        path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
         print(f"plot: {shown(path)}")
 

@@ -111,7 +111,7 @@ INTRODUCTION = ("\"This run\" and \"these runs\" are those of your own results s
 def listing(lab: str, store: Path | None = None) -> Iterator[str]:
     """Yield the lines that tell the questions of a lab, and the runs that they are about or what makes them."""
     # Once: each bad record is named once, too.
-    found = records.read_all(catalogue.lab_name(catalogue.load_lab(lab)), store)
+    found = records.read_all(catalogue.resolve(lab), store)
     for name, asked in questions(lab).items():
         yield f"{name}  {asked.text}"
         yield f"    answer: {asked.answer}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -11,6 +12,7 @@ from typing import IO, Any
 from labs.launch import capacity, failure, mpirun, supervisor
 from labs.run import catalogue, command_line, lifeline, naming, run_lock
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.text import plural
 
 
@@ -18,12 +20,12 @@ class Finished(KeyboardInterrupt):
     """A run was interrupted just after it had written its record: there is nothing to resume."""
 
 
-def run(lab: str | ModuleType, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
+def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
         log: IO[str] | None = None, announce: bool = False) -> dict:
     """Run a lab on several workers and return rank 0's record; the workers' output is passed on as it comes.
 
     Args:
-        lab: Its module or its name, or the beginning of the name ("lab10").
+        lab: Its name, the beginning of its name ("lab10"), or its module.
         args: The lab's Config, or what follows the lab's name on the command line, such as ["--epochs", "3"].
         workers: How many; if omitted: the allocation's tasks, else one per visible GPU, else one.
         oversubscribe: Allow more workers than cores.
@@ -36,24 +38,23 @@ def run(lab: str | ModuleType, args: Any = (), workers: int | None = None, overs
     """
     from labs.results import records
 
-    module = catalogue.load_lab(lab) if isinstance(lab, str) else lab
-    arguments = command_line.to_argv(module, args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse(module, arguments, launches=True)
+    lab = catalogue.load_lab(lab)
+    arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
+    config, options = command_line.parse(lab, arguments, launches=True)
     workers = capacity.choose_workers(workers, oversubscribe)
-    runs = naming.results_root(options) / catalogue.lab_name(module)
+    runs = naming.results_root(options) / lab.name
     run_name = naming.run_name(options, runs, workers)
     run_lock.refuse_held(runs / run_name)
-    program = [sys.executable, "-m", module.__name__, *arguments, *([] if options.name else ["--name", run_name])]
+    program = [sys.executable, "-m", lab.module, *arguments, *([] if options.name else ["--name", run_name])]
     with run_lock.discarding_unused(runs / run_name):
-        launcher = getattr(module, "launcher", lambda *_: None)(config, workers, runs / run_name)
+        launcher = lab.launcher(config, workers, runs / run_name)
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
-        _launch(launcher, workers, program, getattr(module, "VARIABLES", {}), log, options.stall_seconds,
-                runs / run_name)
+        _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
     return records.read(runs / run_name)
 
 
-def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: dict[str, str],
+def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
             log: IO[str] | None, stall_seconds: float, folder: Path) -> None:
     """Start the workers and wait for their end.
 

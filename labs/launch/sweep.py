@@ -18,6 +18,7 @@ from filelock import Timeout
 from labs.launch import local
 from labs.run import atomic, catalogue, command_line
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.lock import Lock
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
@@ -38,20 +39,22 @@ class Unfinished(NamedTuple):
         return bool(self.failed or self.elsewhere)
 
 
-def run_sweep(lab: ModuleType, todo: Sequence[Cell], results_root: Path, oversubscribe: bool = False) -> Unfinished:
+def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: Path,
+              oversubscribe: bool = False) -> Unfinished:
     """Run the cells that have no record yet, and return those that still have none.
 
     Args:
-        lab: The lab's module.
+        lab: Its name, its module, or its record.
         todo: Cells, in the order of their runs.
         results_root: The folder of all results.
         oversubscribe: Allow more workers than cores.
     """
     from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
 
+    lab = catalogue.load_lab(lab)
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
     left = Unfinished([], [])
-    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=catalogue.lab_name(lab), unit="run",
+    with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
               file=sys.stderr, smoothing=0) as bar:
         for cell in open_cells:
             bar.set_postfix_str(str(cell))
@@ -66,7 +69,7 @@ def run_sweep(lab: ModuleType, todo: Sequence[Cell], results_root: Path, oversub
     return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, results_root)])
 
 
-def _run(lab: ModuleType, cell: Cell, results_root: Path, oversubscribe: bool) -> str:
+def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> str:
     """Run one cell with its output in a log file, and return the cause if it fails.
 
     Raises:
@@ -87,11 +90,11 @@ def runs_elsewhere(cell: Cell, results_root: Path) -> bool:
     return _lock(cell, results_root).is_held()
 
 
-def _launch(lab: ModuleType, cell: Cell, folder: Path, oversubscribe: bool) -> str:
+def _launch(lab: Lab, cell: Cell, folder: Path, oversubscribe: bool) -> str:
     """Launch one cell in an empty folder: files of an earlier attempt would mix two runs' timings."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    arguments = [*command_line.to_argv(lab, cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
+    arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
     try:
         with open(folder / "log.txt", "w") as log:
             local.run(lab, arguments, cell.workers, oversubscribe, log)

@@ -79,7 +79,7 @@ def _epoch(history: Sequence[dict[str, float]]) -> tuple[float, int]:
 
 def _epochs(job: Job, train: Subset, batch_size: int, augment: Augment | None, epochs: range) -> tf.data.Dataset:
     """Return this worker's batches of several epochs, one after the other."""
-    seed = job.config.seed
+    seed = job.seed
     shards = (shard(train.positions, batch_size, job.rank, job.size, epoch, seed) for epoch in epochs)
     return functools.reduce(tf.data.Dataset.concatenate, (
         train_batches(train.images, train.labels, each, augment, epoch=each.epoch, seed=seed) for each in shards

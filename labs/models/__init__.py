@@ -1,1 +1,11 @@
-"""Models: functions that return an uncompiled keras.Model; pictures come in as uint8."""
+"""Networks: functions that return an uncompiled `keras.Model`."""
+
+from labs.run import lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "cifar": ["cifar_cnn", "resnet10", "resnet18"],
+    "cnn": ["mnist_cnn", "photo_cnn"],
+    "denoising": ["denoiser", "denoising_error", "identity", "psnr"],
+    "faces": ["age_model"],
+    "transformer": ["vit"],
+})

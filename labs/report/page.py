@@ -19,7 +19,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from labs.lint import checker, rules
@@ -30,6 +29,7 @@ from labs.results import records, scaling, speed_tables, statistics
 from labs.results.tables import Grid, grid, markdown
 from labs.run import atomic, catalogue
 from labs.run.errors import LabError
+from labs.run.lab import Lab
 from labs.run.paths import shown
 from labs.run.text import plural, printable_lines
 
@@ -176,19 +176,19 @@ def _versions(found: list[records.Record]) -> list[str]:
     return [f"{versions}: {plural(runs, 'run')}" for versions, runs in count.most_common() if versions]
 
 
-def _module(name: str) -> ModuleType | None:
+def _lab(name: str) -> Lab | None:
     return catalogue.load_lab(name) if name in catalogue.lab_names() else None
 
 
 def _title(name: str) -> str:
-    module = _module(name)
-    return catalogue.title(module) if module else f"{name} (not a lab of this clone)"
+    lab = _lab(name)
+    return lab.title if lab else f"{name} (not a lab of this clone)"
 
 
 def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
     """Yield the answers: of each sweep that has runs, then of all other runs; then the questions without any."""
-    module, answered, used = _module(name), set(), set()
-    sweeps = list(_sweeps(module, named=bool(runs))) if module else []
+    lab, answered, used = _lab(name), set(), set()
+    sweeps = list(_sweeps(lab, named=bool(runs))) if lab else []
     for preset, sweep, cells in sweeps:
         names, possible = {cell.name for cell in cells}, {cell.name for cell in cells if not cell.skipped}
         mine = [record for record in runs if record["run"] in names]
@@ -198,39 +198,39 @@ def _parts(name: str, runs: list[records.Record]) -> Iterator[Part]:
             how = f"`labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}`"
             few = len(mine) < len(possible)
             missing = [f"{len(mine)} of {plural(len(possible), 'run')}; {how} makes the others"] if few else []
-            own: list[Grid | Picture | str] = [*_told(module, mine), *_drawn(module, mine)]
+            own: list[Grid | Picture | str] = [*_told(lab, mine), *_drawn(lab, mine)]
             yield Part(f"{sweep.question} ({preset})", [*missing, *own, *_answers(mine)])
     if rest := [record for record in runs if record["run"] not in used]:
-        yield Part("Other runs" if used else "", [*_told(module, rest), *_drawn(module, rest), *_answers(rest)])
+        yield Part("Other runs" if used else "", [*_told(lab, rest), *_drawn(lab, rest), *_answers(rest)])
     for sweep in {sweep.question: sweep for _, sweep, _ in sweeps if sweep.question not in answered}.values():
         yield Part(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
     if not runs and not sweeps:
-        lines = [line.strip() for line in (module.__doc__ or "").splitlines()] if module else []
+        lines = [line.strip() for line in lab.description.splitlines()] if lab else []
         how = next((line for line in lines if line.startswith("labs ")), f"labs run {name}")
         yield Part("", [f"no run of {name}; `{how}` makes one"])
 
 
-def _sweeps(module: Any, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
+def _sweeps(lab: Lab, named: bool) -> Iterator[tuple[str, Any, list[Any]]]:
     """Yield a lab's sweeps with their preset and, where runs are to be found by their names, their cells."""
     from labs.run import sweeps
 
-    for preset, asked in getattr(module, "SWEEPS", {}).items():
+    for preset, asked in lab.sweeps.items():
         for sweep in asked:
-            yield preset, sweep, sweeps.cells(module, [sweep], module.PRESETS[preset]) if named else []
+            yield preset, sweep, sweeps.cells([sweep], lab.presets[preset]) if named else []
 
 
-def _told(module: Any, runs: list[records.Record]) -> list[str]:
-    """Return what a lab that has a function `summary(records) -> str` says of some runs of a sweep."""
+def _told(lab: Lab | None, runs: list[records.Record]) -> list[str]:
+    """Return the lab's summary of some runs of a sweep, if it has one."""
     try:
-        return [told] if hasattr(module, "summary") and (told := module.summary(runs)) else []
+        return [text] if lab and lab.summary and (text := lab.summary(runs)) else []
     except BAD_RUNS as problem:
         return [f"no summary: {_odd(problem)}"]
 
 
-def _drawn(module: Any, runs: list[records.Record]) -> Iterator[Picture | str]:
-    """Yield what a lab that has a function `drawn(records)` draws of some runs of a sweep."""
+def _drawn(lab: Lab | None, runs: list[records.Record]) -> Iterator[Picture | str]:
+    """Yield the lab's figures of some runs of a sweep."""
     try:
-        for title, figure in module.drawn(runs) if hasattr(module, "drawn") else ():
+        for title, figure in lab.figures(runs) if lab else ():
             yield _picture(title, figure, "")
     except BAD_RUNS as problem:
         yield f"no plot: {_odd(problem)}"

@@ -12,7 +12,8 @@ from labs.measure import throughput
 from labs.report import plots
 from labs.results import tables as texts
 from labs.results.records import FORMAT, Record
-from labs.run import atomic
+from labs.run import atomic, fields
+from labs.run.fields import Role
 from labs.run.paths import shown
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
+    batch_size = fields.value(job.config, Role.BATCH_SIZE, default=0)
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
         "format": FORMAT,
@@ -39,7 +41,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "run": job.name,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
-        "layout": _plain(layout | {"global_batch_size": getattr(job.config, "batch_size", 0) * job.size}),
+        "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
         "versions": machine_info.versions(),
         "machine": machine_info.machine(),
         "history": history,

@@ -1,1 +1,9 @@
-"""Results: the records of runs, tables of them, and the arithmetic of scaling."""
+"""Recorded runs: the records and their schema, tables, and the statistics of scaling."""
+
+from labs.run import lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "records": ["load", "read", "read_all"],
+}, submodules=[
+    "cost_model", "laws", "proportions", "records", "scaling", "seeds", "speed_tables", "statistics", "tables",
+])

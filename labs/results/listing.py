@@ -46,7 +46,7 @@ def load(lab: str | None, root: Path) -> pd.DataFrame:
 def _lab(asked: str, root: Path) -> str:
     """Return a lab's full name; results may also hold runs of labs that this clone does not have."""
     there = os.listdir(root) if root.is_dir() else []
-    return asked if asked in there else catalogue.lab_name(catalogue.load_lab(asked))
+    return asked if asked in there else catalogue.resolve(asked)
 
 
 def _none(name: str, root: Path) -> str:

@@ -1,1 +1,12 @@
-"""What a run is: its options and names, its lock and heartbeat, its files, its errors."""
+"""What a run is: its lab, options, names, files, lock, heartbeat and errors."""
+
+from labs.run import lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "errors": ["LabError"],
+    "fields": ["Range"],
+    "lab": ["Lab"],
+    "options": ["Options"],
+    "sweeps": ["Sweep", "divide"],
+    "worker": ["main"],
+}, submodules=["atomic", "fields", "heartbeat", "naming"])

@@ -1,4 +1,4 @@
-"""The labs of this clone, and how each is found by its number or name."""
+"""The labs of this clone, and how to find one by its number or name."""
 
 from __future__ import annotations
 
@@ -9,22 +9,13 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from labs.run.errors import LabError, quoted
+from labs.run.lab import Lab
 from labs.run.paths import ROOT
 
 
 def lab_names() -> list[str]:
-    """Return the labs that this clone has, by number."""
+    """Return the names of the labs in this clone, by number."""
     return sorted(path.stem for path in (ROOT / "labs").glob("lab[0-9][0-9]_*.py"))
-
-
-def lab_name(lab: ModuleType) -> str:
-    """Return a lab's name."""
-    return lab.__name__.removeprefix("labs.")
-
-
-def title(lab: ModuleType) -> str:
-    """Return the line that says what a lab is about."""
-    return (lab.__doc__ or "").partition("\n")[0]
 
 
 def resolve(name: str) -> str:
@@ -33,7 +24,7 @@ def resolve(name: str) -> str:
     A number is exact: "lab1" is lab 1, though lab10 begins with the same letters.
 
     Raises:
-        LabError: No lab, or more than one, has that name.
+        LabError: No lab matches, or more than one does.
     """
     labs = lab_names()
     number = re.fullmatch(r"(?:lab)?([0-9]+)", name)
@@ -48,16 +39,18 @@ def resolve(name: str) -> str:
 
 
 def _similar(name: str, labs: Sequence[str]) -> str:
-    """Return "; did you mean lab10_caltech?" if a lab's name, or its part behind the number, is similar."""
-    parts = {part: lab for lab in labs for part in (lab, lab.partition("_")[2])}
-    close = difflib.get_close_matches(name.lower(), parts, n=1, cutoff=0.75)
-    return f"; did you mean {parts[close[0]]}?" if close else ""
+    """Return "; did you mean lab10_caltech?" if the name resembles a lab's, or the part after its number."""
+    known = {word: lab for lab in labs for word in (lab, lab.partition("_")[2])}
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
+    return f"; did you mean {known[close[0]]}?" if close else ""
 
 
-def load_lab(name: str) -> ModuleType:
-    """Import a lab by its name, its number or a unique prefix.
+def load_lab(lab: str | ModuleType | Lab) -> Lab:
+    """Return a lab's record: of its name, its number or a unique prefix, or of its module.
 
     Raises:
-        LabError: No lab, or more than one, has that name.
+        LabError: No lab matches the name, or more than one does.
     """
-    return importlib.import_module(f"labs.{resolve(name)}")
+    if isinstance(lab, Lab):
+        return lab
+    return (importlib.import_module(f"labs.{resolve(lab)}") if isinstance(lab, str) else lab).LAB

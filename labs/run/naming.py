@@ -1,11 +1,15 @@
-"""Run names and run folders: results/<lab>/<run>."""
+"""Names of labs and runs, and the folder of a run: results/<lab>/<run>."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import itertools
+import json
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir
@@ -18,36 +22,51 @@ LONGEST_NAME = 100
 """Bytes of a run's name: file systems take 255, and some files are named after a run."""
 
 
+def lab_name(config: Any) -> str:
+    """Return the name of the lab to which a Config, or its class, belongs: that of its module."""
+    module = (config if isinstance(config, type) else type(config)).__module__
+    if module == "__main__":  # A program, started by its path or with `python -m`.
+        main = sys.modules[module]
+        module = main.__spec__.name if main.__spec__ else Path(main.__dict__.get("__file__", "interactive")).stem
+    return module.removeprefix("labs.")
+
+
+def config_hash(config: Any) -> str:
+    """Return eight hexadecimal digits that two Configs share only if all their values are equal."""
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+    return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
+
+
 def check_name(name: str) -> None:
     """Refuse a run name that would leave the results folder, or that a terminal or a shell would misread.
 
     Raises:
-        LabError: Names what is wrong with it.
+        LabError: Says what is wrong with it.
     """
     problems = {
         "is empty": not name.strip(),
         f"is longer than {LONGEST_NAME} bytes": len(name.encode(errors="replace")) > LONGEST_NAME,
-        "has a slash: a run is one folder below results/<lab>/, and --results chooses another place": "/" in name,
+        "has a slash: a run is one folder below results/<lab>/, and --results chooses another folder": "/" in name,
         "has a control character or one that cannot be printed": not name.isprintable(),
         "begins with a dot or a dash": name.startswith((".", "-")),
         "begins or ends with a space": name != name.strip(),
     }
-    if wrong := next((problem for problem, found in problems.items() if found), ""):
+    if wrong := next((problem for problem, applies in problems.items() if applies), ""):
         raise LabError(f"--name {quoted(name)} {wrong}; choose letters, digits, '-', '_' and '.', as in --name night-1")
 
 
 def results_root(options: Options) -> Path:
-    """Return the results store of a run."""
+    """Return the folder that holds the runs of all labs."""
     return Path(options.results) if options.results else results_dir()
 
 
 def run_name(options: Options, runs: Path, workers: int) -> str:
-    """Return the name of the run's folder under `runs`: asked for, or the one to resume, or a new one."""
+    """Return the name of a run's folder in `runs`: the --name, or the run to resume, or a new name."""
     return options.name or (options.resume and _unfinished(runs)) or _new(runs, workers)
 
 
 def _new(runs: Path, workers: int) -> str:
-    """Name a run by its second; a small run may have begun and ended in the same one."""
+    """Name a run after the current second; add a number if another run began in it."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(name for name in names if not (runs / name).exists())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Annotated
 
+from labs.run.fields import Range
 from labs.run.naming import check_name
 
 
@@ -18,9 +20,9 @@ class Options:
     """The results store; `results/` of the clone if left out."""
     resume: bool = False
     """Go on from the last checkpoint of the run called --name (without --name: of the newest unfinished run)."""
-    stall_seconds: float = 60.0
+    stall_seconds: Annotated[float, Range(0.1, 2**20)] = 60.0
     """End the run when a worker has not moved for so long."""
-    save_seconds: float = 600.0
+    save_seconds: Annotated[float, Range(0.1, 2**40)] = 600.0
     """Save between two steps when the last checkpoint is so old; there is one after each epoch anyway."""
     timeline: bool = False
     """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""

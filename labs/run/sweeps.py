@@ -1,4 +1,4 @@
-"""Sweeps: the runs that a question needs, as data. `labs.launch.sweep` runs them."""
+"""Sweeps as data: the grid of runs that a question needs. `labs.launch.sweep` runs them."""
 
 from __future__ import annotations
 
@@ -7,41 +7,42 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from labs.run import catalogue, command_line
+from labs.run import fields, naming
 from labs.run.errors import LabError
+from labs.run.fields import Role
+from labs.run.text import plural
 
 
 def _unchanged(config: Any, workers: int) -> Any:
     return config
 
 
-def _wherever(workers: int) -> int:
+def _one_node(workers: int) -> int:
     return 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """The runs that one question needs, as data: a lab has `SWEEPS = {"demo": (Sweep(...), ...), "paper": ...}`."""
+    """The runs that one question needs. A lab lists its sweeps by preset: `{"demo": (Sweep(...), ...), ...}`."""
 
     name: str
     question: str
     """In one line, with the question's id: "C1: time and speedup of an epoch"."""
     grid: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    """Fields of the lab's Config and their values; the cells are all combinations."""
+    """Values to try, by field of the lab's Config; the cells are all combinations."""
     workers: Sequence[int] = (1, 2)
     seeds: Sequence[int] = (1, 2, 3)
-    """One repeat each."""
+    """One repeat for each seed."""
     adapt: Callable[[Any, int], Any] = _unchanged
-    """Sets what depends on other values, such as batch_size = global // workers. A LabError leaves the cell out."""
-    nodes: Callable[[int], int] = _wherever
-    """Over how many nodes so many workers are spread, equally many on each; more than one node needs Slurm."""
+    """Sets fields that depend on others, such as batch_size = global // workers. A LabError skips the cell."""
+    nodes: Callable[[int], int] = _one_node
+    """Number of nodes for a number of workers, the same number on each; more than one node needs Slurm."""
 
 
 def divide(config: Any, workers: int) -> Any:
-    """Return a Config in which all workers together take what the Config gives one: strong scaling."""
+    """Divide a Config's batch among the workers, so that the global batch stays the same: strong scaling."""
     if config.batch_size % workers:
         raise LabError(f"a global batch of {config.batch_size} cannot be divided among {workers} workers")
     return dataclasses.replace(config, batch_size=config.batch_size // workers)
@@ -57,38 +58,46 @@ class Cell:
     skipped: str = ""
     """Why it cannot run on this machine."""
     nodes: int = 1
-    """Over which the workers are spread; 1: wherever the sweep runs."""
+    """Nodes over which the workers are spread; 1: the node on which the sweep runs."""
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return fields.value(self.config, Role.SEED)
 
     @property
     def name(self) -> str:
-        """The run's name in the store: equal settings, equal name, in whatever sweep and in whatever session."""
+        """The run's name. Equal settings give equal names, in every sweep and session."""
         spread = f"-n{self.nodes}" if self.nodes > 1 else ""
-        return f"sweep-w{self.workers}{spread}-seed{self.config.seed}-{command_line.config_hash(self.config)}"
+        return f"sweep-w{self.workers}{spread}-seed{self.seed}-{naming.config_hash(self.config)}"
 
     def __str__(self) -> str:
-        return f"{self.workers} worker{'s' * (self.workers > 1)}, seed {self.config.seed}"
+        return f"{plural(self.workers, 'worker')}, seed {self.seed}"
 
 
-def cells(lab: ModuleType, sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
-    """Return the cells of some sweeps in the order of their runs, each once.
+def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
+    """Return the cells of some sweeps in the order in which to run them, without duplicates.
 
-    The order is random, so that a machine that grows warm or busy does not favour one setting, and the same every time.
-    All cells run once before any is repeated, so that a sweep broken off is a sweep with fewer repeats.
+    The order is random, so that a machine that gets warm or busy does not favour one setting; it is the same every
+    time. All cells run once before any is repeated, so that an interrupted sweep only has fewer repeats.
 
     Args:
-        lab: The lab's module.
-        sweeps: Of its SWEEPS.
-        base: The Config that holds what no sweep varies.
+        sweeps: Some of the lab's sweeps.
+        base: The Config with the values that no sweep varies.
     """
-    found: dict[str, tuple[int, Cell]] = {}
+    by_name: dict[str, tuple[int, Cell]] = {}
     for sweep in sweeps:
         for repeat, seed in enumerate(sweep.seeds):
             for workers, values in itertools.product(sweep.workers, _combinations(sweep.grid)):
-                cell = _cell(lab, sweep, dataclasses.replace(base, seed=seed, **values), workers)
-                found.setdefault(cell.name, (repeat, cell))
-    shuffled = sorted(found.values(), key=lambda pair: pair[1].name)
+                cell = _cell(sweep, _with_seed(base, seed, values), workers)
+                by_name.setdefault(cell.name, (repeat, cell))
+    shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
     random.Random(0).shuffle(shuffled)
     return [cell for _, cell in sorted(shuffled, key=lambda pair: pair[0])]
+
+
+def _with_seed(base: Any, seed: int, values: Mapping[str, Any]) -> Any:
+    return dataclasses.replace(base, **{str(fields.field_with(Role.SEED, type(base))): seed}, **values)
 
 
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
@@ -96,19 +105,19 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
         yield dict(zip(grid, values, strict=True))
 
 
-def _cell(lab: ModuleType, sweep: Sweep, config: Any, workers: int) -> Cell:
-    """Return a cell; what neither the lab nor the machine can hold is marked with the reason."""
+def _cell(sweep: Sweep, config: Any, workers: int) -> Cell:
+    """Return a cell; one that cannot run has the reason in `skipped`."""
     skipped, nodes = "", sweep.nodes(workers)
     try:
         config = sweep.adapt(config, workers)
-        command_line.check(config)
+        fields.check(config)
         if workers % nodes:
             raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(catalogue.lab_name(lab), config, workers, skipped, nodes)
+    return Cell(naming.lab_name(config), config, workers, skipped, nodes)
 
 
-def finished(cell: Cell, store: Path) -> bool:
-    """Whether a cell has its record."""
-    return (store / cell.lab / cell.name / "record.json").exists()
+def finished(cell: Cell, results_root: Path) -> bool:
+    """Return whether a cell's record has been written."""
+    return (results_root / cell.lab / cell.name / "record.json").exists()

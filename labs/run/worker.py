@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 
 from labs.run import atomic, heartbeat, lifeline
+from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.text import one_line
@@ -18,10 +19,11 @@ from labs.run.text import one_line
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
     lifeline.end_with_launcher()
-    lab = importlib.import_module(sys.modules["__main__"].__spec__.name)  # type: ignore[union-attr]  # Of `python -m`.
+    # `python -m` has loaded the module as __main__, where its name is lost.
+    lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
-        os.environ.update(getattr(lab, "VARIABLES", {}))  # Read when TensorFlow loads.
+        os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
         _leave(_out_of_memory(atomic.told(problem)))

@@ -1,1 +1,13 @@
-"""Training on several workers: start, fit, check, save."""
+"""Training on one worker or many: start, fit, evaluate, learning rates, and Horovod's operations (`hvd_ops`)."""
+
+from labs.run import lazy
+
+__getattr__, __dir__, __all__ = lazy.attach(__name__, {
+    "batch_norm": ["recompute_statistics"],
+    "core_binding": ["bind_to_cores"],
+    "elastic": ["Elastic"],
+    "loop": ["compile_for", "evaluate", "fit", "take_steps"],
+    "optimizers": ["fused"],
+    "schedule": ["Warmup", "scaled_lr"],
+    "workers": ["Job", "start"],
+}, submodules=["hvd_ops", "keras_internals", "loopback"])

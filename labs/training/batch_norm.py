@@ -36,7 +36,7 @@ def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_s
     """
     layers = [layer for layer in model.submodules if isinstance(layer, tf.keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in layers]
-    epoch, seed = job.config.epochs, job.config.seed  # The order and the variation of an epoch that was not trained on.
+    epoch, seed = job.config.epochs, job.seed  # The order and the variation of an epoch that was not trained on.
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)
     batches = train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed)
     for count, (images, *_) in enumerate(batches.take(MOST_STEPS)):

@@ -23,7 +23,7 @@ from horovod.tensorflow.elastic import TensorFlowKerasState
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
-from labs.run import command_line, heartbeat, naming
+from labs.run import fields, heartbeat, naming
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
@@ -59,8 +59,7 @@ class Elastic:
     """One worker of a run that can lose workers and gain new ones.
 
     Args:
-        lab: Name of the lab.
-        config: Its Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
+        config: The lab's Config; with batch_size, epochs, base_lr, scaling, commit_steps and seed.
         options: Where the run's folder is; with a name, which workers that join later must find.
         fault: Called after each step with this object; it may kill workers, or let new ones start.
 
@@ -68,15 +67,15 @@ class Elastic:
         LabError: The workers were not started by elastic Horovod, or an option does not work with it.
     """
 
-    def __init__(self, lab: str, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
-        command_line.check(config)
+    def __init__(self, config: Any, options: Options, fault: Callable[[Elastic], None] | None = None):
+        fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
         if options.tensorboard:
             raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
-        self.lab, self.config, self.fault = lab, config, fault
+        self.lab, self.config, self.fault = naming.lab_name(config), config, fault
         self.gpu, self.threads = _join(config.seed)
-        runs = naming.results_root(options) / lab
+        runs = naming.results_root(options) / self.lab
         name = naming.run_name(options, runs, hvd.size())
         self.options, self.folder = dataclasses.replace(options, name=name), runs / name
         began = psutil.Process().create_time()

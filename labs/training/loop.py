@@ -187,13 +187,13 @@ def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | 
 
 def _coverage(job: Job, train: Subset, batch_size: int, epoch: int) -> str:
     """Verify from the workers' actual shards that each image is used once per epoch, and return a line on it."""
-    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.config.seed)
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, job.seed)
     return coverage(hvd_ops.gather_object(mine), train.positions)
 
 
 def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, augment) -> dict[str, float]:
     """Train for one epoch, or the rest of it, and return its row of the history."""
-    epoch, first, seed = saver.position.epoch, saver.position.step, job.config.seed
+    epoch, first, seed = saver.position.epoch, saver.position.step, job.seed
     # Horovod: does not shard data. All workers use one order, new in each epoch; each takes its own shard of it.
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(micro_batches)
     passes = (steps - first) * micro_batches

@@ -13,8 +13,9 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import command_line, fast, heartbeat, naming, stop
+from labs.run import fast, fields, heartbeat, naming, stop
 from labs.run.errors import LabError
+from labs.run.fields import Role
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
@@ -46,6 +47,11 @@ class Job:
         """Number of this worker, from 0."""
         return self.layout.rank
 
+    @property
+    def seed(self) -> int:
+        """The Config's seed."""
+        return fields.value(self.config, Role.SEED)
+
     def say(self, text: str) -> None:
         """Print a line once, not once per worker."""
         if self.rank == 0:
@@ -53,20 +59,20 @@ class Job:
 
 
 @contextlib.contextmanager
-def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
+def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: B008 - frozen
     """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends.
 
     Args:
-        lab: Name of the lab, such as "lab10_caltech".
-        config: The lab's Config; it must have a `seed`.
+        config: The lab's Config, with a field of type `fields.Seed`; the lab's name is that of its module.
         options: Where the run's folder is.
 
     Raises:
         LabError: The run's name is taken, or another process has locked it.
     """
-    command_line.check(config)
+    fields.check(config)
+    lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
     environment = horovod_environment(config) | timeline.environment(options.timeline)
-    layout = init(config.seed, options.stall_seconds, environment, getattr(config, "threads", 0))
+    layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
     with contextlib.ExitStack() as stack:
         stack.enter_context(stop.handle_signal())
         problem = name = None
@@ -90,23 +96,19 @@ def start(lab: str, config: Any, options: Options = Options()) -> Iterator[Job]:
         yield job
 
 
-HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "backend": ("HOROVOD_CPU_OPERATIONS", str),
-    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
-    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
+HOROVOD_FIELDS: dict[Role, tuple[str, Callable[[Any], Any]]] = {
+    Role.BACKEND: ("HOROVOD_CPU_OPERATIONS", str),
+    Role.CYCLE_TIME: ("HOROVOD_CYCLE_TIME", float),
+    Role.FUSION_THRESHOLD: ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
 }
-"""Fields that a lab's Config may have, and the variable from which Horovod reads each when it starts."""
+"""For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
 
 
 def horovod_environment(config: Any) -> dict[str, str]:
-    """Return the environment variables with which a Config sets Horovod up.
-
-    Args:
-        config: `backend` ("mpi" or "gloo") exchanges tensors that are not on a GPU; `cycle_time_ms` is how long Horovod
-            waits for more tensors, `fusion_threshold_mb` how many MiB of them it sends as one message.
-    """
-    return {variable: str(convert(getattr(config, field))) for field, (variable, convert) in HOROVOD_FIELDS.items()
-            if hasattr(config, field)}
+    """Return the environment variables with which a Config sets Horovod up; see `labs.run.fields`."""
+    values = {role: fields.value(config, role) for role in HOROVOD_FIELDS}
+    return {variable: str(convert(values[role])) for role, (variable, convert) in HOROVOD_FIELDS.items()
+            if values[role] is not None}
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,

@@ -58,7 +58,7 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
 
 def by_mpirun(config: training.Config, options: Options) -> None:
     """Start the workers as `labs run` does."""
-    words = [*command_line.to_argv(training, config), "--name", options.name, "--results", str(options.results),
+    words = [*command_line.to_argv(config), "--name", options.name, "--results", str(options.results),
              "--resume", "--save-seconds", str(options.save_seconds)]
     try:
         local.run(training, words, workers=SIZE, oversubscribe=True)

@@ -73,7 +73,7 @@ class Run:
 
     def __init__(self, store: Path, name: str, config: training.Config, save_seconds: float = Options.save_seconds):
         self.config, self.options = config, Options(name, store, resume=True, save_seconds=save_seconds)
-        self.folder = store / training.LAB / name
+        self.folder = store / training.LAB.name / name
         self.checkpoints = self.folder / "checkpoints"
         self.checkpoints.mkdir(parents=True)
         self.saves = Saves(self.checkpoints)

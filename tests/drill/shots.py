@@ -145,7 +145,7 @@ def shoot(launcher: Callable, run: Run, shot: Shot | None, pace: Pace, tally: Ta
         target = "launcher" if victim == start.pid else shot.target
         tally.kills[target, shot.aimed] += 1
         tally.landed[target] += bool(run.torn() - torn)
-    if f"{training.LAB}: {SIZE} workers" in said and run.torn() & torn:
+    if f"{training.LAB.name}: {SIZE} workers" in said and run.torn() & torn:
         raise BreachError("what a killed writer left stays for ever")
     for path in run.saved():
         try:

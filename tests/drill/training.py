@@ -13,12 +13,13 @@ import tensorflow as tf
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
 from labs.report import run_record
+from labs.run.fields import BatchSize, Seed, Threads
+from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 from labs.training import schedule, workers
 from labs.training.loop import fit
 
-LAB = "tests.drill.training"
 SIDE, CLASSES = 16, 10
 
 
@@ -26,13 +27,13 @@ SIDE, CLASSES = 16, 10
 class Config:
     """One training."""
 
-    seed: int = 1
+    seed: Seed = 1
     """Of the pictures, the weights, the order, the augmentation and dropout."""
     epochs: int = 16
     """Passes over the training images."""
-    batch_size: int = 16
+    batch_size: BatchSize = 16
     """Images per worker and step."""
-    threads: int = 1
+    threads: Threads = 1
     """TensorFlow's threads of one worker: sums are taken in one order only if one thread takes them."""
 
 
@@ -61,12 +62,14 @@ def network() -> tf.keras.Model:
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, and return the run's record."""
-    with workers.start(LAB, config, options) as job:
+    with workers.start(config, options) as job:
         optimizer = tf.keras.optimizers.Adam(schedule.Warmup(0.0005, 0.001, 3 * STEPS))
         history = fit(job, network(), optimizer, pictures(config.seed),
                       batch_size=config.batch_size, epochs=config.epochs, augment=Augment())
         return run_record.finish(job, history)
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

@@ -22,17 +22,17 @@ NAMES = itertools.count(1)
 def made(lab: str, size: int = 1, rate: float = 100.0, *, epochs: int = 3, metrics: dict | None = None,
          tables: dict | None = None, scores: tuple = (), layout: dict | None = None, **config) -> dict:
     """Return a record of a lab."""
-    module, number = catalogue.load_lab(lab), next(NAMES)
-    if "epochs" in module.Config.__dataclass_fields__:
+    definition, number = catalogue.load_lab(lab), next(NAMES)
+    if "epochs" in definition.Config.__dataclass_fields__:
         config["epochs"] = epochs
-    settings = dataclasses.asdict(dataclasses.replace(module.Config(), **config))
+    settings = dataclasses.asdict(dataclasses.replace(definition.Config(), **config))
     together = settings["batch_size"] * size
     history = [{"epoch": epoch, "accuracy": 0.3 + 0.1 * epoch, "images": IMAGES, "steps": math.ceil(IMAGES / together),
                 "train_seconds": IMAGES / rate + 7 * (epoch == 1)} for epoch in range(1, epochs + 1)]
     for row, score in zip(history, scores, strict=False):
         row |= {"val_accuracy": score, "val_loss": 2 - score, "val_seconds": 1.5}
     return {
-        "format": records.FORMAT, "lab": catalogue.lab_name(module), "run": f"run{number:04d}-w{size}",
+        "format": records.FORMAT, "lab": definition.name, "run": f"run{number:04d}-w{size}",
         "started": f"2026-01-01T00:00:{number:04d}", "config": settings,
         "layout": {"size": size, "local_size": size, "nodes": 1, "hosts": ["node"] * size, "threads": 1, "gpus": 0,
                    "backend": "MPI" if size > 1 else "none", "global_batch_size": together} | (layout or {}),

@@ -13,7 +13,7 @@ from labs.run import catalogue
 def solution(question: str) -> Callable:
     """Return the function that answers a question from its runs."""
     lab, _, number = question.partition(".")
-    return getattr(importlib.import_module(f"solutions.{catalogue.lab_name(catalogue.load_lab(lab))}"), number)
+    return getattr(importlib.import_module(f"solutions.{catalogue.resolve(lab)}"), number)
 
 
 def solved(*questions: str, store=None) -> None:

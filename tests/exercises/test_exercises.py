@@ -244,7 +244,7 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
         command_line.parse(catalogue.load_lab(lab), rest[2:] if rest[:1] == ["--workers"] else rest)
     else:
         assert action == "sweep"
-        named = [sweep.name for sweep in catalogue.load_lab(lab).SWEEPS["demo"]]
+        named = [sweep.name for sweep in catalogue.load_lab(lab).sweeps["demo"]]
         assert set(rest) <= {"--only", *named}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from labs import lab03_lr_scaling as lab
 from labs.launch import local
-from labs.run import command_line
+from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises.solved import solved
@@ -52,7 +52,7 @@ def test_the_commands_for_paper_start_the_reports_four_workers(text):
 
 def test_a_batch_of_nothing_is_refused():
     with pytest.raises(LabError, match="--base-batch-size 0 is out of range"):
-        command_line.check(dataclasses.replace(DEMO, base_batch_size=0))
+        fields.check(dataclasses.replace(DEMO, base_batch_size=0))
 
 
 def test_resnet18_has_the_parameters_that_the_reports_exchange():

@@ -9,7 +9,7 @@ import pytest
 from labs import lab07_vit as lab
 from labs.launch import local
 from labs.report import transports
-from labs.run import command_line
+from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
 from tests.exercises.solved import solved
@@ -75,8 +75,8 @@ def test_shapes_that_are_none_get_one_line(wrong, told):
 @pytest.mark.parametrize("preset", lab.SWEEPS)
 def test_sweeps_hold_the_global_batch_and_ask_for_shapes_that_exist(preset):
     base = lab.PRESETS[preset]
-    for cell in cells(lab, lab.SWEEPS[preset], base):
+    for cell in cells(lab.SWEEPS[preset], base):
         assert cell.workers * cell.config.batch_size == base.batch_size
         assert cell.config.width % cell.config.heads == 0
         assert not cell.skipped
-        command_line.check(cell.config)
+        fields.check(cell.config)

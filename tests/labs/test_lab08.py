@@ -14,7 +14,7 @@ from labs.datasets.synthetic.embedded import make_synthetic
 from labs.exercises import lab08_throughput as exercise
 from labs.launch import capacity, local
 from labs.results import records
-from labs.run import command_line, naming, options
+from labs.run import fields, naming, options
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
 from tests.exercises import planted
@@ -42,7 +42,7 @@ def on(monkeypatch):
 
 
 def planned(preset: str, name: str):
-    return cells(lab, [SWEEPS[preset, name]], lab.PRESETS[preset])
+    return cells([SWEEPS[preset, name]], lab.PRESETS[preset])
 
 
 def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
@@ -168,10 +168,10 @@ def test_the_reports_nodes_are_four_workers_with_seven_threads(on):
 
 def test_cells_that_several_sweeps_need_run_once(on):
     on(gpus=0, cores=2)
-    todo = cells(lab, lab.SWEEPS["demo"], DEMO)
+    todo = cells(lab.SWEEPS["demo"], DEMO)
     assert len(todo) == 12
     with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
-        command_line.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
+        fields.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
 
 
 def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():

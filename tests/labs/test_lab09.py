@@ -73,7 +73,7 @@ def test_a_search_on_several_workers_is_refused(tmp_path):
 def _words(config) -> list[str]:
     from labs.run import command_line
 
-    return command_line.to_argv(lab, config)
+    return command_line.to_argv(config)
 
 
 @pytest.mark.workers

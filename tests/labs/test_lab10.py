@@ -18,7 +18,7 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     config = dataclasses.replace(lab.PRESETS["demo"], norm="group", epochs=1, image_size=16)
     one = lab.run(config, Options(results=tmp_path))
     shared = dataclasses.replace(config, batch_size=config.batch_size // 2, scaling="none")
-    half = local.run(lab, [*to_argv(lab, shared), "--results", str(tmp_path)], workers=2, oversubscribe=True)
+    half = local.run(lab, [*to_argv(shared), "--results", str(tmp_path)], workers=2, oversubscribe=True)
     here, there = one["history"][0], half["history"][0]
     assert there["steps"] == here["steps"]
     assert there["learning_rate"] == here["learning_rate"]

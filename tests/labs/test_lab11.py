@@ -56,24 +56,24 @@ def test_the_reports_rate_is_0001_times_all_workers(size, batch, rate):
         0.001 * size**0.5)
 
 
-def test_unequal_nodes_and_nodes_without_workers_are_told(monkeypatch):
+def test_unequal_nodes_and_nodes_without_workers_give_warnings(monkeypatch):
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "3")
     hosts, planned = ("node1", "node1", "node2"), lab.plan(DEMO, 1438, 3)
-    layout, *_, uneven, granted = lab.told(DEMO, hosts, 2, planned)
+    layout, *_, uneven, granted = lab.describe(DEMO, hosts, 2, planned)
     assert layout == "layout: 2 + 1 (nodes x workers on each); 2 on node1, 1 on node2"
-    assert uneven.startswith("odd: the nodes hold unequal numbers of workers")
-    assert granted.startswith("odd: Slurm granted 3 nodes, and the workers are on 2: mpirun fills the first")
+    assert uneven.startswith("warning: the nodes have unequal numbers of workers")
+    assert granted.startswith("warning: Slurm granted 3 nodes, but the workers are on 2: mpirun fills one node")
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
-    even = list(lab.told(DEMO, ("node1", "node1", "node2", "node2"), 1, planned))
+    even = list(lab.describe(DEMO, ("node1", "node1", "node2", "node2"), 1, planned))
     assert even[0].startswith("layout: 2 x 2, 1 machine (nodes x workers on each)")
-    assert len(even) == 3, "nothing is odd"
+    assert len(even) == 3, "no warnings"
 
 
 # The sweeps.
 
 def planned(preset: str, name: str) -> list:
     (sweep,) = (each for each in lab.SWEEPS[preset] if each.name == name)
-    return cells(lab, [sweep], lab.PRESETS[preset])
+    return cells([sweep], lab.PRESETS[preset])
 
 
 def test_the_reports_layouts_are_two_nodes_with_2_6_and_8_workers():

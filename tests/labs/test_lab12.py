@@ -115,7 +115,7 @@ def weights(store) -> dict[str, np.ndarray]:
 
 @pytest.mark.workers
 def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(tmp_path, monkeypatch):
-    words = [*command_line.to_argv(lab, RESUME), "--name", "it"]
+    words = [*command_line.to_argv(RESUME), "--name", "it"]
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "disturbed"))
     with pytest.raises(LabError, match=r"rank 1 on .* killed by SIGKILL"):
         local.run(lab, words, workers=2, oversubscribe=True)
@@ -129,7 +129,7 @@ def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(t
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
 
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "undisturbed"))
-    words = [*command_line.to_argv(lab, dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
+    words = [*command_line.to_argv(dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
     assert not local.run(lab, words, workers=2, oversubscribe=True)["tables"]["events"]
     mine, theirs = weights(tmp_path / "disturbed"), weights(tmp_path / "undisturbed")
     assert list(mine) == list(theirs)

@@ -37,32 +37,32 @@ def labs(*arguments: str, **rest) -> subprocess.CompletedProcess:
 def test_the_cells_are_all_combinations_each_once():
     sweeps = [Sweep("a", "", {"batch_size": (16, 64), "epochs": (2, 3)}, workers=(1, 2), seeds=(1, 2)),
               Sweep("b", "", {"batch_size": (16,), "epochs": (2,)}, workers=(1, 4), seeds=(1,))]
-    found = cells(lab, sweeps, DEMO)
+    found = cells(sweeps, DEMO)
     assert len(found) == 2 * 2 * 2 * 2 + 1, "one of the second sweep's two is a cell of the first"
     assert len({cell.name for cell in found}) == len(found)
     seeds = [cell.config.seed for cell in found]
     assert seeds == sorted(seeds), "all settings run once before one is repeated"
     first = [(cell.config.batch_size, cell.config.epochs, cell.workers) for cell in found if cell.config.seed == 1]
     assert first != sorted(first), "not in order"
-    assert found == cells(lab, sweeps, DEMO), "the same order every time"
+    assert found == cells(sweeps, DEMO), "the same order every time"
 
 
 def test_what_cannot_run_is_left_out_with_the_reason():
-    found = cells(lab, [dataclasses.replace(STRONG, workers=(1, 3), seeds=(1,))], DEMO)
+    found = cells([dataclasses.replace(STRONG, workers=(1, 3), seeds=(1,))], DEMO)
     assert sorted(cell.skipped for cell in found) == [
         "", "", "a global batch of 16 cannot be divided among 3 workers",
         "a global batch of 64 cannot be divided among 3 workers"]
 
 
 def test_strong_scaling_holds_the_global_batch():
-    found = cells(lab, [STRONG], DEMO)
+    found = cells([STRONG], DEMO)
     assert {cell.workers * cell.config.batch_size for cell in found} == {16, 64}
 
 
 def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypatch):
     spread = Sweep("a", "", workers=(1, 2, 3, 4), seeds=(1,), nodes=lambda workers: min(2, workers))
     packed = dataclasses.replace(spread, workers=(2,), nodes=lambda workers: 1)
-    found = {(cell.nodes, cell.workers): cell for cell in cells(lab, [spread, packed], DEMO)}
+    found = {(cell.nodes, cell.workers): cell for cell in cells([spread, packed], DEMO)}
     assert set(found) == {(1, 1), (2, 2), (2, 3), (2, 4), (1, 2)}
     assert found[1, 2].name.startswith("sweep-w2-seed1-")
     assert found[2, 2].name.startswith("sweep-w2-n2-seed1-")
@@ -99,7 +99,7 @@ def test_a_declared_cell_that_is_too_wide_is_left_out_and_told():
 
 def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
     wrong = dataclasses.replace(DEMO, data=str(tmp_path / "nowhere"))
-    todo = cells(lab, [Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
+    todo = cells([Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
     (failed,), elsewhere = run_sweep(lab, todo, tmp_path)
     assert not elsewhere
     folder = tmp_path / "lab04_speedup" / failed.name
@@ -140,7 +140,7 @@ def _workers(sweep: subprocess.Popen) -> list[psutil.Process]:
 
 
 def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failure(tmp_path, capsys):
-    (cell,) = cells(lab, [dataclasses.replace(lab.SWEEPS["demo"][0], workers=(1,), seeds=(1,), grid={})], DEMO)
+    (cell,) = cells([dataclasses.replace(lab.SWEEPS["demo"][0], workers=(1,), seeds=(1,), grid={})], DEMO)
     held = tmp_path / "lab04_speedup" / f".{cell.name}.lock"
     held.parent.mkdir()
     words = ["sweep", "lab04", "--only", "weak", "--workers", "1", "--repeats", "1", "--results", str(tmp_path)]
@@ -158,7 +158,8 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
 
 
 def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lab, "summary", lambda records: f"a summary of {len(records)} runs", raising=False)
+    summarized = dataclasses.replace(lab.LAB, summary=lambda records: f"a summary of {len(records)} runs")
+    monkeypatch.setattr(lab, "LAB", summarized)
     store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
@@ -174,8 +175,8 @@ def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
 
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(lab, "summary", lambda records: "", raising=False)
-    monkeypatch.setattr(lab, "drawn", lambda records: [("Speed (images/s)", plots.curves(records[:1]))], raising=False)
+    figures = lambda records: [("Speed (images/s)", plots.curves(records[:1]))]  # noqa: E731
+    monkeypatch.setattr(lab, "LAB", dataclasses.replace(lab.LAB, summary=lambda records: "", figures=figures))
     store(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     drawn = tmp_path / "lab04_speedup" / "speed-images-s.png"

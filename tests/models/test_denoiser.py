@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from labs import lab06_memory as lab
-from labs.models.denoiser import Noise, denoiser, denoising_error, identity, psnr
+from labs.models.denoising import Noise, denoiser, denoising_error, identity, psnr
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.models.vit import SIZES, vit
+from labs.models.transformer import SIZES, vit
 from labs.run.errors import LabError
 
 

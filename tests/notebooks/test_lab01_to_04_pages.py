@@ -21,7 +21,7 @@ from labs.run.paths import ROOT
 
 
 def cells(lab: str) -> list[dict]:
-    return json.loads((ROOT / f"notebooks/{catalogue.lab_name(catalogue.load_lab(lab))}.ipynb").read_text())["cells"]
+    return json.loads((ROOT / f"notebooks/{catalogue.resolve(lab)}.ipynb").read_text())["cells"]
 
 
 def source(cell: dict) -> str:

@@ -28,7 +28,7 @@ def cells(question: str) -> list[dict]:
     """Return records of the demo's cells of one of lab 4's sweeps, 1.5 times as fast with two workers."""
     chosen = next(one for one in lab04_speedup.SWEEPS["demo"] if one.name == question)
     found = []
-    for cell in sweeps.cells(lab04_speedup, [chosen], lab04_speedup.PRESETS["demo"]):
+    for cell in sweeps.cells([chosen], lab04_speedup.PRESETS["demo"]):
         made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * (1 + 0.01 * cell.config.seed))
         made["lab"], made["config"] = cell.lab, dataclasses.asdict(cell.config)
         made["layout"]["global_batch_size"] = cell.config.batch_size * cell.workers
@@ -87,7 +87,7 @@ def test_every_lab_has_its_section(written):
     text = (written / "page.html").read_text()
     for name in catalogue.lab_names():
         assert f'<section id="{name}">' in text
-        assert catalogue.load_lab(name).__doc__.splitlines()[0].split(":")[0] in text
+        assert catalogue.load_lab(name).title.split(":")[0] in text
 
 
 def test_a_question_is_answered_by_its_own_runs(written):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 
 import pytest
 
-from labs.run import catalogue, command_line, naming
+from labs.run import catalogue, command_line, fields, naming
 from labs.run.errors import LabError
 from labs.run.options import Options
 
@@ -46,17 +47,17 @@ def test_resolving_a_name_imports_no_lab():
     program = "import sys; from labs.run import catalogue; catalogue.resolve('2'); " \
               "sys.exit('labs.lab02_horovod' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
-    assert catalogue.load_lab("lab10").__name__ == "labs.lab10_caltech"
+    assert catalogue.load_lab("lab10").module == "labs.lab10_caltech"
 
 
 def test_a_preset_is_where_the_defaults_come_from():
     lab = catalogue.load_lab("lab10")
     demo, options = command_line.parse(lab, [])
-    assert demo == lab.PRESETS["demo"]
+    assert demo == lab.presets["demo"]
     assert options == Options()
     paper, _ = command_line.parse(lab, ["--batch-size", "7", "--preset", "paper"])
     assert paper.batch_size == 7
-    assert paper.epochs == lab.PRESETS["paper"].epochs != demo.epochs
+    assert paper.epochs == lab.presets["paper"].epochs != demo.epochs
     with pytest.raises(LabError, match="no preset is called 'fast'"):
         command_line.parse(lab, ["--preset", "fast"])
 
@@ -71,11 +72,9 @@ def test_numbers_that_cannot_work_are_refused(arguments):
 
 
 def test_every_number_of_every_lab_has_a_range():
-    import dataclasses
-
-    for name in catalogue.lab_names():
-        fields = dataclasses.fields(catalogue.load_lab(name).Config)
-        assert {field.name for field in fields if field.type in ("int", "float")} <= set(command_line.RANGES)
+    for settings in (Options, *(catalogue.load_lab(name).Config for name in catalogue.lab_names())):
+        numbers = {name for name, kind in typing.get_type_hints(settings).items() if kind in (int, float)}
+        assert numbers == fields.bounds(settings).keys(), settings
 
 
 def test_commands_that_only_print_load_no_tensorflow():
@@ -135,6 +134,6 @@ def test_a_config_survives_being_spelled_as_a_command_line():
     import dataclasses
 
     lab = catalogue.load_lab("lab10")
-    config = dataclasses.replace(lab.PRESETS["demo"], epochs=3, augment=False, data="a b'c", warmup_epochs=0.5)
-    assert command_line.parse(lab, command_line.to_argv(lab, config))[0] == config
-    assert command_line.to_argv(lab, lab.PRESETS["demo"]) == []
+    config = dataclasses.replace(lab.presets["demo"], epochs=3, augment=False, data="a b'c", warmup_epochs=0.5)
+    assert command_line.parse(lab, command_line.to_argv(config))[0] == config
+    assert command_line.to_argv(lab.presets["demo"]) == []

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.splits import Subset
+from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
 from labs.training import workers
 from labs.training.batch_norm import recompute_statistics
@@ -17,8 +18,8 @@ from labs.training.loop import evaluate, fit
 @dataclasses.dataclass(frozen=True)
 class Config:
     epochs: int = 2
-    batch_size: int = 16
-    seed: int = 1
+    batch_size: BatchSize = 16
+    seed: Seed = 1
 
 
 def test_statistics_are_plain_means_over_the_training_images(tmp_path):
@@ -31,7 +32,7 @@ def test_statistics_are_plain_means_over_the_training_images(tmp_path):
         layers.Input((6, 6, 3), dtype="uint8"), layers.Rescaling(1 / 255), layers.Conv2D(4, 3),
         layers.BatchNormalization(momentum=0.9), layers.Flatten(), layers.Dense(2, activation="softmax"),
     ])
-    with workers.start("statistics", Config(), Options(results=tmp_path)) as job:
+    with workers.start(Config(), Options(results=tmp_path)) as job:
         fit(job, model, tf.keras.optimizers.SGD(0.1), train, batch_size=16, epochs=2)
         before = evaluate(job, model, train, 16)
         trained = [weight.numpy() for weight in model.trainable_weights]

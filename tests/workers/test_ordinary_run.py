@@ -77,7 +77,7 @@ def story(tmp_path_factory):
 
 # `labs`, with a lab of the tests among the others.
 LABS = "from labs import cli; from labs.run import catalogue; from tests.workers.programs import ends_late as lab; " \
-    "catalogue.load_lab = lambda name: lab; cli.main()"
+    "catalogue.load_lab = lambda name: lab.LAB; cli.main()"
 # What a sweep and a notebook call: they must not go on with the next run.
 CALLS = "from labs.launch import local; from tests.workers.programs import ends_late as lab; " \
     "local.run(lab, ['--name', 'it', '--results', '.'], workers=1)"

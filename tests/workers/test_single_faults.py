@@ -42,7 +42,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    yield tmp_path / single_fault.LAB / "it"
+    yield tmp_path / single_fault.LAB.name / "it"
     assert not [*temporary.iterdir()]
 
 

@@ -7,6 +7,7 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 
+from labs.run.fields import Backend
 from labs.training import workers
 
 MEBIBYTE, TIMES = 2**20, 10
@@ -14,7 +15,7 @@ MEBIBYTE, TIMES = 2**20, 10
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    backend: str
+    backend: Backend
 
 
 def on_the_wire() -> int:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from labs.run.fields import Seed
+from labs.run.lab import Lab
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What all workers must share."""
 
-    seed: int = 1
+    seed: Seed = 1
 
 
 PRESETS = {"demo": Config()}
@@ -19,3 +22,11 @@ PRESETS = {"demo": Config()}
 def launcher(config, workers, folder):
     """Return a shell's command line: the program of the worker, which follows, is left aside."""
     return ["bash", "-c", os.environ["LAUNCHER"]]
+
+
+def run(config, options):
+    """Never called: there are no workers."""
+    raise AssertionError
+
+
+LAB = Lab(Config, PRESETS, run, launcher=launcher)

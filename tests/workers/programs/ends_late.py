@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from labs.run.fields import Seed
+from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 
@@ -13,7 +15,7 @@ from labs.run.worker import main
 class Config:
     """What all workers must share."""
 
-    seed: int = 1
+    seed: Seed = 1
 
 
 PRESETS = {"demo": Config()}
@@ -24,11 +26,13 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.report import run_record
     from labs.training import workers
 
-    with workers.start("tests.workers.programs.ends_late", config, options) as job:
+    with workers.start(config, options) as job:
         record = run_record.finish(job, [])
         time.sleep(60)
         return record
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from labs.run.fields import BatchSize, Seed
+from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
-
-LAB = "tests.workers.programs.finishes_late"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What all workers must share."""
 
-    batch_size: int = 4
-    seed: int = 1
+    batch_size: BatchSize = 4
+    seed: Seed = 1
 
 
 PRESETS = {"demo": Config()}
@@ -33,7 +33,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.training import workers
     from labs.training.loop import compile_for, evaluate
 
-    with workers.start(LAB, config, options) as job:
+    with workers.start(config, options) as job:
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(10, "softmax")])
@@ -45,6 +45,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             time.sleep(3 * options.stall_seconds)
         return run_record.finish(job, [], test_loss=test["loss"])
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

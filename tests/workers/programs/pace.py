@@ -10,7 +10,7 @@ from labs.run.options import Options
 from labs.training import callbacks, workers
 from labs.training.loop import fit
 
-with workers.start("pace", parity.Config(4), Options(name="it", results=Path(sys.argv[1]), stall_seconds=15)) as job:
+with workers.start(parity.Config(4), Options(name="it", results=Path(sys.argv[1]), stall_seconds=15)) as job:
     callbacks.BETWEEN_CALLBACKS = [0.05, 1e9][job.rank]
     model = parity.network()
     fit(job, model, tf.keras.optimizers.SGD(0.01), parity.pictures(320), batch_size=4, epochs=2)

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
+from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
 from labs.training import hvd_ops, workers
 from labs.training.loop import evaluate, fit
@@ -16,8 +17,8 @@ from labs.training.loop import evaluate, fit
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    batch_size: int
-    seed: int = 5
+    batch_size: BatchSize
+    seed: Seed = 5
 
 
 def pictures(count: int) -> Subset:
@@ -36,7 +37,7 @@ def network() -> tf.keras.Model:
 
 def main(batch_size: int, results: Path, pieces: int = 1) -> None:
     name = f"{batch_size}x{pieces}"
-    with workers.start("parity", Config(batch_size), Options(name=name, results=results)) as job:
+    with workers.start(Config(batch_size), Options(name=name, results=results)) as job:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
                       batch_size=batch_size, epochs=2, augment=Augment(), backward_passes_per_step=pieces)

@@ -28,7 +28,7 @@ def network() -> tf.keras.Model:
 
 
 def main(batch_size: int, results: Path) -> None:
-    with workers.start("ages", parity.Config(batch_size), Options(name=f"b{batch_size}", results=results)) as job:
+    with workers.start(parity.Config(batch_size), Options(name=f"b{batch_size}", results=results)) as job:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(1e-4, 0.9), ages(150), ages(37), loss="mse",
                       metrics=("mae",), batch_size=batch_size, epochs=2)

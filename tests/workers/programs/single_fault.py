@@ -11,10 +11,11 @@ import resource
 import sys
 import time
 
+from labs.run.fields import BatchSize, Seed
+from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 
-LAB = "tests.workers.programs.single_fault"
 EPOCH, STEP = 2, 3
 
 
@@ -22,9 +23,9 @@ EPOCH, STEP = 2, 3
 class Config:
     """What all workers must share."""
 
-    batch_size: int = 4
+    batch_size: BatchSize = 4
     epochs: int = 3
-    seed: int = 1
+    seed: Seed = 1
 
 
 PRESETS = {"demo": Config()}
@@ -87,7 +88,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
-    with workers.start(LAB, config, options) as job:
+    with workers.start(config, options) as job:
         images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
         if mine and kind == "other data":
             images[7, 3, 2] ^= 1
@@ -120,6 +121,8 @@ def _after_step(watched, fault, note) -> None:
 
     watched.step = step
 
+
+LAB = Lab(Config, PRESETS, run)
 
 if __name__ == "__main__":
     main()

@@ -15,6 +15,7 @@ from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
 from labs.report import run_record
 from labs.run import heartbeat
+from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
 from labs.training import callbacks, workers
 from labs.training.loop import fit
@@ -25,8 +26,8 @@ SIGNALS = {"stopped": signal.SIGUSR1, "killed": signal.SIGKILL}
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    batch_size: int = 8
-    seed: int = 5
+    batch_size: BatchSize = 8
+    seed: Seed = 5
 
 
 def network() -> tf.keras.Model:
@@ -51,7 +52,7 @@ def main(results: Path, name: str, end: str) -> None:
     often = 0.001 if end == "killed" else 600.0  # At every return, however fast the steps are.
     options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often,
                       tensorboard=end != "undisturbed")
-    with workers.start("stops", Config(), options) as job:
+    with workers.start(Config(), options) as job:
         if job.rank == 1 and end in SIGNALS:
             threading.Thread(target=end_in_the_middle, args=[SIGNALS[end]], daemon=True).start()
         model = network()

@@ -1,0 +1,98 @@
+"""Fields of a lab's Config: their ranges, their roles, and the types that several labs share.
+
+    batch_size: BatchSize = 32                          a shared type: its range is written once, below
+    trials: Annotated[int, Range(0, 2**20)] = 0         a field that one lab has
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import typing
+from typing import Annotated, Any, Literal
+
+from labs.run.errors import LabError
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value of a numeric field."""
+
+    low: float
+    high: float
+
+
+class Role(enum.Enum):
+    """What the kit itself reads from a Config. It finds these fields by their type, whatever their name."""
+
+    SEED = enum.auto()
+    BATCH_SIZE = enum.auto()
+    THREADS = enum.auto()
+    BACKEND = enum.auto()
+    CYCLE_TIME = enum.auto()
+    FUSION_THRESHOLD = enum.auto()
+
+
+# On these the kit acts.
+Seed = Annotated[int, Range(0, 2**32 - 1), Role.SEED]
+"""Seeds Python, NumPy and Keras, and the order of the images. Every Config has one."""
+BatchSize = Annotated[int, Range(1, 2**20), Role.BATCH_SIZE]
+"""Images per worker and step; records hold the global batch size as well."""
+Threads = Annotated[int, Range(0, 4096), Role.THREADS]
+"""TensorFlow's threads of one worker; 0: its share of the node's cores."""
+Backend = Annotated[Literal["mpi", "gloo"], Role.BACKEND]
+"""What carries tensors that are not on a GPU."""
+CycleTime = Annotated[float, Range(0.01, 1000), Role.CYCLE_TIME]
+"""Milliseconds that Horovod waits for more tensors before it sends a message."""
+FusionThreshold = Annotated[float, Range(0, 4096), Role.FUSION_THRESHOLD]
+"""MiB of tensors that Horovod sends as one message."""
+
+# These are only bounded.
+BaseBatchSize = Annotated[int, Range(1, 2**20)]
+Epochs = Annotated[int, Range(1, 2**20)]
+ImageCount = Annotated[int, Range(0, 2**40)]
+ImageSize = Annotated[int, Range(16, 4096)]
+LearningRate = Annotated[float, Range(1e-12, 1e38)]
+Momentum = Annotated[float, Range(0, 0.9999)]
+Scaling = Literal["linear", "sqrt", "none"]
+Share = Annotated[float, Range(0, 0.9)]
+WarmupEpochs = Annotated[float, Range(0, 2**20)]
+Width = Annotated[int, Range(1, 4096)]
+Depth = Annotated[int, Range(0, 1024)]
+
+
+@functools.cache
+def _metadata(settings: type) -> dict[str, tuple]:
+    """Return what stands beside the type of each field of a dataclass: ranges and roles."""
+    hints = typing.get_type_hints(settings, include_extras=True)
+    return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(settings)}
+
+
+def bounds(settings: type) -> dict[str, Range]:
+    """Return the range of each field of a dataclass that has one."""
+    return {name: mark for name, marks in _metadata(settings).items() for mark in marks if isinstance(mark, Range)}
+
+
+def field_with(role: Role, settings: type) -> str | None:
+    """Return the name of the field that has a role, or None if a dataclass has no such field."""
+    return next((name for name, marks in _metadata(settings).items() if role in marks), None)
+
+
+def value(config: Any, role: Role, default: Any = None) -> Any:
+    """Return the value of the field that has a role, or `default` if the Config has no such field."""
+    name = field_with(role, type(config))
+    return default if name is None else getattr(config, name)
+
+
+def check(config: Any) -> None:
+    """Refuse numbers that are out of range, before anything is started.
+
+    Raises:
+        LabError: Names the option and its range.
+    """
+    for name, limits in bounds(type(config)).items():
+        number = getattr(config, name)
+        if not limits.low <= number <= limits.high:
+            option = "--" + name.replace("_", "-")
+            raise LabError(f"{option} {number} is out of range; choose a number from {limits.low} to {limits.high}")

@@ -1,0 +1,70 @@
+"""The Lab record: what a lab module says about itself, for the commands that list, run, sweep and report it."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from labs.run import naming
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from labs.run.options import Options
+    from labs.run.sweeps import Sweep
+
+
+def _no_figures(records: Sequence[dict[str, Any]]) -> Iterable[tuple[str, Figure]]:
+    return ()
+
+
+def _mpirun(config: Any, workers: int, folder: Path) -> list[str] | None:
+    return None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lab:
+    """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`.
+
+    Its name and description are those of the module in which Config is defined.
+    """
+
+    Config: type
+    """A frozen dataclass: what a student may change. Its fields become options, their docstrings the help."""
+    presets: Mapping[str, Any]
+    """Configs by name; "demo" holds the defaults, "paper" the settings of the published report."""
+    run: Callable[[Any, Options], dict[str, Any]]
+    """Runs the experiment as one worker, and returns the run's record."""
+    sweeps: Mapping[str, Sequence[Sweep]] = dataclasses.field(default_factory=dict)
+    """The runs that the lab's questions need, by preset; `labs sweep` runs them."""
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Environment variables that must be set before TensorFlow loads, for this lab only."""
+    summary: Callable[[Sequence[dict[str, Any]]], str] | None = None
+    """Returns what several runs' records say, as text; without one, `labs sweep` prints their speedups."""
+    figures: Callable[[Sequence[dict[str, Any]]], Iterable[tuple[str, Figure]]] = _no_figures
+    """Returns figures of several runs' records, each with its title."""
+    launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun
+    """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
+
+    @property
+    def name(self) -> str:
+        """The lab's name, such as "lab10_caltech"."""
+        return naming.lab_name(self.Config)
+
+    @property
+    def module(self) -> str:
+        """The module that `python -m` runs, such as "labs.lab10_caltech"."""
+        return self.Config.__module__
+
+    @property
+    def description(self) -> str:
+        """The module's docstring."""
+        return sys.modules[self.module].__doc__ or ""
+
+    @property
+    def title(self) -> str:
+        """The first line of the docstring."""
+        return self.description.partition("\n")[0]
