@@ -46,7 +46,7 @@ endef
 # The stamp names the folder it was made in: an environment does not survive a move. And if site-packages is newer,
 # something was installed or removed since: then the proof is due again.
 MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(CURDIR),$(file <$(STAMP))))
-$(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py) setup/horovod.cmake \
+$(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py setup/*.cmake) \
           $(wildcard .venv/lib/python3.11/site-packages) $(if $(MOVED),FORCE)
 	$(call make_env,$(CANDIDATES),env --mpi $(MPI),$(NO_PYTHON))
 
