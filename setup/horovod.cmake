@@ -17,3 +17,13 @@ if(NOT "$ENV{LABS_NCCL_LIBRARY}" STREQUAL "")
     set(CUDA_CUDART "$ENV{LABS_CUDA_LIBRARY}" CACHE FILEPATH "")
     set(NCCL_LIBRARY "$ENV{LABS_NCCL_LIBRARY}" CACHE FILEPATH "")
 endif()
+
+# What is built, and in how many units.
+set(CMAKE_PROJECT_horovod_INCLUDE "${CMAKE_CURRENT_LIST_DIR}/horovod_targets.cmake")
+
+# A build for CPUs compiles nothing with nvcc, so do not look for one: testing it takes four seconds, and a broken one
+# would end the build.
+if("$ENV{HOROVOD_GPU_OPERATIONS}" STREQUAL "")
+    set(CMAKE_CUDA_COMPILER "")
+    set(CMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit ON)
+endif()

@@ -16,7 +16,9 @@ from machine import Mpi, check_compiler, check_space
 from packages import clean_environment
 from steps import Steps, locked
 
-TOOLCHAIN = Path(__file__).resolve().parent / "horovod.cmake"
+SETUP = Path(__file__).resolve().parent
+TOOLCHAIN = SETUP / "horovod.cmake"
+RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake")  # Another text of these is another wheel.
 PARTS = {
     "HOROVOD_WITH_TENSORFLOW": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",
@@ -44,7 +46,7 @@ class Build:
     def key(self) -> str:
         """The name of the wheel's cache folder: readable versions, and a digest of everything else."""
         places = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
-        rest = repr((PARTS, TOOLCHAIN.read_text(), self.rpath, places))
+        rest = repr((PARTS, [path.read_text() for path in RECIPE], self.rpath, places))
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
         versions = f"horovod-{self.horovod}_tensorflow-{self.tensorflow}_python-{self.python}"
         return f"{versions}_{self.mpi.version}_{self.gpu.name}_{platform.machine()}_{digest}"
@@ -96,7 +98,7 @@ def environment(build: Build, python: Path) -> dict[str, str]:
     # conda's compiler sets CUDAARCHS, but Horovod names the architectures itself.
     ignored = ("HOROVOD_", "CUDAARCHS")
     env = {name: value for name, value in clean_environment().items() if not name.startswith(ignored)}
-    cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes about half a gigabyte.
+    cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes up to a gigabyte.
     ours = {
         "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
         "LABS_RPATH": build.rpath,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from gpu import CPU, WHEEL_RPATH, Gpu, find_gpu
-from horovod_wheel import PREFIX_RPATH, Build, environment
+from horovod_wheel import PREFIX_RPATH, RECIPE, Build, environment
 from machine import Mpi, find_mpi
 
 from tests.setup.clone import ROOT
@@ -40,6 +40,15 @@ def test_another_combination_has_another_wheel(one, other):
 
 def test_a_movable_wheel_serves_every_clone():
     assert BUILD.key == dataclasses.replace(BUILD, mpi=Mpi("openmpi-5.0.11", Path("/other/bin"))).key
+
+
+@pytest.mark.parametrize("name", ["horovod.cmake", "horovod_targets.cmake"])
+def test_another_recipe_makes_another_wheel(monkeypatch, tmp_path, name):
+    changed = tmp_path / name
+    changed.write_text((ROOT / "setup" / name).read_text() + "# changed\n")
+    before = BUILD.key
+    monkeypatch.setattr("horovod_wheel.RECIPE", [changed if path.name == name else path for path in RECIPE])
+    assert BUILD.key != before
 
 
 def test_the_cache_is_the_users(monkeypatch, tmp_path):
