@@ -1,1 +1,1 @@
-"""Measuring: how fast, and where the time goes."""
+"""Measurements: throughput, where an epoch's time goes, collectives, bytes on the wire, memory, utilization."""

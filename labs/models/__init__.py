@@ -1,1 +1,1 @@
-"""Models: functions that return an uncompiled keras.Model; pictures come in as uint8."""
+"""Models: functions that return an uncompiled keras.Model; images are uint8."""

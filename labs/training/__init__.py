@@ -1,1 +1,1 @@
-"""Training on several workers: start, fit, check, save."""
+"""Training on several workers: start, fit, evaluate, checkpoints, learning rates, Horovod."""
