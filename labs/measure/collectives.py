@@ -1,10 +1,10 @@
-"""How long the collectives take: Horovod as training calls it, and raw MPI as the yardstick, in turns in one run.
+"""Collective benchmarks: all-reduce, broadcast and all-gather of Horovod, with raw MPI as the reference.
 
     algbw    bytes / seconds
-    busbw    algbw x what each worker's link carries per byte: comparable with the link, whatever the number of workers
+    busbw    algbw x what each worker's link carries per byte: comparable with the link for any number of workers
 
-The factors are those of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). `bytes` is the tensor that is
-reduced or broadcast, and of an all-gather the gathered one.
+The factors are those of NCCL's tests (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). `bytes` is the size of the
+reduced or broadcast tensor, and of an all-gather the size of the result.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ Row = dict[str, Any]
 Call = Callable[[], Any]
 COLLECTIVES = ("allreduce", "broadcast", "allgather")
 EAGER_BYTES = 4096
-"""Up to this size a call outside of a graph is measured too: larger ones hide what it costs."""
+"""Up to this size, eager calls are measured too; in larger ones their overhead does not show."""
 WARMUP = 3
-"""Calls of each case before it is timed: the first one negotiates the tensor's new shape, which takes long."""
+"""Calls of each case before it is timed: the first one negotiates the tensor's new shape, which is slow."""
 FIRST = 40
-"""Calls of a new run that are kept apart: until its threads have settled, calls take several times as long."""
+"""Calls at the start of a run that are reported separately: until its threads have settled, calls are several times
+slower."""
 REPEATS = 10, 50
-"""Fewest and most repeats of a case: a median of fewer is no better than its luckiest repeat."""
+"""Least and most repeats of a case: the median of fewer depends on luck."""
 
 
 def busbw_factor(collective: str, size: int) -> float:
-    """Return busbw / algbw."""
+    """Return busbw / algbw of a collective with `size` workers."""
     return {"allreduce": 2 * (size - 1) / size, "broadcast": 1.0, "allgather": (size - 1) / size}[collective]
 
 
 def message_sizes(largest: int) -> list[int]:
-    """Return 4 bytes, 16, 64 ... up to the largest."""
+    """Return 4, 16, 64 ... bytes, up to the largest."""
     return [4**power for power in range(1, int(math.log(largest, 4) + 1e-9) + 1)]
 
 
 def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
-    """Return a row per collective, message size and library: all workers call it, and get the same rows.
+    """Return a row per collective, message size and library; every worker must call it, and gets the same rows.
 
     Args:
-        backend: What Horovod runs on here, as the layout has it.
+        backend: Of the layout, such as "MPI".
         sizes: Bytes of the messages.
-        seconds: About how long all of it may take.
+        seconds: Approximate time of all measurements together.
     """
     cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in sizes]
     graphs = {collective: _graph(collective) for collective in COLLECTIVES}
@@ -63,15 +64,15 @@ def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
 
 
 def settle(backend: str, nbytes: int = 8) -> list[Row]:
-    """Call small all-reduces until a new run has settled; return what they took, a row per library.
+    """Call small all-reduces until a new run has settled, and return their times, a row per library.
 
-    `first_seconds` are the first call's, `next_seconds` the median of the next nine, `later_seconds` of all others.
+    `first_seconds` is the first call, `next_seconds` the median of the next nine, `later_seconds` that of all others.
 
-    Whatever is timed first would otherwise pay for it: over Gloo the first calls take 8 to 50 ms, and 2 ms afterwards.
+    Otherwise whatever is timed first would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
 
     Args:
-        backend: What Horovod runs on here, as the layout has it.
-        nbytes: Of the message; at least 4 bytes per worker.
+        backend: Of the layout, such as "MPI".
+        nbytes: Size of the message; at least 4 bytes per worker.
     """
     elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
     calls = _calls(backend, "allreduce", elements, _graph("allreduce"))
@@ -81,67 +82,67 @@ def settle(backend: str, nbytes: int = 8) -> list[Row]:
 
 
 def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
-    """Return what it costs to reduce many small tensors one after the other, in one step, and as one tensor.
+    """Return the times of reducing many small tensors one after the other, in one step, and as one tensor.
 
-    Only what is ready at the same time can be fused, and only up to HOROVOD_FUSION_THRESHOLD.
+    Horovod fuses only tensors that are ready at the same time, up to HOROVOD_FUSION_THRESHOLD.
 
     Args:
-        tensors: How many.
-        nbytes: Of each.
-        seconds: About how long all of it may take.
+        tensors: Number of tensors.
+        nbytes: Size of each.
+        seconds: Approximate time of all measurements together.
     """
     small, large = tf.ones([tensors, nbytes // 4]), tf.ones(tensors * nbytes // 4)
 
     @tf.function(autograph=False)
     def in_one_step():
         # Horovod: independent all-reduces of one graph, as the gradients of a step are.
-        return [hvd.allreduce(one, op=hvd.Sum, name=f"fused_{place}")[0] for place, one in enumerate(tf.unstack(small))]
+        return [hvd.allreduce(tensor, op=hvd.Sum, name=f"fused_{index}")[0]
+                for index, tensor in enumerate(tf.unstack(small))]
 
-    one = _graph("allreduce")
+    reduce = _graph("allreduce")
     calls = {
-        "one after the other": lambda: [_wait(one(small[place])) for place in range(tensors)],
+        "one after the other": lambda: [_wait(reduce(small[index])) for index in range(tensors)],
         "in one step": lambda: _wait(in_one_step()[-1]),
-        "as one tensor": lambda: _wait(one(large)),
+        "as one tensor": lambda: _wait(reduce(large)),
     }
-    found = _in_turns(calls, seconds)
     return [{"how": how, "tensors": tensors} | _row("allreduce", tensors * nbytes, times)
-            for how, times in found.items()]
+            for how, times in _in_turns(calls, seconds).items()]
 
 
 def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:
-    """Return what is measured in turns, by library."""
+    """Return the calls that are measured in turns, by library."""
     mine = elements // hvd.size() if collective == "allgather" else elements
     with tf.device("/GPU:0" if tf.config.get_visible_devices("GPU") else "/CPU:0"):
         tensor = tf.ones(mine)
     name = f"Horovod over {backend}"
     calls: dict[str, Call] = {name: lambda: _wait(graph(tensor))}
     if collective == "allreduce" and 4 * elements <= EAGER_BYTES:
-        # Horovod: the same outside of a graph, where TensorFlow looks the operation up at each call.
+        # Horovod: the same as an eager call, for which TensorFlow looks the operation up each time.
         calls[f"{name}, eager"] = lambda: _wait(hvd.allreduce(tensor, op=hvd.Sum, name="eager"))
     return calls | _raw_mpi(collective, mine, elements)
 
 
 def _graph(collective: str):
-    """Return a collective inside a tf.function, where training has it; it returns one element of the result."""
+    """Return a collective inside a tf.function, as in training; it returns one element of the result."""
     # Horovod: one operation for all sizes, under one name, as a gradient has the same name in every step.
     operation = {
         "allreduce": lambda tensor: hvd.allreduce(tensor, op=hvd.Sum, name="allreduce"),
         "broadcast": lambda tensor: hvd.broadcast(tensor, root_rank=0, name="broadcast"),
         "allgather": lambda tensor: hvd.allgather(tensor, name="allgather"),
     }[collective]
-    one_graph = tf.function(lambda tensor: operation(tensor)[-1:], autograph=False,
-                            input_signature=[tf.TensorSpec([None], tf.float32)])
-    one_graph.get_concrete_function()
-    return one_graph
+    function = tf.function(lambda tensor: operation(tensor)[-1:], autograph=False,
+                           input_signature=[tf.TensorSpec([None], tf.float32)])
+    function.get_concrete_function()
+    return function
 
 
 def _wait(result: tf.Tensor) -> np.ndarray:
-    """Wait for a result: a GPU's is fetched, since its call returns before it is there."""
+    """Wait for a result by fetching it: on a GPU the call returns earlier."""
     return result.numpy()
 
 
 def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
-    """Return the same collective of MPI itself, in the computer's memory; nothing where mpirun did not start us."""
+    """Return the same collective of MPI on host memory; an empty dictionary if mpirun did not start the workers."""
     world = mpi()
     if world is None:
         return {}
@@ -155,20 +156,20 @@ def _raw_mpi(collective: str, mine: int, elements: int) -> dict[str, Call]:
 
 
 def mpi():
-    """Return MPI's communicator of all workers, or None if they were not started through MPI."""
+    """Return MPI's communicator of all workers, or None if they were not started by mpirun."""
     from mpi4py import MPI
 
     return MPI.COMM_WORLD if hvd.size() == MPI.COMM_WORLD.size else None
 
 
 def _in_turns(calls: dict[str, Call], seconds: float) -> dict[str, np.ndarray]:
-    """Call each in turns, and return the seconds of each repeat: those of its slowest worker."""
+    """Run the calls in turns, and return the seconds of each repeat on its slowest worker."""
     once = sum(min(_time(call) for _ in range(WARMUP)) for call in calls.values())
     return _repeated(calls, int(np.clip(seconds / max(hvd_ops.gather_object(once)), *REPEATS)))
 
 
 def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
-    """Call each so many times, in turns, and return the seconds of each repeat: those of its slowest worker."""
+    """Run each call `repeats` times, in turns, and return the seconds of each repeat on its slowest worker."""
     times = {name: np.empty(repeats) for name in calls}
     for repeat in range(repeats):
         for name in _rotated(list(calls), repeat):
@@ -189,9 +190,9 @@ def _time(call: Call) -> float:
 
 
 def barrier() -> None:
-    """Let all workers begin at once, with MPI's barrier if it is there.
+    """Wait until every worker has called this function, by MPI's barrier where there is one.
 
-    Horovod's own would set the clock of its cycle, and send what a barrier within a node does not.
+    Horovod's own barrier would synchronize the workers with its cycle, and send bytes that are not to be counted.
     """
     world = mpi()
     if world is None:
@@ -209,9 +210,9 @@ def _row(collective: str, nbytes: int, times: np.ndarray) -> Row:
 
 
 def median_interval(values: np.ndarray) -> tuple[float, float]:
-    """Return a 95 % interval of the median from the order of the values: it supposes nothing of their distribution.
+    """Return a 95 % confidence interval of the median from the order statistics, for any distribution of the values.
 
-    The number of values below the median is binomial (n, 1/2); its normal approximation gives the two places.
+    The number of values below the median is binomial (n, 1/2); its normal approximation gives the two indices.
     """
     ordered, half = np.sort(values), 1.96 * math.sqrt(len(values)) / 2
     low = max(0, math.floor(len(values) / 2 - half))

@@ -1,12 +1,12 @@
-"""Where the time of an epoch goes: input + compute + communication + other = wall time.
+"""Time ledger of an epoch: input + compute + communication + other = wall time.
 
-Nothing is timed in the middle of a step, where work overlaps and a clock would disturb it. The parts are differences
-between whole steps that differ in one thing:
+Nothing is timed inside a step, where work overlaps and a clock would disturb it. The entries are differences between
+whole steps that differ in one thing:
 
-    compute        a step on a batch in memory, whose gradients stay on this worker
-    communication  what it takes longer when the gradients are exchanged, waiting for the slowest worker included
-    input          what it takes longer still when the batches come from the pipeline
-    other          what is left of the epoch: the start of the pipeline, callbacks, and how far the measurements differ
+    compute        a step on a batch in memory that exchanges no gradients
+    communication  the extra time when gradients are exchanged, including waiting for the slowest worker
+    input          the extra time when the batches come from the input pipeline
+    other          the rest of the epoch: the start of the pipeline, callbacks, measurement error
 """
 
 from __future__ import annotations
@@ -40,45 +40,45 @@ def measure(
     seconds: float = 0.2,
     rounds: int = 5,
 ) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """Return the ledger of an epoch, in seconds, and the rounds behind it, in seconds per step.
+    """Return the ledger of an epoch, in seconds, and the rounds it is from, in seconds per step.
 
-    Call it last: it goes on training the model.
+    Call it last: it trains the model further.
 
     Args:
         job: The run.
         model: Trained by `fit`.
-        train: What it was trained on, with the same batch_size, loss, metrics and augment.
-        history: Of `fit`; the median of its epochs after the first is the wall time.
+        train: Its training images; batch_size, loss, metrics and augment must be those of `fit`.
+        history: From `fit`; the wall time is the median of its epochs after the first.
         loss: Name of a Keras loss.
         metrics: Names of Keras metrics.
         batch_size: Images per worker and step.
-        augment: How the training images are varied.
-        seconds: About how long to measure each kind of step in each round.
-        rounds: How often, in turns, so that a machine that slows down slows all kinds alike.
+        augment: How the training images are augmented.
+        seconds: Approximate time per kind of step and round.
+        rounds: Number of rounds; the kinds take turns, so that a machine that slows down affects all alike.
     """
     wall, steps = _epoch(history)
     count = max(AHEAD, min(64, int(seconds / (wall / steps))))
     needed = 1 + (rounds + 1) * (AHEAD + 1 + count)
     batches = _epochs(job, train, batch_size, augment, range(len(history), len(history) + -(-needed // steps)))
-    arms = _arms(model, batches, loss, metrics)
-    for arm in arms.values():
-        arm(count)  # The first call traces the model.
-    found = []
+    timers = _timers(model, batches, loss, metrics)
+    for timer in timers.values():
+        timer(count)  # The first call traces the model.
+    rows = []
     for number in range(rounds):
-        turned = [*arms][number % len(arms):] + [*arms][:number % len(arms)]
-        took = {kind: arms[kind](count) for kind in turned}
-        found.append({"round": number + 1} | hvd_ops.mean_over_workers(took, 1.0))
-    return _parts(found, wall, steps), found
+        first = number % len(timers)
+        times = {kind: timers[kind](count) for kind in [*timers][first:] + [*timers][:first]}
+        rows.append({"round": number + 1} | hvd_ops.mean_over_workers(times, 1.0))
+    return _ledger(rows, wall, steps), rows
 
 
 def _epoch(history: Sequence[dict[str, float]]) -> tuple[float, int]:
-    """Return the seconds and the steps of an epoch after the first."""
+    """Return the median seconds of an epoch after the first, and its steps."""
     later = history[1:] or history
     return float(np.median([row["train_seconds"] for row in later])), int(later[-1]["steps"])
 
 
 def _epochs(job: Job, train: Subset, batch_size: int, augment: Augment | None, epochs: range) -> tf.data.Dataset:
-    """Return this worker's batches of several epochs, one after the other."""
+    """Return this worker's batches of several epochs in sequence."""
     seed = job.seed
     shards = (shard(train.positions, batch_size, job.rank, job.size, epoch, seed) for epoch in epochs)
     return functools.reduce(tf.data.Dataset.concatenate, (
@@ -86,38 +86,38 @@ def _epochs(job: Job, train: Subset, batch_size: int, augment: Augment | None, e
     ))
 
 
-def _arms(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics: Sequence[str]) -> dict[str, Callable]:
-    """Return, by kind of step, a function that takes so many steps and returns the seconds of one."""
-    apart = local_copy(model, loss, metrics)
+def _timers(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics: Sequence[str]) -> dict[str, Callable]:
+    """Return, by kind of step, a function that takes a number of steps and returns the seconds per step."""
+    local = local_copy(model, loss, metrics)
     pipeline = iter(batches)
     memory = iter(tf.data.Dataset.from_tensors(next(pipeline)).repeat())
 
     def from_pipeline(count: int) -> float:
-        take_steps(model, pipeline, AHEAD + 1)  # It has filled up while the other kinds were timed.
+        take_steps(model, pipeline, AHEAD + 1)  # Its buffer has filled while the other kinds were timed.
         return _time(model, pipeline, count)
 
-    return {"alone": lambda count: _time(apart, memory, count),
+    return {"alone": lambda count: _time(local, memory, count),
             "exchanged": lambda count: _time(model, memory, count),
             "from_pipeline": from_pipeline}
 
 
 def _time(model: tf.keras.Model, batches: Iterator, count: int) -> float:
-    """Return the seconds of one of `count` steps, begun by all workers at once."""
+    """Return the mean seconds of `count` steps, which all workers start at once."""
     hvd_ops.barrier()
     began = time.perf_counter()
     take_steps(model, batches, count)
     return (time.perf_counter() - began) / count
 
 
-def _parts(rounds: Sequence[dict[str, float]], wall: float, steps: int) -> dict[str, float]:
-    """Return the ledger, whose parts sum to the wall time by construction: what is left over is `other`."""
+def _ledger(rounds: Sequence[dict[str, float]], wall: float, steps: int) -> dict[str, float]:
+    """Return the ledger; its entries sum to the wall time by construction, since `other` is the rest."""
     alone, exchanged, from_pipeline = (
         np.array([row[kind] for row in rounds]) for kind in ("alone", "exchanged", "from_pipeline")
     )
-    parts = {
+    entries = {
         "compute": steps * float(np.median(alone)),
         "communication": steps * float(np.median(exchanged - alone)),
         "input": steps * float(np.median(from_pipeline - exchanged)),
     }
-    parts["other"] = wall - sum(parts.values())
-    return {ledger_columns.column(name): value for name, value in (parts | {"wall": wall}).items()}
+    entries["other"] = wall - sum(entries.values())
+    return {ledger_columns.column(name): value for name, value in (entries | {"wall": wall}).items()}

@@ -1,7 +1,7 @@
-"""Peak memory of training, and what fits: tried in a process of its own, where being killed is a result and no crash.
+"""Peak memory of training, and what fits: tried in a separate process, so that an out-of-memory kill is a result.
 
-On a GPU it is what TensorFlow has allocated there. Without one it is the memory that is resident, TensorFlow itself
-included (some 0.3 GiB): what the kernel's out-of-memory killer counts.
+On a GPU it is the memory that TensorFlow has allocated there. Without one it is resident memory, including TensorFlow's
+own (about 0.3 GiB): what the kernel's out-of-memory killer counts.
 """
 
 from __future__ import annotations
@@ -22,63 +22,63 @@ import psutil
 from labs.run.errors import LabError
 from labs.run.fast import FOR_MEMORY
 
-LOOK = 0.005
-"""Seconds between two looks at the memory of a process on trial."""
+SAMPLE_SECONDS = 0.005
+"""Seconds between two samples of the process's memory."""
 MIB = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """What came of a trial."""
+    """Result of a trial."""
 
     fits: bool
     peak_mb: float
-    """The most memory that was in use, in MiB; when it did not fit, up to its end."""
+    """Peak memory in MiB; if the trial did not fit, until it ended."""
     cause: str = ""
     """Why it did not fit."""
 
 
 def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> Probe:
-    """Try an action in a process of its own, which is killed as soon as it holds more memory than it may.
+    """Try an action in a separate process, which is killed as soon as it exceeds a memory limit.
 
     Args:
-        action: A function of a module; it is pickled by its name.
-        arguments: What it is called with.
-        limit_mb: MiB of the GPU, or of resident memory where there is none; 0: what the machine has.
+        action: A function at the top level of a module; it is pickled by name.
+        arguments: Of the action.
+        limit_mb: MiB of GPU memory, or of resident memory without a GPU; 0: no limit but the machine's.
 
     Raises:
-        LabError: The action failed, but not for want of memory.
+        LabError: The action failed for another reason than memory.
     """
     ours, theirs = _context().Pipe(duplex=False)
     process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
     process.start()
     theirs.close()
     try:
-        most = _watched(process, ours, limit_mb)
-        told = ours.recv() if ours.poll() else None
+        peak = _follow(process, ours, limit_mb)
+        message = ours.recv() if ours.poll() else None
     except EOFError:
-        told = None
+        message = None
     finally:
         process.kill()
         process.join()
-    return _judged(told, most, limit_mb, process.exitcode)
+    return _result(message, peak, limit_mb, process.exitcode)
 
 
 @functools.cache
 def _context():
-    """Return how to start processes: copies of one that has loaded TensorFlow once and has not used it."""
+    """Return the multiprocessing context: its processes are forks of one that has loaded TensorFlow and not used it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow"])
     before = dict(os.environ)
     os.environ.update(FOR_MEMORY)
     try:
-        forkserver.ensure_running()  # It takes these variables; this process keeps its own.
+        forkserver.ensure_running()  # It inherits these variables; this process keeps its own.
     finally:
         os.environ.update(before)
     return context
 
 
-def _child(told: Connection, action: Callable[..., Any], arguments: tuple, limit_mb: float) -> None:
+def _child(parent: Connection, action: Callable[..., Any], arguments: tuple, limit_mb: float) -> None:
     import tensorflow as tf
 
     return_freed()
@@ -88,28 +88,28 @@ def _child(told: Connection, action: Callable[..., Any], arguments: tuple, limit
     try:
         action(*arguments)
     except (tf.errors.ResourceExhaustedError, MemoryError) as full:
-        told.send(("full", peak_mb(), str(full).splitlines()[0][:200]))
+        parent.send(("full", peak_mb(), str(full).splitlines()[0][:200]))
     except Exception as problem:
-        told.send(("failed", 0.0, f"{type(problem).__name__}: {problem}"))
+        parent.send(("failed", 0.0, f"{type(problem).__name__}: {problem}"))
     else:
-        told.send(("done", peak_mb(), ""))
+        parent.send(("done", peak_mb(), ""))
 
 
-def _watched(process: Any, told: Connection, limit_mb: float) -> float:
-    """Wait until a process has told its result or is gone; return the most MiB seen, having killed it above the limit.
+def _follow(process: Any, child: Connection, limit_mb: float) -> float:
+    """Wait until a process has sent its result or ended, kill it above the limit, and return its peak in MiB.
 
-    What it holds in a GPU is not seen here: TensorFlow keeps that limit itself.
+    GPU memory is not seen here; TensorFlow enforces that limit itself.
     """
-    most, seen = 0.0, psutil.Process(process.pid)
-    while not wait([told, process.sentinel], LOOK):
+    peak, sampled = 0.0, psutil.Process(process.pid)
+    while not wait([child, process.sentinel], SAMPLE_SECONDS):
         try:
-            most = max(most, seen.memory_info().rss / MIB)
+            peak = max(peak, sampled.memory_info().rss / MIB)
         except psutil.NoSuchProcess:
             break
-        if limit_mb and most > limit_mb and not _gpus():
+        if limit_mb and peak > limit_mb and not _gpus():
             process.kill()
             break
-    return most
+    return peak
 
 
 @functools.cache
@@ -119,29 +119,29 @@ def _gpus() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def _judged(told: tuple[str, float, str] | None, most: float, limit_mb: float, exitcode: int) -> Probe:
-    state, peak, why = told or ("killed", most, "")
-    peak = max(peak, most)
-    if state == "failed" or (told is None and exitcode != -9):
+def _result(message: tuple[str, float, str] | None, sampled: float, limit_mb: float, exitcode: int) -> Probe:
+    state, peak, why = message or ("killed", sampled, "")
+    peak = max(peak, sampled)
+    if state == "failed" or (message is None and exitcode != -9):
         raise LabError(f"trying what fits failed: {why or f'the process ended with code {exitcode}'}")
     if limit_mb and peak > limit_mb:
         return Probe(False, peak, f"more than {limit_mb:g} MiB")
     if state == "done":
         return Probe(True, peak)
-    return Probe(False, peak, why or "killed by the system, which had no more memory")
+    return Probe(False, peak, why or "killed by the system, which was out of memory")
 
 
 def return_freed() -> None:
-    """Have this process give large blocks back as soon as they are freed, so that what is resident is what is in use.
+    """Make malloc return large blocks to the system when they are freed, so that resident memory is memory in use.
 
-    glibc keeps blocks below a threshold that it raises up to 32 MiB as it goes: activations are of that size.
+    glibc keeps freed blocks below a threshold, which it raises up to 32 MiB: the size of activations.
     """
     threshold = -3  # M_MMAP_THRESHOLD of malloc.h
     ctypes.CDLL(None).mallopt(threshold, MIB)
 
 
 def peak_mb() -> float:
-    """Return the most memory that this process has had in use, in MiB: of its GPU, else resident."""
+    """Return this process's peak memory in MiB: of its GPU if it has one, else resident."""
     import tensorflow as tf
 
     if tf.config.list_logical_devices("GPU"):
@@ -151,13 +151,13 @@ def peak_mb() -> float:
 
 
 def largest_that_fits(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
-    """Return the largest number that fits, by bisection, as exactly as asked; 0 if not even 1 does.
+    """Return the largest number that fits, by bisection, to the given precision; 0 if 1 does not fit.
 
     Args:
-        fits: Tries a number; what is smaller than one that fits must fit too.
-        first: Where to begin: from there it goes up or down by factors of two, until the end is between two numbers.
-        most: Where to stop looking.
-        precision: How far the next number that does not fit may be away, as a share of the answer.
+        fits: Tries a number; every smaller number than one that fits must fit too.
+        first: First number to try; then it is doubled or halved until the answer is between two numbers.
+        most: Largest number to try.
+        precision: Largest relative distance between the answer and a number that does not fit.
     """
     low, high = 0, first
     while high <= most and fits(high):

@@ -1,4 +1,4 @@
-"""How fast a run was."""
+"""Throughput of a run and of its input: images per second, seconds per epoch and step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
     """Return the training images per second of all workers together, without the first epoch.
 
-    The first epoch also traces the model, and may decode pictures; None when there is no other.
+    The first epoch also traces the model, and may decode images; return None if it is the only one.
     """
     later = history[1:]
     seconds = sum(row["train_seconds"] for row in later)
@@ -21,40 +21,40 @@ def images_per_sec(history: Sequence[Mapping[str, float]]) -> float | None:
 
 
 def seconds_per_epoch(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean seconds of an epoch, validation included, without the first one; None when there is no other."""
+    """Return the mean seconds of an epoch, including validation, without the first; None if there is no other."""
     later = history[1:]
     return sum(row["train_seconds"] + row.get("val_seconds", 0.0) for row in later) / len(later) if later else None
 
 
 def seconds_per_step(history: Sequence[Mapping[str, float]]) -> float | None:
-    """Return the mean seconds of a training step, without the first epoch; None when there is no other.
+    """Return the mean seconds of a training step, without the first epoch; None if there is no other.
 
-    All steps have the same shape: `sharding.shard` pads the last batch of an epoch with images of weight 0, and they
-    are computed like the others. So `batch_size / images_per_sec`, which counts real images alone, is not a step.
+    All steps have the same shape: `sharding.shard` pads the last batch of an epoch with images of weight 0, which cost
+    as much as others. So `batch_size / images_per_sec`, which counts real images only, is not the time of a step.
     """
     later = history[1:]
     steps = sum(row["steps"] for row in later)
     return sum(row["train_seconds"] for row in later) / steps if steps else None
 
 
-def input_rate(part: Subset, batch_size: int, seconds: float = 1.0) -> float:
-    """Return the images per second that the input delivers to one worker when nothing trains on them.
+def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
+    """Return the images per second that the input pipeline delivers to one worker when nothing trains on them.
 
-    No network can train faster than this; one that comes near it waits for its input.
+    It is an upper bound of the training throughput; a network near it waits for its input.
 
     Args:
-        part: The training images, in the state in which training would find them.
+        subset: The training images, cached or not as in training.
         batch_size: Images per batch.
-        seconds: About how long to measure.
+        seconds: Approximate time to measure.
     """
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
 
     images, began, taken, epoch = 0, None, 0.0, 0
     while taken < seconds:
-        order = shard(part.positions, batch_size, 0, 1, epoch, seed=0)
-        for x, _, _ in train_batches(part.images, part.labels, order, epoch=epoch, seed=0):
-            images += len(x) if began else 0  # Not the first batch, which waits for threads to start.
+        order = shard(subset.positions, batch_size, 0, 1, epoch, seed=0)
+        for x, _, _ in train_batches(subset.images, subset.labels, order, epoch=epoch, seed=0):
+            images += len(x) if began else 0  # Without the first batch, which waits for threads to start.
             began = began or time.perf_counter()
             taken = time.perf_counter() - began
             if taken > seconds:

@@ -1,7 +1,7 @@
-"""What Horovod's timeline tells: which tensors were exchanged, how many bytes, and where their time went.
+"""Analysis of Horovod's timeline: which tensors were exchanged, how many bytes, and where their time went.
 
-The file is a list of Chrome trace events; ui.perfetto.dev opens it. Each tensor is a "process" of it, whose times are
-those of rank 0, in microseconds.
+The file is a list of Chrome trace events; ui.perfetto.dev opens it. Each tensor is a "process" in it. Times are those
+of rank 0, in microseconds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ KINDS = (
     (r"HorovodGroupedAllreduce", "batch-norm statistics"),
     (r"HorovodAllreduce", "metrics"),
 )
-"""What the tensors of `fit` are, by the first pattern that their name matches; outside a graph Horovod names them."""
+"""Kinds of `fit`'s tensors, by the first pattern that matches a name; outside a graph Horovod chooses the names."""
 COLLECTIVE = re.compile(r"(?!MEMCPY|NEGOTIATE)\w+_(ALLREDUCE|ALLGATHER|BCAST|ALLTOALL|REDUCESCATTER)")
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4,
          "float32": 4, "int64": 8, "float64": 8}
 
 
 def read(path: Path) -> list[Row]:
-    """Return the events of a timeline: all that are whole, of a run that was killed while it wrote."""
+    """Return the events of a timeline; of a run that was killed, all complete ones."""
     text = Path(path).read_text(errors="replace")
     decoder, events, at = json.JSONDecoder(), [], text.find("{")
     while at >= 0:
@@ -46,7 +46,7 @@ def read(path: Path) -> list[Row]:
 
 
 def repair(path: Path) -> list[Row]:
-    """Make a timeline valid JSON, as Perfetto wants it, if it is not, and return its events."""
+    """Rewrite a truncated timeline as valid JSON, which Perfetto needs, and return its events."""
     events = read(path)
     try:
         json.loads(Path(path).read_text(errors="replace"))
@@ -58,15 +58,15 @@ def repair(path: Path) -> list[Row]:
 def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> Iterator[Row]:
     """Yield a row for each exchange of each tensor, with times in seconds.
 
-    `negotiating` ends when all workers have the tensor; `began` and `ended` enclose the transfer; `waiting` is what
-    passes between the two, and after, in the queue and the fusion buffer. Tensors with one `message` were fused.
+    `negotiating` ends when all workers have the tensor; the transfer is from `began` to `ended`; `waiting` is the time
+    before and after it, in the queue and the fusion buffer. Tensors with the same `message` were fused.
 
     Args:
         events: From `read`.
-        sizes: Bytes of tensors whose size Horovod does not write, which are those that rank 0 broadcasts.
+        sizes: Bytes of the tensors that rank 0 broadcasts, whose size Horovod does not write.
     """
     names: dict[int, str] = {}
-    opened: dict[int, list[Row]] = {}  # By tensor: the phases that have begun, the inner ones last.
+    opened: dict[int, list[Row]] = {}  # By tensor: the open phases, innermost last.
     rows: dict[int, Row] = {}
     message, fusing = 0, False
     for event in events:
@@ -75,48 +75,49 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
             names[tensor] = event["args"].get("name", names.get(tensor, ""))
         elif phase == "B":
             transfer = bool(COLLECTIVE.fullmatch(event["name"]))
-            message += transfer and not fusing  # A fused transfer begins for all its tensors before anything else does.
+            message += transfer and not fusing  # A fused transfer begins for all its tensors in a row.
             fusing = transfer
             opened.setdefault(tensor, []).append(event)
             rows.setdefault(tensor, {"tensor": names.get(tensor, "")})
             if transfer:
                 rows[tensor] |= {"message": message, "began": event["ts"] / 1e6}
-        elif phase == "E" and opened.get(tensor):  # What began before the timeline did is left out.
+        elif phase == "E" and opened.get(tensor):  # Phases that began before the timeline are left out.
             fusing = False
             _end(rows[tensor], opened[tensor].pop(), event["ts"] / 1e6)
             if not opened[tensor] and "ended" in rows[tensor]:
-                yield _whole(rows.pop(tensor), event, sizes or {})
+                yield _complete(rows.pop(tensor), event, sizes or {})
 
 
 def _end(row: Row, begin: Row, end: float) -> None:
-    """Note the end of a phase of an exchange."""
+    """Add the end of a phase to the row of its exchange."""
     if COLLECTIVE.fullmatch(begin["name"]):
         row["ended"] = end
     elif begin["name"].startswith("NEGOTIATE_"):
-        row |= {"asked": begin["ts"] / 1e6, "agreed": end}
+        row |= {"requested": begin["ts"] / 1e6, "agreed": end}
 
 
-def _whole(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
-    """Complete the row of an exchange with its last event."""
+def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
+    """Return the row of an exchange, completed by its last event."""
     agreed = row.pop("agreed", row["began"])
-    row["negotiating"] = agreed - row.pop("asked", agreed)
+    row["negotiating"] = agreed - row.pop("requested", agreed)
     row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])
-    told = last.get("args")
-    row["bytes"] = size_of(told["dtype"], told["shape"]) if told else sizes.get(row["tensor"])
+    args = last.get("args")
+    row["bytes"] = size_of(args["dtype"], args["shape"]) if args else sizes.get(row["tensor"])
     row["kind"] = next((kind for pattern, kind in KINDS if re.search(pattern, row["tensor"])), row["tensor"])
     return row
 
 
 def size_of(dtype: str, shape: str) -> int:
-    """Return the bytes of a tensor from what Horovod writes of it, such as "float32" and "[3, 3, 16]"."""
+    """Return the bytes of a tensor from Horovod's description of it, such as "float32" and "[3, 3, 16]"."""
     return BYTES[dtype] * math.prod(int(side) for side in re.findall(r"\d+", shape))
 
 
 def summary(rows: Iterable[Row], by: str = "kind") -> list[Row]:
-    """Return one row per kind of message (or per tensor), the heaviest first.
+    """Return one row per kind of message (or per tensor), the most bytes first.
 
-    `exchanges` counts tensors, `messages` what they were fused to; `bytes` and `share` are without what the transport
-    adds. `negotiating_seconds` and `waiting_seconds` are means per exchange, `transfer_seconds` the sum over messages.
+    `exchanges` counts tensors, `messages` the messages into which they were fused; `bytes` and `share` exclude
+    transport overhead. `negotiating_seconds` and `waiting_seconds` are means per exchange, `transfer_seconds` is the
+    sum over messages.
 
     Args:
         rows: From `exchanges`.

@@ -1,4 +1,4 @@
-"""How busy the cores and the GPUs are while something runs."""
+"""Utilization of CPU cores, GPUs and memory, sampled while a block runs."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Utilization:
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
         """Return the mean percentages and the largest memory, in bytes.
 
-        `cpu_percent` is the share of the time of all cores this process may use: at 100 all are busy.
-        `gpu0_percent` is the driver's: the share of the time in which at least one kernel ran, however small.
+        `cpu_percent` is the busy share of all cores that this process may use: at 100 all are busy.
+        `gpu0_percent` is the driver's figure: the share of the time in which at least one kernel ran, however small.
 
         Args:
             skip: Seconds at the start to leave out, such as the first epoch, which traces the model.
@@ -74,14 +74,14 @@ class Utilization:
 
 
 def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, float]:
-    """Return how busy all workers of a run are, from the summary of each.
+    """Return the utilization of a run from the summaries of its workers.
 
-    `cpu_percent` and `gpu_percent` are means, over the workers and over their GPUs; `memory_bytes` is what the workers
-    of one node hold together.
+    `cpu_percent` and `gpu_percent` are means over the workers and over their GPUs; `memory_bytes` is the sum over the
+    workers of one node.
 
     Args:
-        summaries: Of `Utilization`, one per worker.
-        nodes: Number of nodes that the workers share.
+        summaries: From `Utilization.summary`, one per worker.
+        nodes: Number of nodes of the run.
     """
     gpus = [value for each in summaries for name, value in each.items() if name.startswith("gpu")]
     return {
@@ -92,7 +92,7 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
 
 
 def _gpus() -> list:
-    """Return NVML's handles of this process's GPUs, as TensorFlow counts them; none without a driver."""
+    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver."""
     import pynvml
 
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -106,7 +106,7 @@ def _gpus() -> list:
 
 
 def _gpu_percent(gpu) -> float | None:
-    """Return how busy a GPU is; None for one that does not tell, such as a part of a GPU (MIG)."""
+    """Return a GPU's utilization in percent; None if it is not reported, as for a MIG instance."""
     import pynvml
 
     try:

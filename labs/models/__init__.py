@@ -1,4 +1,4 @@
-"""Networks: functions that return an uncompiled `keras.Model`."""
+"""Models: functions that return an uncompiled `keras.Model` for uint8 images."""
 
 from labs.run import lazy
 

@@ -1,4 +1,4 @@
-"""Networks for CIFAR-10's pictures of 32 x 32 pixels: one for two CPU cores, one for GPUs."""
+"""CIFAR-10 networks for images of 32 x 32 pixels: a small CNN, ResNet-10 and ResNet-18."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ layers = tf.keras.layers
 def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.Model:
     """Return a network of three convolutions and a hidden layer, without batch norm.
 
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]. Nothing in it brings a layer of dead ReLUs
-    back to life, so that a first step that is too long cannot be made good.
+    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]. Without batch norm a layer of dead ReLUs
+    stays dead: the network does not recover from a first step that is too large.
 
     Args:
         classes: Number of classes.
         width: Channels of the first convolution; they double twice.
-        units: Of the hidden layer.
+        units: Units of the hidden layer.
     """
     network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
     for channels in (width, 2 * width, 4 * width):
@@ -30,33 +30,41 @@ def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.
 def resnet18(classes: int = 10) -> tf.keras.Model:
     """Return ResNet-18 as it is used on CIFAR-10 (He et al. 2016, arXiv 1512.03385, with a first stride of 1).
 
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 11,173,962 parameters that gradients move.
+    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 11,173,962 trainable parameters.
     """
     blocks = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
     return _resnet("resnet18", classes, 64, 1, blocks)
 
 
 def resnet10(classes: int = 10) -> tf.keras.Model:
-    """Return a ResNet of the same kind for two CPU cores: half the blocks, a quarter of the channels, half the size.
+    """Return a smaller ResNet for two CPU cores: half the blocks, a quarter of the channels, a first stride of 2.
 
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 308,826 parameters that gradients move.
+    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes]; 308,826 trainable parameters.
     """
     return _resnet("resnet10", classes, 16, 2, ((16, 1), (32, 2), (64, 2), (128, 2)))
 
 
 def _resnet(name: str, classes: int, width: int, stride: int, blocks: Sequence[tuple[int, int]]) -> tf.keras.Model:
-    """A convolution, blocks of so many channels and such strides, and one layer that decides."""
-    pictures = layers.Input((32, 32, 3), dtype="uint8")
-    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+    """Return a convolution, residual blocks, global average pooling and a softmax layer.
+
+    Args:
+        name: Of the model.
+        classes: Number of classes.
+        width: Channels of the first convolution.
+        stride: Of the first convolution.
+        blocks: Channels and stride of each block.
+    """
+    images = layers.Input((32, 32, 3), dtype="uint8")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     x = layers.ReLU()(_convolution(x, width, 3, stride))
     for channels, step in blocks:
         x = _block(x, channels, step)
     x = layers.GlobalAveragePooling2D()(x)
-    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name=name)
+    return tf.keras.Model(images, layers.Dense(classes, activation="softmax")(x), name=name)
 
 
 def _block(x, channels: int, stride: int):
-    """Two convolutions and the way around them."""
+    """Return a residual block: two convolutions and the shortcut around them."""
     y = layers.ReLU()(_convolution(x, channels, 3, stride))
     y = _convolution(y, channels, 3, 1)
     if stride > 1 or x.shape[-1] != channels:
@@ -66,5 +74,5 @@ def _block(x, channels: int, stride: int):
 
 def _convolution(x, channels: int, kernel: int, stride: int):
     x = layers.Conv2D(channels, kernel, stride, "same", use_bias=False, kernel_initializer="he_normal")(x)
-    # Keras' default of 0.99 averages over some hundred steps: with large batches, several epochs.
+    # Keras' default of 0.99 averages over about a hundred steps: with large batches, several epochs.
     return layers.BatchNormalization(momentum=0.9)(x)

@@ -1,4 +1,4 @@
-"""Small convolutional networks that train on two CPU cores."""
+"""Small convolutional networks for two CPU cores: the MNIST CNN and a CNN for photographs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ layers = tf.keras.layers
 
 
 def mnist_cnn(image_shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10) -> tf.keras.Model:
-    """Return the two-convolution network of Horovod's Keras MNIST example, which report M trained.
+    """Return the two-convolution network of Horovod's Keras MNIST example, which report M uses.
 
     Input uint8 [batch, 28, 28, 1], output probabilities [batch, classes]; 1,199,882 parameters.
     """
@@ -38,29 +38,29 @@ def photo_cnn(image_size: int, classes: int, width: int = 16,
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes].
 
     Args:
-        image_size: Side of a picture in pixels; the first four convolutions halve it.
+        image_size: Side of an image in pixels; each of the first four convolutions halves it.
         classes: Number of classes.
         width: Channels of the first convolution; they double three times.
         norm: See `photo_features`.
     """
-    pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
-    features = photo_features(pictures, width, norm)
-    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
+    images = layers.Input((image_size, image_size, 3), dtype="uint8")
+    features = photo_features(images, width, norm)
+    return tf.keras.Model(images, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
 
 
-def photo_features(pictures, width: int = 16, norm: Literal["batch", "group"] = "batch"):
-    """Return the features that five convolutions find in photographs, averaged over the places: [batch, 8 * width].
+def photo_features(images, width: int = 16, norm: Literal["batch", "group"] = "batch"):
+    """Return the features of five convolutions after global average pooling: [batch, 8 * width].
 
     Args:
-        pictures: Input tensor, [batch, image_size, image_size, 3].
+        images: Input tensor, uint8 [batch, image_size, image_size, 3].
         width: Channels of the first convolution; they double three times.
-        norm: "batch" normalizes over the images of one worker's batch, so its result depends on how a global batch is
+        norm: "batch" normalizes over the images of one worker's batch, so the result depends on how a global batch is
             divided among workers; "group" (Wu and He 2018, arXiv 1803.08494) normalizes each image by itself.
     """
-    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+    x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
         x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
-        # Keras' default of 0.99 averages over some hundred steps: a small set has that many in ten epochs.
+        # Keras' default of 0.99 averages over about a hundred steps: a small data set has that many in ten epochs.
         x = layers.BatchNormalization(momentum=0.9)(x) if norm == "batch" else layers.GroupNormalization(8)(x)
         x = layers.ReLU()(x)
     return layers.GlobalAveragePooling2D()(x)

@@ -1,4 +1,4 @@
-"""An image denoiser whose depth and width are free: DnCNN (Zhang et al. 2017, arXiv 1608.03981) without batch norm."""
+"""Image denoiser of any depth and width: DnCNN (Zhang et al. 2017, arXiv 1608.03981) without batch norm."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ import tensorflow as tf
 
 layers = tf.keras.layers
 PATTERNS = 64
-"""Patterns of noise that the pictures are given."""
+"""Number of different noise patterns."""
 
 
 def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompute: bool = False) -> tf.keras.Model:
-    """Return a network that finds the noise of a picture and takes it away.
+    """Return a network that predicts the noise of an image and subtracts it.
 
     Input and output float32 [batch, image_size, image_size, channels]. With depth 17, width 64 and one channel it has
-    555,137 parameters: those of DnCNN, its batch norms folded into the convolutions before them. It begins as the
+    555,137 parameters: those of DnCNN with each batch norm folded into the convolution before it. Untrained, it is the
     identity.
 
     Args:
-        image_size: Side of a picture in pixels.
-        depth: Convolutions, the first and the last among them; at least 3.
-        width: Channels between them.
-        channels: Of a picture.
-        recompute: Keep about sqrt(depth) activations for the backward pass and compute the others again.
+        image_size: Side of an image in pixels.
+        depth: Number of convolutions; at least 3.
+        width: Channels of the hidden convolutions.
+        channels: Of an image.
+        recompute: Keep about sqrt(depth) activations for the backward pass, and recompute the others (gradient
+            checkpointing).
     """
     noisy = layers.Input((image_size, image_size, channels))
     x = _convolution(width)(noisy)
     hidden = [_convolution(width) for _ in range(depth - 2)]
     length = math.ceil(math.sqrt(depth - 2)) if recompute else 1
     for start in range(0, len(hidden), length):
-        part = hidden[start:start + length]
-        x = Recomputed(part)(x) if recompute else part[0](x)
+        segment = hidden[start:start + length]
+        x = Recomputed(segment)(x) if recompute else segment[0](x)
     noise = layers.Conv2D(channels, 3, padding="same", kernel_initializer="zeros", dtype="float32")(x)
     return tf.keras.Model(noisy, layers.Subtract(dtype="float32")([noisy, noise]), name="denoiser")
 
 
 def identity(image_size: int, channels: int = 3) -> tf.keras.Model:
-    """Return a network that does nothing: what a denoiser has to be better than. Input and output as of `denoiser`."""
+    """Return the identity as a network, a denoiser's baseline; input and output as of `denoiser`."""
     noisy = layers.Input((image_size, image_size, channels))
-    return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="unchanged")
+    return tf.keras.Model(noisy, layers.Activation("linear", dtype="float32")(noisy), name="identity")
 
 
 def _convolution(width: int) -> tf.keras.layers.Layer:
@@ -48,32 +49,32 @@ def _convolution(width: int) -> tf.keras.layers.Layer:
 
 
 class Recomputed(tf.keras.layers.Layer):
-    """Some layers whose activations are not kept for the backward pass but computed again (Chen et al. 2016).
+    """Consecutive layers whose activations are recomputed in the backward pass (Chen et al. 2016, arXiv 1604.06174).
 
-    `tf.recompute_grad` alone saves nothing here: TensorFlow computes the gradients of the weights, which need the
-    activations, after all gradients that are handed on, and holds everything that long. So a part hands its gradient
-    on only when those of its own weights are there. Measured: docs/how-we-measure.md.
+    `tf.recompute_grad` alone saves no memory here. TensorFlow computes the gradients of the weights, which need the
+    activations, after all gradients that are passed on, and keeps everything until then. So a segment passes its
+    gradient on only after those of its own weights are computed. Measured: docs/how-we-measure.md.
 
     Args:
-        parts: Layers, called one after the other.
+        segment: Layers, called one after the other.
     """
 
-    def __init__(self, parts: Sequence[tf.keras.layers.Layer], **rest):
+    def __init__(self, segment: Sequence[tf.keras.layers.Layer], **rest):
         super().__init__(**rest)
-        self.parts = list(parts)
+        self.segment = list(segment)
 
     def build(self, shape):
-        for part in self.parts:
-            part.build(shape)
-            shape = part.compute_output_shape(shape)
+        for layer in self.segment:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
         super().build(shape)
 
     def call(self, x):
         return _recomputed(self._forward)(x)
 
     def _forward(self, x):
-        for part in self.parts:
-            x = part(x)
+        for layer in self.segment:
+            x = layer(x)
         return x
 
 
@@ -81,13 +82,13 @@ def _recomputed(forward: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tenso
     @tf.custom_gradient
     def function(x):
         def gradient(upstream, variables):
-            with tf.control_dependencies([upstream]):  # Not before it is needed.
+            with tf.control_dependencies([upstream]):  # Not earlier than needed.
                 again = tf.identity(x)
             with tf.GradientTape() as tape:
                 tape.watch(again)
                 y = forward(again)
             of_x, of_variables = tape.gradient(y, (again, variables), upstream)
-            with tf.control_dependencies(of_variables):  # Nothing of this part is needed any more.
+            with tf.control_dependencies(of_variables):  # This segment's activations are free now.
                 return tf.identity(of_x), of_variables
 
         return forward(x), gradient
@@ -96,13 +97,13 @@ def _recomputed(forward: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tenso
 
 
 class Noise(tf.keras.layers.Layer):
-    """Adds noise that belongs to the picture: the same one in every epoch and on however many workers.
+    """Adds Gaussian noise that depends on the image: the same in every epoch and for any number of workers.
 
     Input and output float32 [batch, height, width, channels] in 0 .. 1.
 
     Args:
-        level: Standard deviation, of 255.
-        seed: Of the patterns.
+        level: Standard deviation, on a scale where white is 255.
+        seed: Of the noise patterns.
     """
 
     def __init__(self, level: float, seed: int, **rest):
@@ -113,30 +114,30 @@ class Noise(tf.keras.layers.Layer):
         self.patterns = tf.random.stateless_normal([PATTERNS, *shape[1:]], [self.seed, 0], stddev=self.level / 255)
         super().build(shape)
 
-    def call(self, pictures):
-        sums = tf.cast(tf.round(255 * tf.reduce_sum(pictures, axis=[1, 2, 3])), tf.int32)
-        return pictures + tf.gather(self.patterns, sums % PATTERNS)
+    def call(self, images):
+        sums = tf.cast(tf.round(255 * tf.reduce_sum(images, axis=[1, 2, 3])), tf.int32)
+        return images + tf.gather(self.patterns, sums % PATTERNS)
 
 
 def denoising_error(network: tf.keras.Model, level: float, seed: int) -> tf.keras.Model:
-    """Return a model that makes pictures noisy, lets the network clean them, and says how far it is from the originals.
+    """Return a model that adds noise to images, denoises them with the network, and outputs the error.
 
-    Input uint8 [batch, height, width, channels], output float32 [batch, 1]: the mean squared error of each picture,
-    in which white is 1. It is its own loss ("mae" against labels of 0); see `psnr`.
+    Input uint8 [batch, height, width, channels], output float32 [batch, 1]: the mean squared error of each image, on a
+    scale where white is 1. The output is also the loss ("mae" against labels of 0); see `psnr`.
 
     Args:
         network: From `denoiser`.
-        level: Standard deviation of the noise, of 255.
+        level: Standard deviation of the noise, on a scale where white is 255.
         seed: Of the noise.
     """
-    pictures = layers.Input(network.input_shape[1:], dtype="uint8")
-    clean = layers.Rescaling(1 / 255, dtype="float32")(pictures)
+    images = layers.Input(network.input_shape[1:], dtype="uint8")
+    clean = layers.Rescaling(1 / 255, dtype="float32")(images)
     cleaned = network(Noise(level, seed)(clean))
-    return tf.keras.Model(pictures, SquaredError()([cleaned, clean]), name="judged")
+    return tf.keras.Model(images, SquaredError()([cleaned, clean]), name="denoising_error")
 
 
 class SquaredError(tf.keras.layers.Layer):
-    """The mean squared difference of two pictures: two float32 [batch, height, width, channels] -> [batch, 1]."""
+    """Mean squared difference of two images: two float32 [batch, height, width, channels] -> float32 [batch, 1]."""
 
     def __init__(self, **rest):
         super().__init__(dtype="float32", **rest)
@@ -146,5 +147,5 @@ class SquaredError(tf.keras.layers.Layer):
 
 
 def psnr(_, error: tf.Tensor) -> tf.Tensor:
-    """Return the peak signal-to-noise ratio of each picture in dB, 10 log10(1 / error): a metric for `judged`."""
+    """Return each image's peak signal-to-noise ratio in dB, 10 log10(1 / error): a metric for `denoising_error`."""
     return -10 / math.log(10) * tf.math.log(tf.maximum(error[:, 0], 1e-10))

@@ -1,7 +1,7 @@
-"""Networks that tell a person's age from a face: a small one, and the three that report A compared.
+"""Age estimation networks: a small CNN, and the three networks that report A compares.
 
 Input uint8 [batch, image_size, image_size, 3], output years [batch, 1]. The three are those of keras.applications,
-without anybody's weights, and with one number where their authors have 1000 classes:
+untrained, with one output instead of 1000 classes:
 
     network           parameters    with 1000 classes, as published    gradients, MB
     resnet50          23,589,761                         25,557,032             94.1
@@ -9,12 +9,12 @@ without anybody's weights, and with one number where their authors have 1000 cla
     vgg16             14,715,201                                                58.9
     vgg16_dense      134,264,641                        138,357,544            537.1
 
-What the literature counts for ResNet50 are the numbers that are learned, less the biases of its convolutions, which
-Keras has and batch norm makes useless; for InceptionV3 it is all numbers, batch norm's statistics among them.
+The literature counts ResNet50's trainable parameters without the biases of its convolutions, which Keras has and batch
+norm makes useless; of InceptionV3 it counts all parameters, including batch norm's statistics.
 
-VGG16 is two networks here. As published, its features go through two hidden layers of 4096, which hold nine tenths of
-its parameters and do a hundredth of its arithmetic: little to compute, much to send. `vgg16` averages each feature
-over the picture instead, as ResNet50 and InceptionV3 do.
+There are two VGG16 here. As published, its features pass through two hidden layers of 4096 units, which hold nine
+tenths of its parameters and do a hundredth of its arithmetic: little to compute, much to send. `vgg16` averages each
+feature over the image instead, as ResNet50 and InceptionV3 do.
 """
 
 from __future__ import annotations
@@ -27,40 +27,45 @@ layers = tf.keras.layers
 applications = tf.keras.applications
 
 PUBLISHED_SIZE = {"resnet50": 224, "inception_v3": 299, "vgg16": 224, "vgg16_dense": 224}
-"""Side in pixels of the pictures that the networks were made for."""
+"""Side in pixels of the images that the networks were designed for."""
 SMALLEST_SIZE = {"resnet50": 32, "inception_v3": 75, "vgg16": 32, "vgg16_dense": 32}
+"""Side in pixels of the smallest image that each network accepts."""
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:
-    """Return a network by its name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
+    """Return a network by its name.
+
+    Args:
+        name: "small", "resnet50", "inception_v3", "vgg16" or "vgg16_dense".
+        image_size: Side of an image in pixels.
 
     Raises:
-        LabError: The pictures are too small for it.
+        LabError: The images are too small for the network.
     """
     smallest = SMALLEST_SIZE.get(name, 16)
     if image_size < smallest:
-        raise LabError(f"{name} shrinks {image_size} pixels to nothing; --image-size {smallest} is the least it takes")
-    pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
-    features = _five_convolutions(pictures) if name == "small" else _published(name, pictures)
-    # In centuries, so that the first guess is 40 years and a weight of usual size means something.
+        raise LabError(f"{name} shrinks {image_size} pixels to nothing; --image-size {smallest} is its minimum")
+    images = layers.Input((image_size, image_size, 3), dtype="uint8")
+    features = _five_convolutions(images) if name == "small" else _published(name, images)
+    # In centuries: the initial estimate is 40 years, and weights of the usual size have an effect.
     centuries = layers.Dense(1, bias_initializer=tf.keras.initializers.Constant(0.4), name="centuries")(features)
-    return tf.keras.Model(pictures, layers.Rescaling(100.0, name="years")(centuries), name=name)
+    return tf.keras.Model(images, layers.Rescaling(100.0, name="years")(centuries), name=name)
 
 
-def _five_convolutions(pictures):
-    """Return features, [batch, 128], without batch norm: however a global batch is divided, its gradients are equal."""
-    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+def _five_convolutions(images):
+    """Return features, [batch, 128]; no batch norm, so gradients do not depend on how a global batch is divided."""
+    x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     for channels, strides in ((16, 2), (32, 2), (64, 2), (128, 2), (128, 1)):
         x = layers.Conv2D(channels, 3, strides=strides, padding="same", activation="relu")(x)
     return layers.GlobalAveragePooling2D()(x)
 
 
-def _published(name: str, pictures):
-    """Return the features that a network of keras.applications finds in pictures, [batch, features]."""
-    pixels = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
-    settings = {"weights": None, "input_shape": pictures.shape[1:]}
+def _published(name: str, images):
+    """Return the features of a network of keras.applications, [batch, features]."""
+    pixels = layers.Rescaling(1 / 127.5, offset=-1)(images)
+    options = {"weights": None, "input_shape": images.shape[1:]}
     if name == "vgg16_dense":
-        whole = applications.VGG16(**settings, include_top=True)
+        whole = applications.VGG16(**options, include_top=True)
         return tf.keras.Model(whole.input, whole.get_layer("fc2").output, name="vgg16")(pixels)
     build = {"resnet50": applications.ResNet50, "inception_v3": applications.InceptionV3, "vgg16": applications.VGG16}
-    return build[name](**settings, include_top=False, pooling="avg")(pixels)
+    return build[name](**options, include_top=False, pooling="avg")(pixels)

@@ -1,4 +1,4 @@
-"""Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929), in the published sizes and in any smaller one."""
+"""Vision transformers (Dosovitskiy et al. 2021, arXiv 2010.11929) of any size, including the published ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZES = {"tiny": (192, 12, 3), "small": (384, 12, 6), "base": (768, 12, 12)}
 
 @tf.keras.utils.register_keras_serializable("labs")
 class Tokens(tf.keras.layers.Layer):
-    """Puts a learnt class token before the patches, and adds a learnt position to each: [n, p, d] -> [n, p + 1, d]."""
+    """Prepends a learned class token and adds a learned position to each token: [n, p, d] -> [n, p + 1, d]."""
 
     def build(self, shape):
         _, patches, width = shape
@@ -27,33 +27,33 @@ class Tokens(tf.keras.layers.Layer):
 
 
 def vit(image_size: int, classes: int, width: int, depth: int, heads: int, patch_size: int = 16) -> tf.keras.Model:
-    """Return a vision transformer with layer norm before attention and before the hidden layer of four times the width.
+    """Return a vision transformer with pre-norm blocks: attention, then a hidden layer of four times the width.
 
     Input uint8 [batch, image_size, image_size, 3], output probabilities [batch, classes]. At 224 pixels and 1000
     classes "tiny" has 5,717,416 parameters, "small" 22,050,664 and "base" 86,567,656.
 
     Args:
-        image_size: Side of a picture in pixels.
+        image_size: Side of an image in pixels.
         classes: Number of classes.
-        width: Numbers per token.
-        depth: Blocks of attention and a hidden layer.
-        heads: Of each attention; they divide the width.
+        width: Size of a token's vector.
+        depth: Number of blocks.
+        heads: Attention heads per block; the width must be a multiple.
         patch_size: Side of a patch in pixels; each patch is a token.
 
     Raises:
-        LabError: The patches do not fill the picture, or the heads do not divide the width.
+        LabError: The patch size does not divide the image size, or the heads do not divide the width.
     """
     if image_size % patch_size or width % heads:
-        raise LabError(f"patches of {patch_size} in pictures of {image_size} pixels, {heads} heads in a width of "
-                       f"{width}: both must divide without a rest")
-    pictures = layers.Input((image_size, image_size, 3), dtype="uint8")
-    x = layers.Rescaling(1 / 127.5, offset=-1)(pictures)
+        raise LabError(f"patches of {patch_size} in images of {image_size} pixels, {heads} heads in a width of "
+                       f"{width}: both must divide evenly")
+    images = layers.Input((image_size, image_size, 3), dtype="uint8")
+    x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     x = layers.Conv2D(width, patch_size, patch_size)(x)
     x = Tokens()(layers.Reshape((-1, width))(x))
     for _ in range(depth):
         x = _block(x, width, heads)
     x = layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]
-    return tf.keras.Model(pictures, layers.Dense(classes, activation="softmax")(x), name="vit")
+    return tf.keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="vit")
 
 
 def _block(x, width: int, heads: int):

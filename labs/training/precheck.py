@@ -1,4 +1,4 @@
-"""Memory precheck: refuse a batch that no machine of this size can train on, before the first step."""
+"""Memory precheck: refuses a batch that cannot fit into this machine's memory, before the first step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from labs.run.errors import LabError
 
 
 def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:
-    """Refuse a batch whose largest activation alone is larger than this machine's memory.
+    """Raise for a batch whose largest activation alone exceeds this machine's memory.
 
-    TensorFlow would end there with a segmentation fault (oneDNN does not check what it allocates) or with pages of
-    its own words. A GPU is left to TensorFlow, whose error names it.
+    TensorFlow would end with a segmentation fault (oneDNN does not check its allocations) or with pages of output. On a
+    GPU TensorFlow's own error names the cause, and nothing is checked here.
 
     Args:
         model: Built.
         batch_size: Images that pass through the model at once.
 
     Raises:
-        LabError: Names the memory needed and the memory there is.
+        LabError: Names the memory needed and the memory available.
     """
     total = psutil.virtual_memory().total
     needed = batch_size * _largest_activation(model)
@@ -32,10 +32,10 @@ def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:
 
 
 def _largest_activation(model: tf.keras.Model) -> int:
-    """Return the bytes that one image takes in the largest output of a layer."""
+    """Return the bytes per image of the largest output of a layer."""
     sizes = [0]
     for layer in model.layers:
-        with contextlib.suppress(AttributeError, RuntimeError):  # A layer inside another has no output of its own here.
+        with contextlib.suppress(AttributeError, RuntimeError):  # A nested layer may have no output here.
             outputs = [each for each in tf.nest.flatten(layer.output) if None not in each.shape[1:]]
             sizes += [math.prod(each.shape[1:]) * each.dtype.size for each in outputs]
     return max(sizes)

@@ -1,4 +1,4 @@
-"""Gloo under mpirun: the workers meet by themselves, as horovodrun would have them meet."""
+"""Rendezvous of Gloo workers that mpirun has started: the server that horovodrun would otherwise run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from labs.run.errors import LabError
 
 @contextlib.contextmanager
 def gloo_rendezvous(node: str) -> Iterator[None]:
-    """Hold the meeting place of Gloo's workers while the block calls `hvd.init`.
+    """Run the rendezvous server of Gloo's workers while the block calls `hvd.init`; without Gloo, do nothing.
 
-    Horovod 0.28.1 cannot negotiate over MPI and carry tensors over Gloo, though it takes HOROVOD_CPU_OPERATIONS=gloo
-    from mpirun's workers: its process sets then have no Gloo context, and the first all-reduce is a segmentation fault.
-    So Gloo does both here. Its workers find each other through a small server, for which horovodrun cares otherwise.
+    Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo, although it accepts
+    HOROVOD_CPU_OPERATIONS=gloo from mpirun's workers: its process sets then have no Gloo context, and the first
+    all-reduce is a segmentation fault. So here Gloo does both. Its workers find each other through a small server.
 
     Args:
         node: Name of this worker's node.
 
     Raises:
-        LabError: horovodrun has the workers meet over Gloo, and MPI is to carry their tensors.
+        LabError: horovodrun has started the workers over Gloo, but the run asks for MPI.
     """
     if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
                        "add --backend gloo, or start them with `labs run`")
     if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
-        yield  # Nobody asks for Gloo, or horovodrun holds a meeting place.
+        yield  # Not over Gloo, or horovodrun runs the server.
         return
     os.environ["HOROVOD_CONTROLLER"] = "gloo"
     from mpi4py import MPI
@@ -48,29 +48,29 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
         server.server_close()
 
 
-def _server(nodes_apart: bool):
-    """Start Horovod's server, reachable from this machine alone unless there are other nodes."""
+def _server(several_nodes: bool):
+    """Start Horovod's rendezvous server; it listens on the loopback interface unless there are several nodes."""
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    address = socket.gethostbyname(socket.gethostname()) if nodes_apart else "127.0.0.1"
+    address = socket.gethostbyname(socket.gethostname()) if several_nodes else "127.0.0.1"
     server = RendezvousHTTPServer((address, 0), RendezvousHandler, verbose=0)
     threading.Thread(target=server.serve_forever, name="labs-gloo", daemon=True).start()
     return server
 
 
 def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
-    """Return what Horovod must be told of a worker's place when it does not ask MPI."""
+    """Return the environment variables that tell Horovod a worker's ranks, sizes and rendezvous server."""
     local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     local_rank = local.index(rank)
-    # Of every node that has so many workers, the one with this local rank.
+    # The workers with this local rank, one per node that has as many workers.
     cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
              if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
-    places = {
+    variables = {
         "HOROVOD_HOSTNAME": nodes[rank], "HOROVOD_RANK": rank, "HOROVOD_SIZE": len(nodes),
         "HOROVOD_LOCAL_RANK": local_rank, "HOROVOD_LOCAL_SIZE": len(local),
         "HOROVOD_CROSS_RANK": cross.index(rank), "HOROVOD_CROSS_SIZE": len(cross),
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
     }
     if len(local) == len(nodes):
-        places["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")
-    return {name: str(value) for name, value in places.items()}
+        variables["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")
+    return {name: str(value) for name, value in variables.items()}

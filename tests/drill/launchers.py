@@ -25,7 +25,7 @@ SET_PARENT_DEATH_SIGNAL, SET_NAME = 1, 15  # prctl.h
 
 def by_fork(config: training.Config, options: Options) -> None:
     """Start the workers over Gloo as copies of this process; when one is lost, or this process, all end."""
-    server = rendezvous._server(nodes_apart=False)
+    server = rendezvous._server(several_nodes=False)
     launcher = os.getpid()
     workers = [fork(lambda rank=rank: _work(rank, launcher, server.server_address, config, options))
                for rank in range(SIZE)]

@@ -60,7 +60,7 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
 
 @pytest.mark.parametrize(("wrong", "told"), [
     ({"heads": 5}, "5 heads in a width of 16"),
-    ({"patch_size": 5}, "patches of 5 in pictures of 32 pixels"),
+    ({"patch_size": 5}, "patches of 5 in images of 32 pixels"),
     ({"width": 0}, "--width 0 is out of range"),
     ({"heads": 0}, "--heads 0 is out of range"),
     ({"patch_size": 0}, "--patch-size 0 is out of range"),

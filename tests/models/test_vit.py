@@ -40,5 +40,5 @@ def test_it_learns_and_can_be_cloned():
 @pytest.mark.parametrize("wrong", [(33, 48, 3), (32, 48, 5)])
 def test_what_does_not_divide_is_refused(wrong):
     image_size, width, heads = wrong
-    with pytest.raises(LabError, match="must divide without a rest"):
+    with pytest.raises(LabError, match="must divide evenly"):
         vit(image_size, 10, width, 1, heads, patch_size=8)

@@ -14,7 +14,8 @@ from labs.run.paths import ROOT
 from labs.training import keras_internals, schedule
 
 HOME = Path("labs/training/keras_internals.py")
-FOREIGN = {"os._exit", "module._make_subgraph", "argparse._SubParsersAction"}
+FOREIGN = {"os._exit", "module._make_subgraph", "argparse._SubParsersAction",
+           "getattr(action, '_get_subactions', list)"}
 """Underscored names of other libraries than Keras."""
 UNDOCUMENTED = {"compiled_loss", "compiled_metrics", "train_function", "make_train_function", "train_step",
                 "enable_tf_random_generator"}
@@ -39,7 +40,8 @@ def private_uses(tree: ast.AST) -> Iterator[ast.AST]:
                 yield node
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr"):
             name = node.args[1]
-            if isinstance(name, ast.Constant) and str(name.value).startswith("_") and name.value[:2] != "__":
+            if isinstance(name, ast.Constant) and str(name.value).startswith("_") and name.value[:2] != "__" \
+                    and ast.unparse(node) not in FOREIGN:
                 yield node
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith(PRIVATE_MODULES):
             yield node
