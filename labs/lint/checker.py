@@ -100,11 +100,10 @@ def check_store(root: Path) -> list[Finding]:
 
 
 def _store(root: Path) -> Table:
-    with records.uncollected():
-        found = records.read_all(root=root)
-        if not found:
-            raise LabError(f"{root} holds no record; `labs run lab10_caltech --workers 2` makes one")
-        return recorded(found)
+    runs = records.read_all(root=root)
+    if not runs:
+        raise LabError(f"{root} holds no record; `labs run lab10_caltech --workers 2` makes one")
+    return recorded(runs)
 
 
 def recorded(found: list[records.Record]) -> Table:

@@ -7,7 +7,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from labs.lint.findings import Finding, finding
-from labs.lint.table import QUALITY, TIMES, Row, Table, global_batch, key, near, number, on, over, size, value
+from labs.lint.table import (
+    QUALITY,
+    TIMES,
+    Row,
+    Table,
+    divide,
+    global_batch,
+    key,
+    near,
+    number,
+    size,
+    value,
+    workers_text,
+)
 
 
 def changed_learning_rate(table: Table) -> Iterator[Finding | None]:
@@ -34,15 +47,15 @@ def _changed(row: Row, kinds: Iterable[Row], name: str, most: float) -> Iterator
         place = f"line {other['row']}" if other["row"] else other["where"]
         yield finding("changed learning rate", f"{number(row[name])} against {number(other[name])} in {place}: "
                       f"{number(times) if times > 1 else '1/' + number(1 / times)} times, which no scaling rule "
-                      f"gives for {on(row)}; the rows do not compare numbers of workers", row)
+                      f"gives for {workers_text(row)}; the rows do not compare numbers of workers", row)
 
 
 def _scaled(other: Row, row: Row, name: str, most: float) -> bool:
     """Whether a learning rate follows from another's by a rule: none, linear or square root in the global batch."""
     ratio = row[name] / other[name]
-    k = over(global_batch(row), global_batch(other))
+    k = divide(global_batch(row), global_batch(other))
     if not k > 0:
-        k = over(size(row), size(other))
+        k = divide(size(row), size(other))
     if not k > 0:
         return 0.98 / most <= ratio <= 1.02 * most
     return any(near(ratio, right) for right in (1.0, k, math.sqrt(k)))
@@ -59,8 +72,8 @@ def two_things_changed(table: Table) -> Iterator[Finding | None]:
         others = {(b, n) for b, n in shapes if b * n != row["batch_size"] * size(row)}
         if others and size(row) > 1 and all(row["batch_size"] != b and size(row) != n for b, n in others):
             first = min(shaped, key=size)
-            times = over(global_batch(row), global_batch(first))
-            yield finding("two things changed", f"{on(first)} of batch {number(first['batch_size'])} against {on(row)} "
+            times = divide(global_batch(row), global_batch(first))
+            yield finding("two things changed", f"{workers_text(first)} of batch {number(first['batch_size'])} against {workers_text(row)} "
                           f"of batch {number(row['batch_size'])}: the global batch is {number(times)} times as large; "
                           "tell both learning rates, and the rule between them", first, row)
 

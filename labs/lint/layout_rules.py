@@ -7,7 +7,20 @@ import re
 from collections.abc import Iterator
 
 from labs.lint.findings import Finding, finding
-from labs.lint.table import QUALITY, TIMES, Table, global_batch, key, known, near, number, on, over, size, value
+from labs.lint.table import (
+    QUALITY,
+    TIMES,
+    Table,
+    divide,
+    global_batch,
+    key,
+    known,
+    near,
+    number,
+    size,
+    value,
+    workers_text,
+)
 
 
 def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
@@ -23,16 +36,16 @@ def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
     for row in counted:
         known = value(row, "images") * (1.0 if steps == "steps_per_epoch" else value(row, "epochs"))
         images = known if known > 0 else alone.get(key(row, config), math.nan)
-        last = over(global_batch(row), value(row, "images")) if known > 0 else 0.0  # That step may be a partial one.
-        batches = over(images, row["batch_size"])
+        last = divide(global_batch(row), value(row, "images")) if known > 0 else 0.0  # That step may be a partial one.
+        batches = divide(images, row["batch_size"])
         if not (size(row) > 0 and batches > 0) or fixed or global_held:
             continue
         yield None
         if not near(row[steps] * size(row), batches, max(0.02, last)):
-            told = over(batches, row[steps])
+            told = divide(batches, row[steps])
             whole = told > 0.97 and near(told, round(told), 0.03)
             ran = f"so {told:.0f} workers ran" if whole else "which is no number of workers"
-            yield finding("steps of other workers", f"{number(row[steps])} steps with {on(row)}: {number(images)} "
+            yield finding("steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: {number(images)} "
                           f"images are {number(batches)} batches of {number(row['batch_size'])}, and "
                           f"{number(batches)} / {number(row[steps])} = {told:.2f}, {ran} "
                           f"(expected {batches / size(row):,.0f} steps)", row)
@@ -44,7 +57,7 @@ def impossible_layout(table: Table) -> Iterator[Finding | None]:
         count = row["nodes"] * value(row, "processes_per_node")
         yield None
         if row["nodes"] > row["size"]:
-            yield finding("impossible layout", f"{on(row)} cannot be on {number(row['nodes'])} nodes; "
+            yield finding("impossible layout", f"{workers_text(row)} cannot be on {number(row['nodes'])} nodes; "
                           "hvd.size() is all workers, not those of a node", row)
         elif count > 0 and count != row["size"]:
             yield finding("impossible layout", f"{number(row['nodes'])} nodes x {number(row['processes_per_node'])} "
@@ -59,7 +72,7 @@ def other_layout_than_asked(table: Table) -> Iterator[Finding | None]:
         yield None
         named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", row["run"])
         if named and int(named[1]) != row["size"]:
-            yield finding(rule, f"started as {named[1]} workers, and {on(row)} ran: were they started apart?", row)
+            yield finding(rule, f"started as {named[1]} workers, and {workers_text(row)} ran: were they started apart?", row)
         if named and named[2] and int(named[2]) != row["nodes"]:
             yield finding(rule, f"started for {named[2]} nodes, and ran on {number(row['nodes'])}", row)
         if 0 < value(row, "asked_threads") != row.get("threads"):
@@ -75,7 +88,7 @@ def wrong_global_batch(table: Table) -> Iterator[Finding | None]:
         right = row["batch_size"] * size(row)
         if row["global_batch_size"] and right > 0:
             yield finding("wrong global batch", f"{number(row['global_batch_size'])} is not "
-                          f"{number(row['batch_size'])} x {on(row)} = {number(right)}", row
+                          f"{number(row['batch_size'])} x {workers_text(row)} = {number(right)}", row
                           ) if row["global_batch_size"] != right else None
 
 

@@ -14,20 +14,20 @@ from labs.lint.table import (
     Family,
     Row,
     Table,
+    base_size,
+    divide,
     families,
-    first_size,
+    ideal_speedup,
     key,
-    measure,
-    measures,
     near,
     number,
-    on,
-    over,
-    rate,
+    rounding_share,
     size,
-    slack,
-    spread,
+    throughput,
+    timed_column,
+    timed_columns,
     value,
+    workers_text,
 )
 from labs.results import statistics
 
@@ -52,20 +52,20 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
     rule = "efficiency above 1"
     for by, family in families(table):
         base = min(family)
-        bases = [rate(row, by) for row in family[base]]
+        bases = [throughput(row, by) for row in family[base]]
         for place in sorted(set(family) - {base}):
             members, n = family[place], place[0] / base[0]
-            ratio, low, _ = statistics.ratio([rate(row, by) for row in members], bases)
-            margin = NOISE + slack(members[0], by) + slack(family[base][0], by)
+            ratio, low, _ = statistics.ratio([throughput(row, by) for row in members], bases)
+            margin = NOISE + rounding_share(members[0], by) + rounding_share(family[base][0], by)
             above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
-            yield finding(rule, f"{number(ratio)} times the rate of {on(family[base][0])} with {on(members[0])}: "
+            yield finding(rule, f"{number(ratio)} times the rate of {workers_text(family[base][0])} with {workers_text(members[0])}: "
                           f"efficiency {ratio / n:.2f}; {CONTROL}", *members) if above and n > 1 else None
     bases_told = _smallest_rows(table)
     for row in table.having("speedup"):
         most = _most(row, bases_told[key(row, _apart(table))], table)
         if most > 0:
             unit = "nodes" if math.isnan(value(row, "size")) else "workers"
-            yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(spread(row))}: "
+            yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(ideal_speedup(row))}: "
                           f"efficiency {row['speedup'] / most:.2f}; {CONTROL}", row
                           ) if row["speedup"] > (1 + NOISE) * most else None
     for row in table.having("scaling_efficiency"):
@@ -76,7 +76,7 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
 def _smallest_rows(table: Table) -> dict[tuple, Row]:
     """Return the row with the fewest workers of each configuration that has a speedup."""
     found: dict[tuple, Row] = defaultdict(dict)
-    for row in sorted((row for row in table.having("speedup") if spread(row) > 0), key=spread):
+    for row in sorted((row for row in table.having("speedup") if ideal_speedup(row) > 0), key=ideal_speedup):
         found.setdefault(key(row, _apart(table)), row)
     return found
 
@@ -91,35 +91,35 @@ def _most(row: Row, base: Row, table: Table) -> float:
 
     Four nodes of 8 GPUs may be compared with one node, and GPUs with a CPU.
     """
-    first, told = (spread(base), value(base, "speedup")) if base else (math.nan, math.nan)
+    first, told = (ideal_speedup(base), value(base, "speedup")) if base else (math.nan, math.nan)
     if first > 1 and near(told, 1.0):
-        return spread(row) / first
-    return spread(row) * (told if first == 1 and told > 1 + NOISE and DEVICES & set(table.config) else 1.0)
+        return ideal_speedup(row) / first
+    return ideal_speedup(row) * (told if first == 1 and told > 1 + NOISE and DEVICES & set(table.config) else 1.0)
 
 
 def wrong_speedup(table: Table) -> Iterator[Finding | None]:
-    """A speedup that is not rate(n) / rate(1) of the same configuration; the text says what it is instead."""
+    """A speedup that is not throughput(n) / throughput(1) of the same configuration; the text says what it is instead."""
     if "speedup" not in table.columns:
         return
-    best = measure(table)
-    everything = [row for row in table.rows if rate(row, best) > 0]
-    fits = {by: _fitting(table, by) for by in measures(table)}
+    best = timed_column(table)
+    everything = [row for row in table.rows if throughput(row, best) > 0]
+    fits = {by: _fitting(table, by) for by in timed_columns(table)}
     unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
     stated = {row["id"] for row in table.having("speedup")}
     fits |= {by: fitting for by in unread if (fitting := _fitting(table, by)) >= stated}
     for by, family in families(table):
         one, scale = min(family)[0], _scale(family, table, by)
-        base = float(np.median([rate(row, by) for row in family[min(family)]]))
+        base = float(np.median([throughput(row, by) for row in family[min(family)]]))
         for row in itertools.chain.from_iterable(family.values() if scale > 0 else ()):
-            told, right = value(row, "speedup"), scale * rate(row, by) / base
+            told, right = value(row, "speedup"), scale * throughput(row, by) / base
             if math.isnan(told):
                 continue
             if any(row["id"] in fitting for fitting in fits.values()):
                 yield None
                 continue
             slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
-            yield finding("wrong speedup", f"{number(told)} is not rate({number(size(row))}) / rate({number(one)}) "
-                          f"= {right:.2f} (efficiency {right * first_size(row) / size(row):.2f}): "
+            yield finding("wrong speedup", f"{number(told)} is not throughput({number(size(row))}) / throughput({number(one)}) "
+                          f"= {right:.2f} (efficiency {right * base_size(row) / size(row):.2f}): "
                           f"{_instead(told, row, base, family, everything, by)}{slower}", row)
 
 
@@ -130,13 +130,13 @@ def _scale(family: Family, table: Table, by: str) -> float:
     """
     rows = family[min(family)]
     told = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
-    if min(family)[0] != first_size(rows[0]):
+    if min(family)[0] != base_size(rows[0]):
         return float(np.median(told)) if told else math.nan
     same = [name for name in table.config if name not in DEVICES]
     devices = [name for name in table.config if name in DEVICES]
     for other in table.having("speedup") if devices and told else ():
         apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
-        ratio, loose = over(rate(rows[0], by), rate(other, by)), slack(rows[0], by) + slack(other, by)
+        ratio, loose = divide(throughput(rows[0], by), throughput(other, by)), rounding_share(rows[0], by) + rounding_share(other, by)
         if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
             return told[0]
     return 1.0
@@ -147,11 +147,11 @@ def _fitting(table: Table, by: str) -> set[int]:
     found: set[int] = set()
     for _, family in families(table, by):
         scale, first = _scale(family, table, by), min(family)
-        bases = [rate(row, by) for row in family[first]]
+        bases = [throughput(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
         for base in {float(np.median(bases)), float(np.mean(bases)), *bases[:CLOSE]}:
-            rights = {row["id"]: scale * rate(row, by) / base for row in rows}
-            loose = {row["id"]: slack(row, by) + slack(family[first][0], by) for row in rows}
+            rights = {row["id"]: scale * throughput(row, by) / base for row in rows}
+            loose = {row["id"]: rounding_share(row, by) + rounding_share(family[first][0], by) for row in rows}
             found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
             # Data that grow with the workers: each does as much in the same time, and together they do n times as much.
             grown = {row["id"] for row in rows
@@ -180,17 +180,17 @@ def _instead(told: float, row: Row, base: float, family: Family, everything: lis
 
 def _own(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
     """Yield the ratios within one configuration that are taken for its speedup."""
-    mine = rate(row, by)
+    mine = throughput(row, by)
     yield 1.0, "every row was taken for its own base"
-    yield base / mine, "that is rate(1) / rate(n), inverted"
+    yield base / mine, "that is throughput(1) / throughput(n), inverted"
     for other in peers:
-        yield rate(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"
+        yield throughput(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"
     for other in peers:
-        name = f"line {other['row']} ({on(other)})"
-        yield mine / rate(other, by), f"it was divided by {name}, not by one worker"
-        yield rate(other, by) / mine, f"inverted, and against {name}, not one worker"
+        name = f"line {other['row']} ({workers_text(other)})"
+        yield mine / throughput(other, by), f"it was divided by {name}, not by one worker"
+        yield throughput(other, by) / mine, f"inverted, and against {name}, not one worker"
     for a, b in itertools.permutations(peers[:20], 2):
-        yield rate(a, by) / rate(b, by), f"that compares line {a['row']} with line {b['row']}, labels swapped"
+        yield throughput(a, by) / throughput(b, by), f"that compares line {a['row']} with line {b['row']}, labels swapped"
 
 
 def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, str]]:
@@ -201,8 +201,8 @@ def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, 
     close = (other for other in everything if 0 < abs(other["id"] - row["id"]) < CLOSE)
     for other in sorted(close, key=far):
         name = f"line {other['row']}, {_difference(row, other)}"
-        yield rate(row, by) / rate(other, by), f"it was divided by {name}"
-        yield rate(other, by) / rate(row, by), f"inverted, and against {name}"
+        yield throughput(row, by) / throughput(other, by), f"it was divided by {name}"
+        yield throughput(other, by) / throughput(row, by), f"inverted, and against {name}"
 
 
 def _difference(row: Row, other: Row) -> str:
@@ -216,10 +216,10 @@ def _difference(row: Row, other: Row) -> str:
 
 def upside_down(table: Table) -> Iterator[Finding | None]:
     """A speedup below 1 with more workers, and no times that show a slow-down."""
-    timed = {row["id"] for by in measures(table) for row in table.having(by)}
+    timed = {row["id"] for by in timed_columns(table) for row in table.having(by)}
     for row in table.having("speedup"):
-        if spread(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
-            yield finding("speedup below 1", f"{number(row['speedup'])} with {on(row)}: is it upside down, T(n) / T(1) "
+        if ideal_speedup(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
+            yield finding("speedup below 1", f"{number(row['speedup'])} with {workers_text(row)}: is it upside down, T(n) / T(1) "
                           f"instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, show the times", row
                           ) if row["speedup"] < 1 - NOISE / 2 else None
 
@@ -228,25 +228,25 @@ def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
     """An efficiency that is not speedup / n."""
     bases = _smallest_rows(table)
     for row in table.having("speedup", "scaling_efficiency"):
-        right = over(row["speedup"], spread(row))
+        right = divide(row["speedup"], ideal_speedup(row))
         smallest = bases[key(row, _apart(table))]
-        other = over(right * spread(smallest), value(smallest, "speedup")) if smallest else math.nan
+        other = divide(right * ideal_speedup(smallest), value(smallest, "speedup")) if smallest else math.nan
         if right > 0:
-            loose = slack(row, "speedup")
+            loose = rounding_share(row, "speedup")
             fits = any(_typed(row, "scaling_efficiency", each, loose) for each in (right, other))
             yield None if fits else finding(
                 "wrong efficiency", f"{number(row['scaling_efficiency'])} is not speedup / n = "
-                f"{number(row['speedup'])} / {number(spread(row))} = {right:.2f}", row)
+                f"{number(row['speedup'])} / {number(ideal_speedup(row))} = {right:.2f}", row)
     timed = {row["id"] for row in table.having("speedup", "scaling_efficiency")}
     for by, family in families(table):
         base, first = min(family), family[min(family)]
         for row in itertools.chain.from_iterable(family.values()):
             if row["id"] in timed or not value(row, "scaling_efficiency") > 0:
                 continue
-            ratio = rate(row, by) / float(np.median([rate(other, by) for other in first]))
-            right, loose = ratio * base[0] / size(row), slack(row, by) + slack(first[0], by)
+            ratio = throughput(row, by) / float(np.median([throughput(other, by) for other in first]))
+            right, loose = ratio * base[0] / size(row), rounding_share(row, by) + rounding_share(first[0], by)
             told_base = value(first[0], "scaling_efficiency")
             rights = [right, right * told_base] + [ratio] * (by != "images_per_sec")  # Data that grow with the workers.
             yield None if any(_typed(row, "scaling_efficiency", each, loose) for each in rights) else finding(
-                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not rate(n) / rate(1) / n = {ratio:.3g} / "
+                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not throughput(n) / throughput(1) / n = {ratio:.3g} / "
                 f"{number(size(row) / base[0])} = {right:.2f}", row)

@@ -57,7 +57,7 @@ def value(row: Row, *columns: str) -> float:
     return product
 
 
-def over(a: float, b: float) -> float:
+def divide(a: float, b: float) -> float:
     """Return a / b; NaN where that is no number."""
     ratio = a / b if b else math.nan
     return ratio if math.isfinite(ratio) else math.nan
@@ -83,18 +83,18 @@ def size(row: Row) -> float:
     return told
 
 
-def first_size(row: Row) -> float:
+def base_size(row: Row) -> float:
     """Return the number of workers to compare with: one, or the processes of one node where a node has several."""
     per_node = value(row, "processes_per_node")
     return per_node if per_node > 1 and math.isnan(value(row, "size")) else 1.0
 
 
-def spread(row: Row) -> float:
+def ideal_speedup(row: Row) -> float:
     """Return how many times as fast a row could be at best: its workers by those of the base."""
-    return size(row) / first_size(row) if size(row) > 0 else math.nan
+    return size(row) / base_size(row) if size(row) > 0 else math.nan
 
 
-def on(row: Row) -> str:
+def workers_text(row: Row) -> str:
     """Say how many workers a row had."""
     count = size(row)
     return f"{number(count)} worker{'s' * (count != 1)}" if count > 0 else "an unknown number of workers"
@@ -109,7 +109,7 @@ def global_batch(row: Row) -> float:
 def batch(row: Row) -> float:
     """Return the images of one worker's step."""
     told = value(row, "batch_size")
-    return told if told > 0 else over(value(row, "global_batch_size"), size(row))
+    return told if told > 0 else divide(value(row, "global_batch_size"), size(row))
 
 
 def key(row: Row, columns: Iterable[str]) -> tuple:
@@ -121,32 +121,32 @@ def key(row: Row, columns: Iterable[str]) -> tuple:
 TIMES = ("epoch_seconds", "train_seconds", "total_seconds", "step_seconds")
 
 
-def measures(table: Table) -> list[str]:
+def timed_columns(table: Table) -> list[str]:
     """Return the columns from which speedups may have been computed, the best first."""
     return [name for name in ("images_per_sec", *TIMES)
-            if sum(rate(row, name) > 0 for row in table.having(name)) > 1]
+            if sum(throughput(row, name) > 0 for row in table.having(name)) > 1]
 
 
-def measure(table: Table) -> str:
+def timed_column(table: Table) -> str:
     """Return the column from which this table's speedups follow; "" if it has none."""
-    return next(iter(measures(table)), "")
+    return next(iter(timed_columns(table)), "")
 
 
-def rate(row: Row, by: str) -> float:
+def throughput(row: Row, by: str) -> float:
     """Return a row's rate by its column `by`: the column itself, or one by its seconds."""
     told = value(row, by) if by else math.nan
     if not told > 0:
         return math.nan
     if by.startswith("unread_"):  # A column that no rule knows, from which a speedup may have been computed.
-        return over(1, told) if by.startswith("unread_time_") else told
+        return divide(1, told) if by.startswith("unread_time_") else told
     if by == "step_seconds":  # A step's time alone is no rate: with more workers it may hold more images.
-        return over(global_batch(row), told)
-    return told if by == "images_per_sec" else over(1, told)
+        return divide(global_batch(row), told)
+    return told if by == "images_per_sec" else divide(1, told)
 
 
-def slack(row: Row, by: str) -> float:
+def rounding_share(row: Row, by: str) -> float:
     """Return how far a figure may be from what was measured, as a share of it: it was typed with so few digits."""
-    share = over(row.get("rounding", {}).get(by, 0.0), value(row, by))
+    share = divide(row.get("rounding", {}).get(by, 0.0), value(row, by))
     return min(share, 0.25) if share > 0 else 0.0
 
 
@@ -163,24 +163,24 @@ def families(table: Table, by: str = "") -> Iterator[tuple[str, Family]]:
     Args:
         by: The column of the rates; by default the best that the table has.
     """
-    by, batches = by or measure(table), ("batch_size", "global_batch_size", "processes_per_node")
+    by, batches = by or timed_column(table), ("batch_size", "global_batch_size", "processes_per_node")
     several = len({row.get("epoch") for row in table.rows}) > 1  # The first epoch traces the network and fills caches.
-    found = [row for row in table.rows if size(row) > 0 and rate(row, by) > 0
+    found = [row for row in table.rows if size(row) > 0 and throughput(row, by) > 0
              and not (several and value(row, "epoch") <= 1)]
     others = [name for name in table.config if name not in batches]
     names = [key(row, others) for row in found]
-    alone = {name for name, row in zip(names, found, strict=True) if size(row) == first_size(row)}
+    alone = {name for name, row in zip(names, found, strict=True) if size(row) == base_size(row)}
     served: set[int] = set()
     for based, held in ((True, batch), (True, global_batch), (False, batch), (False, global_batch)):
         groups: dict[tuple, Family] = defaultdict(lambda: defaultdict(list))
         for place, row in enumerate(found):
-            if (place not in served or (based and size(row) == first_size(row))) and (names[place] in alone) == based:
+            if (place not in served or (based and size(row) == base_size(row))) and (names[place] in alone) == based:
                 images = held(row)
                 group = (names[place], images if images > 0 else None)
                 groups[group][size(row), max(0.0, value(row, "nodes"))].append(row | {"place": place})
         for family in groups.values():
             base = min(family)
-            if len(family) > 1 and (not based or base[0] == first_size(family[base][0])):
+            if len(family) > 1 and (not based or base[0] == base_size(family[base][0])):
                 served |= {row["place"] for members in family.values() for row in members}
                 yield by, family
 

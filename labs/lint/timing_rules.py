@@ -15,18 +15,18 @@ from labs.lint.table import (
     TIMES,
     Row,
     Table,
+    base_size,
+    divide,
     families,
-    first_size,
     key,
     known,
     near,
     number,
-    on,
-    over,
-    rate,
+    rounding_share,
     size,
-    slack,
+    throughput,
     value,
+    workers_text,
 )
 from labs.measure import ledger_columns
 
@@ -36,11 +36,11 @@ def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
     for by, family in families(table):
         places = sorted(family)
         for before, place in itertools.pairwise(places):
-            fewer, more = (float(np.median([rate(row, by) for row in family[at]])) for at in (before, place))
-            times, row = over(fewer, more), family[place][0]
-            waits = [over(value(row, "communication_seconds"), value(row, "epoch_seconds")) for row in family[place]]
+            fewer, more = (float(np.median([throughput(row, by) for row in family[at]])) for at in (before, place))
+            times, row = divide(fewer, more), family[place][0]
+            waits = [divide(value(row, "communication_seconds"), value(row, "epoch_seconds")) for row in family[place]]
             if place[0] > before[0] and not max(waits) > 0.5:  # Then the table says what they did.
-                yield finding("slower than in turns", f"{on(row)} took {times:.3g} times as long as "
+                yield finding("slower than in turns", f"{workers_text(row)} took {times:.3g} times as long as "
                               f"{number(before[0])}: they would have been faster one after the other; too many "
                               "threads on the cores, a slow link, or a busy machine? Measure again", row
                               ) if times > 1.1 * place[0] / before[0] else None
@@ -50,7 +50,7 @@ def uneven_epochs(table: Table) -> Iterator[Finding | None]:
     """Epochs of one run, the first left out, that differ by more than 1.5 times."""
     for row in table.rows:
         later = row.get("clocks", ())[1:]
-        clocks = [over(seconds, steps) for seconds, steps in later]
+        clocks = [divide(seconds, steps) for seconds, steps in later]
         if len(clocks) > 1 and min(clocks) > 0:
             # Below half a second another program's moment on the processor is enough.
             yield _uneven(clocks, row) if max(later)[0] - min(later)[0] > 0.5 else None
@@ -87,7 +87,7 @@ def identical_clocks(table: Table) -> Iterator[Finding | None]:
                 groups[row[by]].append(row)
         for first, *others in groups.values():
             others = [row for row in others if _another_run(first, row)]
-            digits = math.log10(0.5 / slack(first, by)) if slack(first, by) > 0 else 0.0
+            digits = math.log10(0.5 / rounding_share(first, by)) if rounding_share(first, by) > 0 else 0.0
             if others and digits > (4 if len(others) == 1 else 3):  # Fewer digits coincide.
                 yield finding("identical clocks", f"{by.replace('_', ' ')} {first[by]:.10g} in {len(others) + 1} runs, "
                               "to the last digit: copied, not measured", first, *others)
@@ -127,7 +127,7 @@ def input_bound_baseline(table: Table) -> Iterator[Finding | None]:
     groups = defaultdict(list)
     others = [name for name in table.config if name not in ("model", "processes_per_node")]
     for row in table.having("model", "images_per_sec"):
-        if (name := re.sub(r"[\W_]", "", str(row["model"]).lower())) in MODELS and size(row) == first_size(row):
+        if (name := re.sub(r"[\W_]", "", str(row["model"]).lower())) in MODELS and size(row) == base_size(row):
             groups[key(row, others)].append(row | {"usual": MODELS[name]})
     for a, b in itertools.chain.from_iterable(itertools.combinations(group, 2) for group in groups.values()):
         if not near(a["usual"], b["usual"], 0.3):
@@ -144,7 +144,7 @@ def more_workers_longer(table: Table) -> Iterator[Finding | None]:
     most = max((size(row) for row in timed if size(row) > 1), default=math.nan)
     unknown = [row for row in timed if math.isnan(size(row))]
     for row, other in itertools.product([row for row in timed if size(row) == most], unknown):
-        yield finding("more workers, longer", f"{on(row)} took {number(row['total_seconds'])} s, longer than the "
+        yield finding("more workers, longer", f"{workers_text(row)} took {number(row['total_seconds'])} s, longer than the "
                       f"{number(other['total_seconds'])} s of line {other['row']}: start-up and input dominate so "
                       "short a run; compare seconds per epoch, the first left out", row
                       ) if other["total_seconds"] < row["total_seconds"] else None
@@ -158,7 +158,7 @@ def parts_that_do_not_sum(table: Table) -> Iterator[Finding | None]:
     ledger = ledger_columns.WALL, ledger_columns.PREFIX
     for whole, prefix in (("epoch_seconds", ""), ledger, ("step_seconds", "step_")):
         timed = table.having(whole, f"{prefix}compute_seconds", f"{prefix}communication_seconds")
-        shares = [over(value(row, f"{prefix}compute_seconds"), row[whole]) for row in timed]
+        shares = [divide(value(row, f"{prefix}compute_seconds"), row[whole]) for row in timed]
         if max(shares, default=0) < 0.05:  # The parts of a step beside the whole of an epoch.
             continue
         for row in (row for row in timed if row[whole] > 0):
@@ -180,7 +180,7 @@ def rate_against_time(table: Table) -> Iterator[Finding | None]:
     """Images/s x seconds per epoch that are not the images of an epoch."""
     for row in table.having("images_per_sec", "epoch_seconds", "images"):
         seen = row["images_per_sec"] * row["epoch_seconds"]
-        ratio = over(max(seen, row["images"]), min(seen, row["images"]))
+        ratio = divide(max(seen, row["images"]), min(seen, row["images"]))
         if ratio > 0:  # An epoch's seconds may hold its validation too, and a rate may leave out the first steps.
             yield finding("rate against time", f"{number(row['images_per_sec'])} images/s x "
                           f"{number(row['epoch_seconds'])} s are {number(seen)} images, not {number(row['images'])}: "

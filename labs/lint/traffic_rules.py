@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from labs.lint.findings import Finding, finding
-from labs.lint.table import Row, Table, global_batch, key, near, number, over, size, value
+from labs.lint.table import Row, Table, divide, global_batch, key, near, number, size, value
 
 FASTEST = 500.0
 """GB/s: what no all-reduce reached on any link that an unnamed machine is likely to have.
@@ -36,7 +36,7 @@ def _steps(row: Row) -> float:
     """Return the steps of one epoch; of one worker, if the row names none."""
     told, batch = value(row, "steps_per_epoch"), global_batch(row)
     batch = batch if batch > 0 else value(row, "batch_size")
-    steps = over(value(row, "images"), batch)
+    steps = divide(value(row, "images"), batch)
     return told if told > 0 else math.ceil(steps) if steps > 0 else math.nan
 
 
@@ -71,7 +71,7 @@ def _says(row: Row) -> str:
 
 def _ring(row: Row) -> float:
     """Return how often a ring sends each byte that is reduced: 2 (n - 1) / n."""
-    return over(2 * (size(row) - 1), size(row))
+    return divide(2 * (size(row) - 1), size(row))
 
 
 def too_little_communication(table: Table) -> Iterator[Finding | None]:
@@ -81,7 +81,7 @@ def too_little_communication(table: Table) -> Iterator[Finding | None]:
     of_epoch = any(not row["communication_seconds"] * _steps(row) <= value(row, "epoch_seconds") for row in rows)
     for row in rows:
         each, steps, seconds = _gradient_bytes(row), _steps(row), row["communication_seconds"]
-        needed = over(each * (steps if of_epoch else 1), seconds) / 1e9
+        needed = divide(each * (steps if of_epoch else 1), seconds) / 1e9
         if needed > 0:
             yield finding("too little communication", f"{number(each / 1e6)} MB of gradients x {number(steps)} steps "
                           f"in {number(seconds)} s would be {number(needed)} GB/s ({number(_ring(row) * needed)} on "
@@ -101,7 +101,7 @@ def wrong_bandwidth(table: Table) -> Iterator[Finding | None]:
             continue
         yield None
         if not any(near(moved, amount, 0.1) for amount in right):
-            should = over(each * steps * _ring(row), row["communication_seconds"]) / 1e9
+            should = divide(each * steps * _ring(row), row["communication_seconds"]) / 1e9
             cure = (f"; {number(each / 1e6)} MB of gradients x {number(steps)} steps would be {number(should)} GB/s on "
                     "the bus") if should > 0 else ""
             seconds = number(row["communication_seconds"])
@@ -214,10 +214,10 @@ def wrong_busbw(table: Table) -> Iterator[Finding | None]:
                           ) if not near(row["algbw"], row["bytes"] / row["seconds"] / 1e9, 0.1) else None
     for row in table.having("bandwidth", "size"):
         name = re.sub(r"\W|_", "", str(row.get("collective") or "").lower())
-        share = over(size(row) - 1, size(row))
+        share = divide(size(row) - 1, size(row))
         algbw = value(row, "algbw")
         if not algbw > 0:
-            algbw = over(value(row, "bytes"), value(row, "seconds")) / 1e9
+            algbw = divide(value(row, "bytes"), value(row, "seconds")) / 1e9
         rights = [factor * share for factor in FACTORS.get(name, ())] or [
             # A "bandwidth" may be bytes / seconds; that of a broadcast is, on the bus too.
             2 * share, share, *([] if "bus" in table.columns and not name else [1.0])]

@@ -68,11 +68,11 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
             continue
         for measure, family in table.families(results):
             count += 1
-            base = table.rate(family[min(family)][0], measure)
-            if min(family)[0] != table.first_size(family[min(family)][0]):
+            base = table.throughput(family[min(family)][0], measure)
+            if min(family)[0] != table.base_size(family[min(family)][0]):
                 continue
             for row in (row for members in family.values() for row in members if row["row"] not in bad):
-                rows.append(row | {"speedup": table.rate(row, measure) / base, "size": table.size(row)})
+                rows.append(row | {"speedup": table.throughput(row, measure) / base, "size": table.size(row)})
     common = [name for name in by if all(table.known(row.get(name)) for row in rows)]
     if not rows or (count > 1 and not common):
         return None

@@ -92,8 +92,7 @@ def write(root: Path, output: Path, markdown: Path | None = None) -> None:
     """
     if not root.is_dir():
         raise LabError(f"there are no results in {root}; `labs run lab10_caltech --workers 2` makes some")
-    with records.uncollected():
-        page = _page(root)
+    page = _page(root)
     atomic.write_text(output, _template("page.html").render(page))
     if markdown:
         folder = markdown.parent / f"{markdown.stem}_plots"

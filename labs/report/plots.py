@@ -92,7 +92,7 @@ def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", referen
         reference: Speedups of a course report (columns `size`, `speedup` and those of `by`), drawn hollow and dashed.
         axes: Where to draw; a new figure, if left out.
     """
-    return _scaling(frame, by, "speedup", "speedup: rate(n) / rate(1)", reference, axes)
+    return _scaling(frame, by, "speedup", "speedup: throughput(n) / throughput(1)", reference, axes)
 
 
 def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,

@@ -29,7 +29,7 @@ def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
 def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
 
-    Few messages, each whole: for small tensors on many workers. Arguments as of `ring_seconds`.
+    It sends few messages of full size, which suits small tensors on many workers. Arguments as of `ring_seconds`.
     """
     return 2 * math.ceil(math.log2(n)) * (latency + nbytes / bandwidth)
 
@@ -48,11 +48,11 @@ ALGORITHMS: dict[str, Callable[[float, int, float, float], float]] = {
     "best": lambda *message: min(cost(*message) for cost in (ring_seconds, tree_seconds, halving_seconds)),
 }
 FUSED_BYTES = 64 * 2**20
-"""Bytes that Horovod sends as one message at most: HOROVOD_FUSION_THRESHOLD, 64 MiB for most of its life."""
+"""The most bytes that Horovod sends as one message: HOROVOD_FUSION_THRESHOLD, 64 MiB in most releases."""
 BACKWARD = 2 / 3
-"""Share of a step that is its backward pass: two products with the weights' size against the forward pass's one."""
+"""Share of a step that is its backward pass: it makes two products of the weights' size, the forward pass one."""
 LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
-"""Bytes per second and seconds between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
+"""Bytes per second and latency between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
 
 
 def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: float, workers_per_node: int = 1,
@@ -60,8 +60,8 @@ def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: fl
                       local_bandwidth: float = LOCAL_BANDWIDTH, local_latency: float = LOCAL_LATENCY) -> float:
     """Return the seconds of an all-reduce over nodes, in two levels where a node has several workers.
 
-    The workers of a node make one sum over their bus (a ring), the nodes one over the network. The bytes are divided
-    into messages of at most FUSED_BYTES.
+    The workers of a node sum over their bus (a ring), then the nodes sum over the network. The bytes are split into
+    messages of at most FUSED_BYTES.
 
     Args:
         nbytes: Bytes to reduce, per worker.
@@ -69,33 +69,33 @@ def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: fl
         latency: Seconds of an empty message between two nodes.
         bandwidth: Bytes per second of a node's link.
         workers_per_node: How many of them share a node.
-        algorithm: Between nodes; "best" is the one that takes least.
+        algorithm: Between nodes; "best" is the fastest of them.
         local_bandwidth: Bytes per second between two workers of a node.
         local_latency: Seconds of an empty message between them.
     """
     local = min(workers_per_node, workers)
     nodes = math.ceil(workers / local)
     messages = max(1, math.ceil(nbytes / FUSED_BYTES))
-    part = nbytes / messages
-    between = ALGORITHMS[algorithm](part, nodes, latency, bandwidth) if nodes > 1 else 0.0
-    return messages * (between + ring_seconds(part, local, local_latency, local_bandwidth))
+    size = nbytes / messages
+    between = ALGORITHMS[algorithm](size, nodes, latency, bandwidth) if nodes > 1 else 0.0
+    return messages * (between + ring_seconds(size, local, local_latency, local_bandwidth))
 
 
 def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes: float, workers: int, latency: float,
                          bandwidth: float, workers_per_node: int = 1, overlap: float = 0.7, **links) -> float:
-    """Return the scaling efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
+    """Return the efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
 
-    A step takes batch_size / images_per_sec. Of the communication the share `overlap` hides behind the backward pass,
-    which is BACKWARD of the step and can hide no more than its own length.
+    A step takes batch_size / images_per_sec. The share `overlap` of the communication hides behind the backward pass,
+    which is BACKWARD of the step and cannot hide more than its own length.
 
-    Why 0.7: the first gradients have to be computed before any can be sent, and the last ones are sent when nothing is
-    left to compute, so it is below 1; no source publishes the share. Every value from 0.5 to 0.8 comes within 10
-    percentage points of all rows of data/reference/published_scaling.csv, with one set of constants; 0.7 also does so
-    for the figures that an earlier edition of Horovod's README gave for 128 GPUs; 0.5 does not (VGG16 0.66, not 0.79).
-    Not in the model: the spread between workers, of which the slowest is waited for, and input.
+    Why 0.7: the share is below 1, because the first gradients must be computed before any can be sent, and the last
+    ones are sent when nothing is left to compute. No source publishes it. With one set of constants, every value from
+    0.5 to 0.8 comes within 10 percentage points of all rows of data/reference/published_scaling.csv. 0.7 also does so
+    for the figures of 128 GPUs in an earlier edition of Horovod's README; 0.5 does not (VGG16 0.66, not 0.79).
+    The model leaves out input, and the wait for the slowest worker.
 
     Args:
-        images_per_sec: Rate of one worker alone.
+        images_per_sec: Throughput of one worker alone.
         batch_size: Images per worker and step.
         gradient_bytes: Bytes of all gradients: 4 per trainable parameter.
         workers: How many.

@@ -17,7 +17,7 @@ def amdahl(n, serial: float):
 
     Args:
         n: Number of workers, or an array of them.
-        serial: Share of one worker's time that no worker can be spared: from 0 to 1.
+        serial: Share of one worker's time that cannot be divided among workers: from 0 to 1.
     """
     return 1 / (serial + (1 - serial) / np.asarray(n, float))
 
@@ -29,7 +29,7 @@ def gustafson(n, serial: float):
 
     Args:
         n: Number of workers, or an array of them.
-        serial: Share of the time on n workers that is not spent side by side: from 0 to 1.
+        serial: Share of the time on n workers that is not spent in parallel: from 0 to 1.
     """
     n = np.asarray(n, float)
     return n - serial * (n - 1)
@@ -48,7 +48,7 @@ def gustafson_share(n, speedup):
 
 
 def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
-    """Return the serial share that explains the speedups of a strong scaling best (least squares in 1 / speedup).
+    """Return the serial share that best explains speedups in strong scaling (least squares in 1 / speedup).
 
     Raises:
         LabError: Fewer than two numbers of workers above 1, or a speedup that no serial share explains.
@@ -58,7 +58,7 @@ def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
 
 
 def fit_gustafson(sizes: Sequence[int], speedups: Sequence[float]) -> float:
-    """Return the serial share that explains the speedups of a weak scaling best (least squares in the speedup).
+    """Return the serial share that best explains speedups in weak scaling (least squares in the speedup).
 
     Raises:
         LabError: Fewer than two numbers of workers above 1, or a speedup that no serial share explains.
@@ -73,7 +73,7 @@ def _slope(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def _fittable(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points above n = 1, where every law says 1, or raise if a fit to them would say nothing."""
+    """Return the points above n = 1, where every law gives 1; raise if a fit to them would be meaningless."""
     n, s = _points(sizes, speedups)
     if beyond := _beyond(n, s):
         raise LabError(beyond)
@@ -84,6 +84,7 @@ def _fittable(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _points(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
+    """Return the finite points above n = 1."""
     n, s = np.asarray(sizes, float), np.asarray(speedups, float)
     use = np.isfinite(n) & np.isfinite(s) & (n > 1) & (s > 0)
     if not use.any():
@@ -92,27 +93,27 @@ def _points(sizes, speedups) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _beyond(n: np.ndarray, speedups: np.ndarray) -> str:
-    """Return which speedups no serial share from 0 to 1 explains, and where to look; "" if there are none."""
-    found = []
+    """Return which speedups no serial share from 0 to 1 explains, and where to look; "" if all can be explained."""
+    problems = []
     for size, speedup in zip(n, speedups, strict=True):
         if speedup > size * (1 + 1e-9):
-            found.append(f"S({size:g}) = {speedup:.2f} is above {size:g}: no serial share explains it; "
+            problems.append(f"S({size:g}) = {speedup:.2f} is above {size:g}: no serial share explains it; "
                          "look for what slowed down the base")
         elif speedup < 1 - 1e-9:
-            found.append(f"S({size:g}) = {speedup:.2f} is below 1: no serial share explains it; "
+            problems.append(f"S({size:g}) = {speedup:.2f} is below 1: no serial share explains it; "
                          "dividing the work costs more than it saves")
-    return "; ".join(found)
+    return "; ".join(problems)
 
 
 LAWS = {"strong": ("Amdahl", amdahl, amdahl_share, fit_amdahl),
         "weak": ("Gustafson", gustafson, gustafson_share, fit_gustafson)}
-"""By the kind of scaling: the law's name, its speedup, the share that one point needs, the fit to several points."""
+"""By kind of scaling: the law's name, its speedup, the share that one point needs, the fit to several points."""
 
 
 def explain(kind: Literal["weak", "strong"], sizes: Sequence[int], speedups: Sequence[float]) -> str:
-    """Return what a law says about measured speedups, as a sentence.
+    """Return a sentence on how well a law explains measured speedups.
 
-    If the law holds, every point needs the same share. A share that changes with n shows that the law does not hold.
+    If the law holds, every point needs the same share. A share that changes with n shows that it does not hold.
 
     Args:
         kind: "strong" for Amdahl's law, "weak" for Gustafson's.

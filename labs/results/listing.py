@@ -1,4 +1,4 @@
-"""What `labs results` shows: the runs of the results folder as a table, and all that is known of them as CSV."""
+"""`labs results`: the runs of a results folder as a table, or with all columns as CSV."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ if TYPE_CHECKING:
 COLUMNS = ("lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "val_accuracy",
            "test_accuracy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""How a cell begins that a spreadsheet would compute."""
+"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 def load(lab: str | None, root: Path) -> pd.DataFrame:
     """Return the runs of a results folder, oldest first, one row each.
 
     Args:
-        lab: Name of a lab, or the beginning of it; all labs, if left out.
+        lab: Name of a lab, its number or a unique prefix; all labs by default.
         root: The results folder.
 
     Raises:
-        LabError: No lab is called so, or there are no runs of it, or none at all.
+        LabError: No lab has that name, or there are no runs of it, or no runs at all.
     """
     name = _lab(lab, root) if lab is not None else "*"
-    found = records.read_all(name, root)
-    if not found:
-        raise LabError(_none(name, root))
-    frame = records.table(found)
-    validated = [record["history"][-1].get("val_accuracy") if record["history"] else None for record in found]
+    runs = records.read_all(name, root)
+    if not runs:
+        raise LabError(_why_empty(name, root))
+    frame = records.table(runs)
+    validated = [record["history"][-1].get("val_accuracy") if record["history"] else None for record in runs]
     if "val_accuracy" not in frame and any(map(known, validated)):
         frame["val_accuracy"] = validated
     return frame
 
 
-def _lab(asked: str, root: Path) -> str:
-    """Return a lab's full name; results may also hold runs of labs that this clone does not have."""
-    there = os.listdir(root) if root.is_dir() else []
-    return asked if asked in there else catalogue.resolve(asked)
+def _lab(name: str, root: Path) -> str:
+    """Return a lab's full name; a results folder may hold runs of labs that this clone does not have."""
+    recorded = os.listdir(root) if root.is_dir() else []
+    return name if name in recorded else catalogue.resolve(name)
 
 
-def _none(name: str, root: Path) -> str:
-    """Return why there is nothing to show."""
+def _why_empty(name: str, root: Path) -> str:
+    """Return why there are no runs to show."""
     unreadable = len(list(root.glob(f"{name}/*/record.json")))
     if unreadable:
         return f"none of the records in {shown(root / name.removesuffix('*'))} can be read"
     if name != "*" and any(root.glob("*/*/record.json")):
         return f"no runs of {name} yet; `labs run {name}` makes one"
-    return "the results store is empty; `labs run lab10_caltech --workers 2` fills it"
+    return "the results folder is empty; `labs run lab10_caltech --workers 2` fills it"
 
 
 def table(frame: pd.DataFrame) -> str:
-    """Return the columns that matter most as a table for a terminal."""
+    """Return the most important columns as a table for a terminal."""
     columns = [column for column in COLUMNS if column in frame]
     rows = [[cell(value) for value in row] for row in frame[columns].itertuples(index=False)]
     return text([[named(column) for column in columns], *rows])
 
 
 def cell(value: Any) -> str:
-    """Return a value with four significant digits, whole numbers as such, and nothing where there is none."""
+    """Return a value with four significant digits, a whole number in full, and "" for a missing one."""
     if not known(value):
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -78,7 +78,7 @@ def cell(value: Any) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """Return all columns as CSV for a spreadsheet: no text in it is a formula, and counts are whole numbers."""
+    """Return all columns as CSV that is safe to open in a spreadsheet: no formulas, and counts as whole numbers."""
     texts = {name: frame[name].map(_quoted) for name in frame.select_dtypes(exclude="number")}
     whole = {name: "Int64" for name in frame.select_dtypes("float") if _counts(frame[name])}
     quoted = frame.assign(**texts).astype(whole)
@@ -88,14 +88,14 @@ def csv(frame: pd.DataFrame) -> str:
 
 def _counts(column: pd.Series) -> bool:
     """Whether a column holds whole numbers that pandas made floats because some are missing."""
-    there = column.dropna()
-    return 0 < len(there) < len(column) and bool((there.abs() < 2**53).all() and (there % 1 == 0).all())
+    present = column.dropna()
+    return 0 < len(present) < len(column) and bool((present.abs() < 2**53).all() and (present % 1 == 0).all())
 
 
 def _quoted(value: Any) -> Any:
-    """Return text that a spreadsheet would compute with the apostrophe that makes it text.
+    """Return text with an apostrophe in front if a spreadsheet would evaluate it.
 
-    On one line: pandas does not quote a carriage return, and what follows it would begin a row.
+    The text becomes one line, because pandas does not quote a carriage return, after which a new row would begin.
     """
     if not isinstance(value, str):
         return value

@@ -1,15 +1,15 @@
-"""Accuracies as proportions: their standard errors, and whether two of them differ by more than noise."""
+"""Accuracies as proportions: their standard errors, and whether two differ by more than noise."""
 
 from __future__ import annotations
 
 import math
 
 NOISE = 2.0
-"""Standard errors of a difference within which it is noise: about 95 % of differences of two equal proportions are."""
+"""A difference of fewer standard errors is noise: about 95 % of the differences of two equal proportions are."""
 
 
 def standard_error(share: float, images: int) -> float:
-    """Return the standard error of a share of right answers among independent images, sqrt(p (1 - p) / n).
+    """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n).
 
     Source: the variance of a binomial proportion; NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.4.
     """
@@ -17,15 +17,15 @@ def standard_error(share: float, images: int) -> float:
 
 
 def difference(one: float, other: float, images: int, other_images: int | None = None) -> float:
-    """Return `one - other` in standard errors of a difference, sqrt(error(one)^2 + error(other)^2).
+    """Return `one - other` in standard errors of the difference, sqrt(error(one)^2 + error(other)^2).
 
-    For two sets of images. On the same images two models err together, so that the true error of the difference is
-    smaller and this is a cautious measure.
+    This is exact for two independent sets of images. On the same images two models tend to err together; the true
+    error is then smaller, and this measure is cautious.
 
     Args:
         one, other: Shares of right answers.
         images: Number of images behind `one`.
-        other_images: Number of images behind `other`; as many, if left out.
+        other_images: Number of images behind `other`; by default the same.
     """
     error = math.hypot(standard_error(one, images), standard_error(other, other_images or images))
     if not error:

@@ -1,18 +1,16 @@
-"""The results store: one folder per run, `results/<lab>/<run>/record.json`, whole or not there.
+"""Records of runs: `<results root>/<lab>/<run>/record.json`, written atomically.
 
     records.load()            every run of every lab, as a DataFrame
-    records.read(folder)      one run, as the dictionary that is in the file
+    records.read(folder)      one run, as a dictionary
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import glob
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +27,10 @@ if TYPE_CHECKING:
 
 
 Record = dict[str, Any]
-"""What is known of a finished run; JSON can hold it. Its keys are those of `finish`."""
+"""The record of a finished run, as JSON values. `report.run_record.finish` writes it; `schema` checks it."""
 FORMAT = 1
 LARGEST = 64 << 20
-"""Bytes of a record; those of the labs have some thousand."""
+"""The most bytes of a record; those of the labs have a few thousand."""
 RESERVED = schema.RESERVED
 
 
@@ -40,8 +38,8 @@ def read(folder: str | os.PathLike) -> Record:
     """Read the record of one run.
 
     Raises:
-        LabError: It is no regular file, damaged, or not a record; names the file and what is wrong.
-        OSError: There is none.
+        LabError: The file is not a regular file, is damaged, or is not a record; names the file and the problem.
+        OSError: The file does not exist.
     """
     path = f"{folder}/record.json"
     content = atomic.read_bytes(path, LARGEST)
@@ -56,43 +54,33 @@ def read(folder: str | os.PathLike) -> Record:
 
 
 def _parsed(content: bytes) -> Any:
-    """Parse JSON, strictly but for NaN and infinities, which Python writes: the loss of a run that diverged."""
+    """Parse JSON, strictly except for NaN and infinities, which Python writes for the loss of a diverged run."""
     try:
         try:
             return msgspec.json.decode(content)
         except ValueError:
             record = json.loads(content)
-            msgspec.json.encode(record)  # Half a surrogate pair passes Python's reader, and can be printed nowhere.
+            msgspec.json.encode(record)  # Python's reader accepts half a surrogate pair, which cannot be printed.
             return record
     except RecursionError:
         raise LabError("nested too deeply for a record") from None
     except UnicodeEncodeError:
-        raise LabError("holds half a surrogate pair, which is no text") from None
+        raise LabError("holds half a surrogate pair, which is not text") from None
     except ValueError as problem:
-        raise LabError(f"damaged, no JSON: {problem}") from None
+        raise LabError(f"damaged, not JSON: {problem}") from None
 
 
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
-    """Read every valid record, oldest first; the others are named on the error stream and left out."""
-    root, sound = root or results_dir(), []
+    """Read every valid record, oldest first; name the others on the error stream."""
+    root, valid = root or results_dir(), []
     for path in sorted(glob.iglob(f"{lab}/*/record.json", root_dir=root)):
         try:
-            sound.append(read(f"{root}/{os.path.dirname(path)}"))
+            valid.append(read(f"{root}/{os.path.dirname(path)}"))
         except LabError as problem:
             print(f"labs: left out: {printable(problem)}", file=sys.stderr)
         except OSError as problem:
             print(f"labs: left out: {printable(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
-    return sorted(sound, key=lambda record: record["started"])
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Keep Python's collector from looking through the millions of values of ten thousand records again and again."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
+    return sorted(valid, key=lambda record: record["started"])
 
 
 def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
@@ -103,29 +91,30 @@ def load(lab: str = "*", root: Path | None = None) -> pd.DataFrame:
 def table(records: Iterable[Record]) -> pd.DataFrame:
     """Return records as a table, one row each.
 
-    What a Config asked for and the layout tells too, such as `threads`, is the layout's; the Config's stands beside it
-    as `asked_threads`. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
+    Where Config and layout share a name, such as `threads`, the column holds the layout's value, and `asked_threads`
+    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
     """
     import pandas as pd
 
     records = list(records)
-    frame, apart = pd.DataFrame(map(flat, records)), computed_on(records)
-    frame[list(apart)] = pd.DataFrame(apart, frame.index)
-    measured = {name for record in records for part in ("timings", "metrics") for name in record[part]}
-    asked = {name: None for record in records for name in settings(record) if name not in measured}
-    frame.attrs["config"] = list(asked | apart)
+    frame, hardware = pd.DataFrame(map(flat, records)), computed_on(records)
+    frame[list(hardware)] = pd.DataFrame(hardware, frame.index)
+    measured = {name for record in records for name in record["timings"] | record["metrics"]}
+    configured = {name: None for record in records for name in settings(record) if name not in measured}
+    frame.attrs["config"] = list(configured | hardware)
     return frame
 
 
 def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return what records were computed on, if not all on the same: `gpu`, `onednn`, each a value per record.
+    """Return the columns `gpu` and `onednn`, one value per record, each only if its values differ.
 
-    No Config says it, but it belongs to the configuration: speeds with and without are not compared.
+    They are in no Config, but they belong to the configuration: runs with and without are not compared.
     """
     machines = [record["machine"] for record in records]
-    found = {"gpu": [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines],
-             "onednn": [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]}
-    return {name: values for name, values in found.items() if len(set(values)) > 1}
+    gpus = [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines]
+    onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
+    columns = {"gpu": gpus, "onednn": onednn}
+    return {name: values for name, values in columns.items() if len(set(values)) > 1}
 
 
 def flat(record: Record) -> dict[str, Any]:
@@ -135,13 +124,13 @@ def flat(record: Record) -> dict[str, Any]:
 
 
 def settings(record: Record) -> dict[str, Any]:
-    """Return a record's Config; what the layout tells too is called asked_ here."""
+    """Return a record's Config; a name that the layout has too gets the prefix `asked_`."""
     layout = record["layout"]
     return {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
 
 
 def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:
-    """Return the rows of one named table of all runs, beside their lab, run, number of workers and Config."""
+    """Return the rows of one named table of all runs, with lab, run, number of workers and Config."""
     return rows_of(read_all(lab, root), name)
 
 
@@ -149,11 +138,11 @@ def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
     """Return the rows of one named table of some runs; see `rows`."""
     import pandas as pd
 
-    found = []
+    frame_rows = []
     for record in records:
         about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]} | record["config"]
-        found += [about | row for row in record.get("tables", {}).get(name, [])]
-    return pd.DataFrame(found)
+        frame_rows += [about | row for row in record.get("tables", {}).get(name, [])]
+    return pd.DataFrame(frame_rows)
 
 
 def curves(record: Record) -> pd.DataFrame:

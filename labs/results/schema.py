@@ -1,4 +1,4 @@
-"""The schema of a record, checked with msgspec before anything is computed from it."""
+"""The schema of a record: msgspec checks each record before anything is computed from it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import msgspec
 from labs.run.errors import LabError
 
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Tables hold 64 bits; beyond them pandas and numpy raise."""
+"""Integers of at most 64 bits: pandas and numpy raise on larger ones."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Figure = bool | Integer | float | None
 Plain = Figure | str
 Value = Plain | list[Plain | list[Plain] | dict[str, Plain]] | dict[str, Plain | list[Plain] | dict[str, Plain]]
-"""What a Config, a layout or a table may hold; the depth is bounded, since Python's own `str` is recursive."""
+"""A value in a Config, a layout or a table. Its depth is bounded, because Python's `str` is recursive."""
 LabName = Annotated[str, msgspec.Meta(pattern=r"^\w[\w.-]*\Z", max_length=255)]
-"""Files of the report are named after labs: no separators."""
+"""No separators, because files of the report are named after labs."""
 RunName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class Contents(msgspec.Struct):
-    """Every part of a record, with the type of whatever is in it."""
+    """All fields of a record, with the types of their contents."""
 
     lab: LabName
     run: RunName
@@ -40,7 +40,7 @@ class Contents(msgspec.Struct):
 
 
 class Layout(msgspec.Struct):
-    """The fields of a layout that are computed with."""
+    """The fields of a layout that are used in computations."""
 
     size: Count
     nodes: Count = 1
@@ -48,14 +48,14 @@ class Layout(msgspec.Struct):
 
 
 class Timings(msgspec.Struct):
-    """The timings that every run has, be they unknown."""
+    """The timings that every record has; they may be null."""
 
     images_per_sec: Integer | float | None
     seconds_per_epoch: Integer | float | None
 
 
 class Machine(msgspec.Struct):
-    """The fields of a machine that are read."""
+    """The fields of a machine that are used."""
 
     host: str = ""
     cores: Integer | None = None
@@ -70,8 +70,8 @@ class Epoch(msgspec.Struct):
     epoch: Integer
 
 
-class Known(msgspec.Struct):
-    """The fields that must have a type of their own; others may stand beside them."""
+class Required(msgspec.Struct):
+    """The fields with a fixed type; other fields are allowed beside them."""
 
     layout: Layout
     timings: Timings
@@ -80,54 +80,54 @@ class Known(msgspec.Struct):
 
 
 IDENTITY = frozenset({"lab", "run", "started"})
-"""Columns that identify a run in every table: nothing else in a record may have these names."""
+"""Columns that identify a run in every table; nothing else in a record may have these names."""
 RESERVED = IDENTITY | {"size"}
-"""Of a Config, besides: how many workers ran is the layout's to say."""
+"""Names that no field of a Config may have: the number of workers belongs to the layout."""
 MEASURED = IDENTITY | set(Layout.__struct_fields__)
-"""Of what was measured: where it ran is the layout's to say, too."""
+"""Names that no timing and no metric may have: where a run ran belongs to the layout."""
 
 
 def check(record: Any) -> None:
-    """Check a record.
+    """Raise unless a record fits the schema.
 
     Args:
-        record: As JSON gave it.
+        record: The parsed JSON.
 
     Raises:
-        LabError: Names the field and what is wrong with it.
+        LabError: Names the field and the problem.
     """
     try:
         msgspec.convert(record, Contents)
-        msgspec.convert(record, Known)
+        msgspec.convert(record, Required)
     except msgspec.ValidationError as problem:
         raise LabError(_message(str(problem), record)) from None
-    for part, names, reserved in _names(record):
+    for field, names, reserved in _names(record):
         if not reserved.isdisjoint(names):
-            raise LabError(f"{part}.{min(reserved.intersection(names))}: this name is reserved for the run itself")
+            raise LabError(f"{field}.{min(reserved.intersection(names))}: this name is reserved for the run itself")
 
 
 def _names(record: dict) -> Iterator[tuple[str, Iterable[str], frozenset[str]]]:
-    """Yield the parts of a record that become columns, their names, and the names that they must not have."""
+    """Yield the fields of a record that become columns, the columns' names, and the names that are reserved."""
     yield "layout", record["layout"], IDENTITY
     yield "config", record["config"], RESERVED
-    for part in ("timings", "metrics"):
-        yield part, record[part], MEASURED
+    for field in ("timings", "metrics"):
+        yield field, record[field], MEASURED
     for name, rows in record.get("tables", {}).items():
         for row in rows:
             yield f"tables.{name}", row, IDENTITY
 
 
 def _message(problem: str, record: dict) -> str:
-    """Return msgspec's message with the field first; it writes a dictionary's key as [...]."""
+    """Return msgspec's message with the field first, and with keys in place of its [...]."""
     text, _, path = problem.rstrip("`").partition(" - at `$.")
-    if found := re.match(r"(\w+)\[\.\.\.\]", path):
-        path = path.replace("[...]", "." + _key(record[found[1]], found[1]), 1)
+    if match := re.match(r"(\w+)\[\.\.\.\]", path):
+        path = path.replace("[...]", "." + _key(record[match[1]], match[1]), 1)
     return f"{path}: {text}".removeprefix(": ").replace("[...]", "")
 
 
-def _key(values: dict[str, Any], part: str) -> str:
-    """Return the first key whose value does not fit the type of its part."""
-    kind = typing.get_type_hints(Contents, include_extras=True)[part]
+def _key(values: dict[str, Any], field: str) -> str:
+    """Return the first key whose value does not fit the type of its field."""
+    kind = typing.get_type_hints(Contents, include_extras=True)[field]
     for key, value in values.items():
         try:
             msgspec.convert({key: value}, kind)

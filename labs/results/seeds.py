@@ -1,4 +1,4 @@
-"""Whether two settings differ by more than their seeds do."""
+"""Comparison of two settings over seeds: does their difference exceed the spread between seeds?"""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from labs.results import statistics
 
 
 def compared(one: Sequence[float], other: Sequence[float]) -> str:
-    """Return a sentence on whether the means of two settings differ by more than the spread of their seeds.
+    """Return a sentence on whether the means of two settings differ by more than their seeds do.
 
     Args:
-        one, other: The results of each setting, one per seed; the interval is Welch's (`scaling.difference`).
+        one, other: The results of each setting, one per seed; the interval is Welch's (`statistics.difference`).
     """
     difference, low, high = statistics.difference(one, other)
     means = f"means {np.mean(one):.3f} and {np.mean(other):.3f} differ by {difference:+.3f}"

@@ -1,4 +1,4 @@
-"""How fast runs were and how that scales, as tables: on the page, and at the end of a sweep."""
+"""Tables of throughput and speedup: on the report page, after a sweep, and at the end of a run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-HELD = {"weak": "Speed and weak scaling: the batch of each worker is held",
-        "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
+TITLES = {"weak": "Speed and weak scaling: the batch of each worker is held",
+          "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
+"""By what is held fixed as workers are added."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Speeds:
-    """Runs that are compared, as `scaling.speedups` has them: against `base` workers, of configurations that differ in
-    `by`."""
+    """A table of `scaling.speedups` over `base` workers; its configurations differ in the columns `by`."""
 
     held: Literal["weak", "strong", ""]
     table: pd.DataFrame
@@ -31,16 +31,16 @@ class Speeds:
 
     @property
     def title(self) -> str:
-        """What stays as workers are added; nothing does if only one number of workers ran."""
-        return HELD[self.held]
+        """The table's title; it names no scaling if only one number of workers ran."""
+        return TITLES[self.held]
 
     def grid(self) -> Grid:
-        """Return them as a table, with speedups if there is anything to compare."""
+        """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
         ratios = ["speedup", "scaling_efficiency", *(["why"] if self.table["why"].any() else [])] if self.held else []
         note = "images/s: median over the repeats, without the first epoch [95 % interval; none: one run]"
         if self.held:
-            note += (f"; speedup: rate(n) / rate({self.base}) of the same configuration; "
+            note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration; "
                      f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")
         times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
         return grid(self.title, self.table, [*self.by, "size", *nodes, *times, *ratios], note)
@@ -48,13 +48,13 @@ class Speeds:
 
 def frame(runs: Iterable[records.Record]) -> tuple[pd.DataFrame, list[str]]:
     """Return runs as a table that can be grouped by, and the settings in which they differ."""
-    found = records.table(runs)
-    found = scaling.comparable(found, found.columns)
-    return found, [name for name in scaling.configuration(found) if found[name].map(str).nunique() > 1]
+    table = records.table(runs)
+    table = scaling.comparable(table, table.columns)
+    return table, [name for name in scaling.configuration(table) if table[name].map(str).nunique() > 1]
 
 
 def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
-    """Yield the comparisons that some runs allow: weak and strong scaling, or the mere speed; nothing without rates.
+    """Yield the tables that some runs allow: weak and strong scaling, or speed only; nothing without throughputs.
 
     Args:
         runs, varying: From `frame`.
@@ -66,32 +66,31 @@ def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
     if weakly.any() or not strongly.any():
         yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)
-    if strongly.any():  # What has no partner at the same global batch is in the other table.
+    if strongly.any():  # Rows without a partner at the same global batch are in the other table.
         partners = strong[strong["global_batch_size"].isin(strong["global_batch_size"][strongly])]
         yield Speeds("strong", partners, [*(name for name in varying if name in strong), "global_batch_size"], base)
 
 
 def summary(runs: Iterable[records.Record]) -> str:
-    """Return the comparisons that some runs allow, for a terminal."""
+    """Return the tables that some runs allow, as text for a terminal."""
     grids = [speeds.grid() for speeds in compared(*frame(runs))]
     return "\n\n".join(f"{each.title}\n{text([each.head, *each.rows])}\n({each.note})" for each in grids)
 
 
 def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str] = ()) -> str:
-    """Return the speedup over one worker, a line each for weak and strong scaling, or how to get a run to compare with.
+    """Return the speedup over one worker, a line each for weak and strong scaling, or the command for a baseline.
 
-    Weak scaling holds the batch of each worker, strong scaling the global batch. One worker may have been run for
-    either.
+    The baseline is a run of one worker with the same batch per worker (weak) or the same global batch (strong).
 
     Args:
         record: Of a run of several workers, which the results root holds.
         results_root: The results root.
-        free: Fields of the lab's Config that make no difference to one worker, such as the backend.
+        free: Fields of the lab's Config that do not affect one worker, such as the backend.
     """
     import pandas as pd
 
     if not record["timings"]["images_per_sec"]:
-        return "no speedup: the first epoch is left out of all rates, and there is no other; take --epochs 2 or more"
+        return "no speedup: the first epoch is never timed, and there is no other; take --epochs 2 or more"
     runs = records.load(record["lab"], results_root)
     settings = scaling.configuration(runs)
     mine = runs[runs["run"] == record["run"]].iloc[0]
@@ -107,7 +106,7 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
 
 
 def _speedup(table: pd.DataFrame, held: str) -> str:
-    """Return the speedup of the one row of several workers, "" if there is nothing to compare it with."""
+    """Return the speedup of the only row with several workers; "" if there is nothing to compare it with."""
     (row,) = table[table["size"] > 1].to_dict("records")
     if row["why"]:
         return ""

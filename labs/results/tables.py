@@ -1,4 +1,4 @@
-"""Tables, for a terminal and for a page."""
+"""Tables as text for a terminal and as Markdown for a page, with the formats of their figures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def closing(record: dict[str, Any]) -> str:
-    """Return the table that ends a run: workers, rate, seconds per epoch, accuracies."""
+    """Return the table at the end of a run: workers, throughput, seconds per epoch, accuracies."""
     history = record["history"]
     last = history[-1] if history else {}
     row = {
@@ -42,7 +42,7 @@ def _ledger(metrics: dict[str, float]) -> str:
 
 
 def messages(rows: Sequence[dict[str, Any]]) -> str:
-    """Return what Horovod's timeline says of a run: exchanges, messages, bytes and seconds of each kind."""
+    """Return the exchanges in Horovod's timeline as a table: messages, bytes and seconds of each kind."""
     head = ["exchanged", "times", "messages", "bytes", "share", "negotiating ms", "waiting ms", "transfers s"]
     lines = [
         [row["kind"], str(row["exchanges"]), str(row["messages"]), "?" if row["bytes"] is None else f"{row['bytes']:,}",
@@ -53,6 +53,7 @@ def messages(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _number(value: Any) -> str:
+    """Return a figure of the closing table; None stands for a timing that one epoch does not have."""
     if value is None:
         return "one epoch only"
     if not isinstance(value, float):
@@ -61,7 +62,7 @@ def _number(value: Any) -> str:
 
 
 def text(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows, the first being the heading, as lines with columns set to the right."""
+    """Return rows as right-aligned columns of text; the first row is the heading."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
@@ -69,7 +70,7 @@ def text(rows: Sequence[Sequence[str]]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table for a page."""
+    """A table for a page: title, column names, cells as text, and a note below."""
 
     title: str
     head: Sequence[str]
@@ -84,48 +85,48 @@ class Grid:
 
 
 def markdown(text: str, code: bool = False) -> str:
-    """Return text on one line as Markdown that shows it as it is: names in a record may hold markup.
+    """Return text as one line of Markdown that shows it literally; names in a record may contain markup.
 
     Args:
-        text: Any.
-        code: Keep backticks: the text has commands in them.
+        text: Any text.
+        code: Keep backticks, which enclose commands.
     """
     text = re.sub(r"[\\*~|]" if code else r"[\\*~|`]", r"\\\g<0>", printable(text))
     text = re.sub(r"(?<![^\W_])_+|_+(?![^\W_])|\](?=[(\[:])|^[-+#=]+(?=\s|$)", _escaped, text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _escaped(found: re.Match) -> str:
-    return "".join(f"\\{character}" for character in found[0])
+def _escaped(match: re.Match) -> str:
+    return "".join(f"\\{character}" for character in match[0])
 
 
-MOST = 40
-"""Rows that a page shows of one table."""
+MAX_ROWS = 40
+"""The most rows of one table that a page shows."""
 
 
 def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
     """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]"."""
     columns = [column for column in columns if column in frame]
-    rows = [[cell(row, column) for column in columns] for row in frame.head(MOST).to_dict("records")]
-    if len(frame) > MOST:
-        note = f"{note} The first {MOST} of {len(frame)} rows.".strip()
+    rows = [[cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
+    if len(frame) > MAX_ROWS:
+        note = f"{note} The first {MAX_ROWS} of {len(frame)} rows.".strip()
     return Grid(title, [named(column) for column in columns], rows, note)
 
 
 def cell(row: dict[str, Any], column: str) -> str:
-    """Return a value of a row with its interval, where it has one."""
+    """Return a value of a row, with its interval if it has one."""
     ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
     shown = figure(row[column])
     return f"{shown} [{figure(ends[0])}, {figure(ends[1])}]" if shown and all(known(end) for end in ends) else shown
 
 
 def known(value: Any) -> bool:
-    """Whether there is a value."""
+    """Whether a value is neither None nor NaN."""
     return value is not None and value == value
 
 
 def figure(value: Any) -> str:
-    """Return a value with three digits, as far as it has them."""
+    """Return a value with at most three significant digits; whole numbers in full."""
     if not known(value):
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -136,7 +137,7 @@ def figure(value: Any) -> str:
 
 
 def named(column: str) -> str:
-    """Return a column's name as a reader expects it."""
+    """Return the heading of a column: "images/s" for `images_per_sec`."""
     short = {"images_per_sec": "images/s", "seconds_per_epoch": "s/epoch", "size": "workers", "batch_size": "batch",
              "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
              "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}

@@ -169,9 +169,9 @@ def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
     store(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert told.startswith(f"{speed_tables.HELD['weak']}\n")
+    assert told.startswith(f"{speed_tables.TITLES['weak']}\n")
     assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
-    assert "speedup: rate(n) / rate(1) of the same configuration" in told
+    assert "speedup: throughput(n) / throughput(1) of the same configuration" in told
 
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):

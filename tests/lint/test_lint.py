@@ -144,7 +144,7 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("accuracy", "40,2,6,128", "40,8,6,128", "impossible layout", (5,), "cannot be on 8 nodes"),
     ("accuracy", "379.7", "200", "efficiency above 1", (3,), "efficiency 1.14"),
     ("accuracy only", "0.9850", "0.9898", "difference within noise", (3, 4), "0.9898, 0.9903"),
-    ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "rate(1) / rate(n), inverted"),
+    ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "throughput(1) / throughput(n), inverted"),
     ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "divided by line 3 (2 workers), not by one worker"),
     ("speedup", "15.66,1.66", "15.66,1.34", "wrong speedup", (6,), "by line 3, which has batch_size 128, not 512"),
     ("speedup", "20.92,1.30", "20.92,1.37", "wrong speedup", (3,), "that is the speedup of line 4, labels swapped"),

@@ -113,7 +113,7 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     monkeypatch.setattr(lab04_speedup, "summary", lambda runs: told if len(runs) == 12 else "wrong", raising=False)
     page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
-    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speed_tables.HELD['weak']}**")
+    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speed_tables.TITLES['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 
@@ -245,7 +245,7 @@ def test_speedups_are_drawn_with_intervals_and_the_ideal():
     axes = plots.speedup(rates(), reference=reference).axes[0]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert sorted(labels) == ["batch 128", "batch 32", "ideal", "report, batch 32"]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "speedup: rate(n) / rate(1)")
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "speedup: throughput(n) / throughput(1)")
     bars = axes.containers[0].lines[2][0].get_segments()
     row = rates().iloc[1]
     assert bars[1][:, 1].tolist() == pytest.approx([row["speedup_low"], row["speedup_high"]])

@@ -1,4 +1,4 @@
-"""The results store."""
+"""Records of runs."""
 
 from __future__ import annotations
 

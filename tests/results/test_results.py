@@ -45,7 +45,7 @@ def test_what_is_missing_is_said(asked, told, store):
 
 def test_an_empty_store_and_one_that_cannot_be_read_are_two_things(tmp_path):
     for root in (tmp_path / "none", tmp_path):
-        with pytest.raises(LabError, match="the results store is empty; `labs run lab10_caltech"):
+        with pytest.raises(LabError, match="the results folder is empty; `labs run lab10_caltech"):
             listing.load(None, root)
     (tmp_path / "lab10_caltech/a").mkdir(parents=True)
     (tmp_path / "lab10_caltech/a/record.json").write_text("{")
