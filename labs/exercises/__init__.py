@@ -1,90 +1,98 @@
-"""The questions at the end of each notebook that can be judged by machine, from the student's own records.
+"""Questions at the end of each notebook that are graded from the student's own records.
 
     from labs import exercises
     one, two = exercises.runs("lab02.q1")     the records that a question is about
-    exercises.check("lab02.q1", 1.7)          AssertionError, with what was wrong about it; or a line: right
+    exercises.check("lab02.q1", 1.7)          prints "right", or raises AssertionError with what is wrong
 
-`check` is a plain assert, as nbgrader and otter want it. Each lab has a module here with its `QUESTIONS`. Solutions are
-not here: they are in `solutions/`, which can be left out of what students get. Imports no TensorFlow.
+`check` is a plain assertion, which nbgrader and otter-grader accept. Each lab has a module here with its `QUESTIONS`.
+The answers are in `solutions/`, which can be left out of what students get. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.exercises.judge import Question, Record
+from labs.exercises.grading import Question, Record
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
 from labs.run.text import printable
 
 
-def check(question: str, answer: Any, store: Path | None = None) -> None:
-    """Judge an answer by the student's own records, and say so in one line if it is right.
+def check(question: str, answer: Any, results_root: Path | None = None) -> None:
+    """Grade an answer from the student's own records, and print a line if it is right.
 
     Args:
         question: Its id: "lab04.q2".
         answer: A plain value, as the question asks for it.
-        store: The results store; that of the notebooks if left out.
+        results_root: The folder of all results; by default that of the notebooks.
 
     Raises:
-        AssertionError: The answer is wrong, and what is wrong about it; or there is no record yet, and what makes it.
+        AssertionError: The answer is wrong, with what is wrong about it; or a record is missing, with what makes it.
         LabError: There is no such question.
     """
-    asked = _question(question)
-    chosen = runs(question, store)
-    looked = ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
+    entry = _question(question)
+    about = runs(question, results_root)
     try:
-        why = asked.judge(answer, chosen)
+        reason = entry.grade(answer, about)
     except AssertionError as wrong:
-        raise AssertionError(f"{question}: {wrong}\n  Look at: {looked}") from None
-    except LookupError as lacking:
-        raise AssertionError(f"{question}: {looked} cannot be judged, for want of {lacking}; run it again") from None
-    print(f"{question}: right: {why}")
+        raise AssertionError(f"{question}: {wrong}\n  Look at: {_names(about)}") from None
+    except LookupError as missing:
+        raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
+                             ) from None
+    print(f"{question}: right: {reason}")
 
 
-def show(answers: Mapping[str, Any], store: Path | None = None) -> None:
-    """Print a verdict on each answer; None is one that is still to come."""
+def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
+    """Print whether each answer is right; None stands for an answer that is still to come."""
     for question, answer in answers.items():
         if answer is None:
             _question(question)
             print(f"{question}: no answer yet")
             continue
         try:
-            check(question, answer, store)
+            check(question, answer, results_root)
         except AssertionError as wrong:
             print(wrong)
 
 
-def runs(question: str, store: Path | None = None) -> list[Record]:
-    """Return the records that a question is about, from the results store.
+def runs(question: str, results_root: Path | None = None) -> list[Record]:
+    """Return the records that a question is about.
+
+    Args:
+        question: Its id: "lab04.q2".
+        results_root: The folder of all results; by default that of the notebooks.
 
     Raises:
-        AssertionError: They are not there; names the command that makes them.
+        AssertionError: They are missing; names the command that makes them.
         LabError: There is no such question.
     """
-    asked = _question(question)
-    return _picked(question, asked, records.read_all(_lab(question), store))
+    return _select(question, _question(question), records.read_all(_lab(question), results_root))
 
 
-def _picked(question: str, asked: Question, found: list[Record]) -> list[Record]:
-    """Return the records of a lab that a question is about; `runs` says what is raised."""
+def _select(question: str, entry: Question, all_records: list[Record]) -> list[Record]:
+    """Return which of a lab's records a question is about; raises as `runs` does."""
     try:
-        return asked.runs(found)
+        return entry.select_runs(all_records)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
-    except LookupError as lacking:
-        raise AssertionError(f"{question}: a record of {_lab(question)} lacks {lacking}; move it away") from None
-    except (TypeError, ValueError, ArithmeticError) as wrong:
-        raise AssertionError(f"{question}: a record of {_lab(question)} holds no such figures as its runs do "
-                             f"({printable(wrong)}); move it away") from None
+    except LookupError as missing:
+        raise AssertionError(f"{question}: a record of {_lab(question)} has no {missing}; move it away") from None
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise AssertionError(f"{question}: a record of {_lab(question)} has a malformed figure ({printable(error)}); "
+                             "move it away") from None
+
+
+def _names(about: Sequence[Record]) -> str:
+    return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
 
 
 def questions(lab: str) -> dict[str, Question]:
-    """Return the questions of a lab, by id.
+    """Return the questions of a lab by id; {} if it has none.
 
     Args:
         lab: Its name, its number or a unique prefix.
@@ -93,33 +101,37 @@ def questions(lab: str) -> dict[str, Question]:
         LabError: No lab has that name.
     """
     name = catalogue.resolve(lab)
-    found = importlib.import_module(f"labs.exercises.{name}").QUESTIONS
-    return {f"{name.partition('_')[0]}.{number}": question for number, question in found.items()}
+    module = f"labs.exercises.{name}"
+    if importlib.util.find_spec(module) is None:
+        return {}
+    entries = importlib.import_module(module).QUESTIONS
+    return {f"{name.partition('_')[0]}.{number}": question for number, question in entries.items()}
 
 
 def markdown(lab: str) -> str:
     """Return the questions of a lab as its notebook shows them."""
-    lines = [f"* **{name}** {asked.text} *Answer: {asked.answer}.*" for name, asked in questions(lab).items()]
-    return "\n".join(["### Judged by your own records", "", INTRODUCTION, "", *lines])
+    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in questions(lab).items()]
+    return "\n".join(["### Graded from your own records", "", INTRODUCTION, "", *lines])
 
 
-INTRODUCTION = ("\"This run\" and \"these runs\" are those of your own results store that a question is about: "
-                "`exercises.runs(id)` returns their records. Write your answers in place of `None`. A wrong one gets a "
-                "hint, and never the number.")
+INTRODUCTION = ("Each question refers to runs in your results folder; `exercises.runs(id)` lists them. Write your "
+                "answers in place of `None`. A wrong answer gets a hint, never the right number.")
 
 
-def listing(lab: str, store: Path | None = None) -> Iterator[str]:
-    """Yield the lines that tell the questions of a lab, and the runs that they are about or what makes them."""
-    # Once: each bad record is named once, too.
-    found = records.read_all(catalogue.resolve(lab), store)
-    for name, asked in questions(lab).items():
-        yield f"{name}  {asked.text}"
-        yield f"    answer: {asked.answer}"
+def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
+    """Yield the lines of `labs exercises`: each question, and the runs that it is about or what makes them."""
+    name, entries = catalogue.resolve(lab), questions(lab)
+    if not entries:
+        yield f"{name} has no questions that are graded from your own records"
+        return
+    all_records = records.read_all(name, results_root)  # Once, so that each bad record is reported once.
+    for question, entry in entries.items():
+        yield f"{question}  {entry.text}"
+        yield f"    answer: {entry.answer}"
         try:
-            chosen = _picked(name, asked, found)
-            yield "    about: " + ", ".join(printable(f"{run['lab']}/{run['run']}") for run in chosen)
+            yield "    about: " + _names(_select(question, entry, all_records))
         except AssertionError as missing:
-            yield "    " + str(missing).removeprefix(f"{name}: ")
+            yield "    " + str(missing).removeprefix(f"{question}: ")
 
 
 def _lab(question: str) -> str:
@@ -127,9 +139,11 @@ def _lab(question: str) -> str:
 
 
 def _question(question: str) -> Question:
+    """Return the question with this id: "lab04.q2" or "lab4.q2"."""
     lab = _lab(question)
-    there = questions(lab)
-    name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"  # "lab2.q1" is lab02.q1.
-    if name not in there:
-        raise LabError(f"no question is called {quoted(question)}; there are: {', '.join(there)}")
-    return there[name]
+    entries = questions(lab)
+    name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"
+    if name not in entries:
+        known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"
+        raise LabError(f"no question is called {quoted(question)}; {known}")
+    return entries[name]

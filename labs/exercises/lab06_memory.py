@@ -1,10 +1,10 @@
-"""Lab 6: what every worker holds in full, what is shared, and what an image costs."""
+"""Questions of lab 6: memory that each worker needs in full, memory that is divided, memory per image."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from labs.exercises.judge import Question, Record, newest, number, parts, several
+from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
 
 RUN = "labs run lab06_memory"
 MIB = 2**20
@@ -16,17 +16,17 @@ def _any(records: list[Record]) -> list[Record]:
 
 def _several(records: list[Record]) -> list[Record]:
     return [newest(records, "several workers", f"`{RUN} --workers 2 --batch-size 32`",
-                   lambda run: several(run) and run["metrics"].get("parameters"))]
+                   lambda run: multi_worker(run) and run["metrics"].get("parameters"))]
 
 
 def _tried(run: Record) -> list[dict]:
-    """Return the trials of a search for the largest batch that did fit."""
+    """Return those trials of a batch size search that fit into memory."""
     return [row for row in run.get("tables", {}).get("trials", []) if row.get("batch_size") and row["fits"]]
 
 
 def _search(records: list[Record]) -> list[Record]:
     return [newest(records, "a search for the largest batch", f"`{RUN} --search batch_size`",
-                   lambda run: not several(run) and len(_tried(run)) > 1)]
+                   lambda run: not multi_worker(run) and len(_tried(run)) > 1)]
 
 
 def _fixed(answer, runs: list[Record]) -> str:
@@ -34,25 +34,25 @@ def _fixed(answer, runs: list[Record]) -> str:
     count, size = run["metrics"]["parameters"], run["layout"]["size"]
     right = 16 * count / MIB
     mistakes = {
-        "that is the weights alone; gradients and two moments of Adam have as many numbers each": right / 4,
+        "that is the weights alone; gradients and Adam's two moments have as many numbers each": right / 4,
         "that leaves out the optimizer: Adam keeps two numbers for each parameter": right / 2,
         "that leaves out the gradients, or one of Adam's two moments": right * 3 / 4,
-        "that is in MB of a million bytes; a MiB has 2^20": 16 * count / 1e6,
-        "that is a count of numbers; each has 4 bytes": right / 4 * MIB / 4,
+        "that is in MB of a million bytes; a MiB has 2^20 bytes": 16 * count / 1e6,
+        "that counts numbers; each has 4 bytes": right / 4 * MIB / 4,
     }
     if size > 1:
         mistakes["data parallelism does not divide the model: each worker holds all of it"] = right / size
-    return number(answer, right, "MiB", "4 numbers for each parameter x 4 bytes / 2^20, on every worker", mistakes,
-                  tolerance=0.01)
+    formula = "4 numbers for each parameter x 4 bytes / 2^20, on every worker"
+    return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
 
 
 def _held(answer, runs: list[Record]) -> str:
     size = runs[0]["layout"]["size"]
     model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
-    batch = {"each worker takes its own part of the step's images": 1}
-    return parts(answer, {
-        "parameters": lambda value: number(value, 1, "share", "all parameters, on every worker", model),
-        "images": lambda value: number(value, 1 / size, "share", "batch_size / global batch", batch),
+    batch = {"each worker processes its own share of a step's images": 1}
+    return grade_entries(answer, {
+        "parameters": lambda value: grade_number(value, 1, "share", "all parameters, on every worker", model),
+        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch),
     })
 
 
@@ -61,19 +61,20 @@ def _slope(answer, runs: list[Record]) -> str:
     images, peaks = (np.array([float(row[name]) for row in rows]) for name in ("batch_size", "peak_mb"))
     each, start = np.polyfit(images, peaks, 1)
     most = images.argmax()
-    return number(answer, each, "MiB", "the slope of a line through peak_mb over batch_size, of the trials that fit", {
-        "that divides the whole peak by the images; TensorFlow and the weights are in it at any batch":
+    formula = "the slope of a line through peak_mb as a function of batch_size, of the trials that fit"
+    return grade_number(answer, each, "MiB", formula, {
+        "that divides the whole peak by the number of images; it includes TensorFlow and the weights at any batch size":
             peaks[most] / images[most],
-        "that is where the line starts: what is there without any image": start,
+        "that is the line's intercept, the memory without images": start,
         "that is upside down: images per MiB": 1 / each,
-    }, tolerance=0.03)
+    }, rel_tol=0.03)
 
 
 QUESTIONS = {
-    "q1": Question("How much memory do weights, gradients and Adam's two moments of this run's network take on each "
-                   "worker, in float32?", "a number, in MiB (2^20 bytes)", _any, _fixed),
-    "q2": Question("Which share of the network's parameters, and which share of the images of a step, does each worker "
-                   "of this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1', _several, _held),
-    "q3": Question("How much memory does one more image cost this network? Put a straight line through those trials of "
-                   "this search that fit (table `trials`).", "a number, in MiB per image", _search, _slope),
+    "q1": Question("How much memory do the weights, the gradients and Adam's two moments of this run's network take on "
+                   "each worker, in float32?", "a number, in MiB (2^20 bytes)", _any, _fixed),
+    "q2": Question("What share of the network's parameters, and what share of a step's images, does each worker of "
+                   "this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1', _several, _held),
+    "q3": Question("How much memory does one more image per batch take? Fit a straight line to the trials of this "
+                   "search that fit into memory (table `trials`).", "a number, in MiB per image", _search, _slope),
 }

@@ -1,16 +1,26 @@
-"""Lab 7: bytes of an epoch, the speedup at the same global batch, and when one worker is the right answer."""
+"""Questions of lab 7: bytes per epoch, strong-scaling speedup, and when one worker is faster."""
 
 from __future__ import annotations
 
-from labs.exercises.judge import Question, Record, against_one, choice, newest, number, several, speedup, timed
+from labs.exercises.grading import (
+    Question,
+    Record,
+    grade_choice,
+    grade_number,
+    grade_speedup,
+    images_per_sec,
+    multi_worker,
+    newest,
+    pair_with_one_worker,
+)
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
-FREE = ("backend", "traffic")
-"""One worker has nobody to send to."""
+MAY_DIFFER = ("backend", "traffic")
+"""One worker exchanges nothing, so these settings do not matter for it."""
 
 
 def _pair(records: list[Record]) -> list[Record]:
-    return against_one(records, SWEEP, strong=True, free=FREE)
+    return pair_with_one_worker(records, SWEEP, strong=True, may_differ=MAY_DIFFER)
 
 
 def _smallest(records: list[Record]) -> list[Record]:
@@ -20,13 +30,13 @@ def _smallest(records: list[Record]) -> list[Record]:
         try:
             return _pair([run for run in sized if run["metrics"]["parameters"] == count])
         except AssertionError:
-            continue  # Of this size there is no pair.
+            continue  # There is no pair for this network size.
     return _pair([])
 
 
 def _trained(records: list[Record]) -> list[Record]:
     return [newest(records, "several workers", "`labs run lab07_vit --workers 2`",
-                   lambda run: several(run) and run["metrics"].get("parameters") and run["history"])]
+                   lambda run: multi_worker(run) and run["metrics"].get("parameters") and run["history"])]
 
 
 def _traffic(answer, runs: list[Record]) -> str:
@@ -34,31 +44,33 @@ def _traffic(answer, runs: list[Record]) -> str:
     size, row, config = run["layout"]["size"], run["history"][-1], run["config"]
     gradients, pixels = 4 * run["metrics"]["parameters"], row["images"] * 32 * 32 * 3
     right = 2 * (size - 1) * gradients * row["steps"] / 1e6
-    return number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
-        "that is the bytes of one step": right / row["steps"],
-        "that is the bytes of all epochs": right * config["epochs"],
-        "that is what one worker sends; n of them do": right / size,
+    return grade_number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
+        "that is the number of bytes of one step": right / row["steps"],
+        "that is the number of bytes of all epochs": right * config["epochs"],
+        "that is the number of bytes that one worker sends; all n send": right / size,
         "a parameter has 4 bytes": right / 4,
-        "that is the pictures, and they cross no network: each worker reads its own": pixels * 4 / 1e6,
-        "that is the pictures, and they cross no network": pixels / 1e6,
+        "that is the images, which are not exchanged: each worker reads its own": pixels * 4 / 1e6,
+        "that is the images, which are not exchanged": pixels / 1e6,
         "that is in MiB of 2^20 bytes": right * 1e6 / 2**20,
-    }, tolerance=0.01)
+    }, rel_tol=0.01)
 
 
 def _winner(answer, runs: list[Record]) -> str:
-    rates = {run["layout"]["size"]: timed(run) for run in runs}
-    right = {size for size, rate in rates.items() if rate > 0.98 * max(rates.values())}
-    others = dict.fromkeys(rates, "at the same global batch, these had fewer images_per_sec")
+    throughputs = {run["layout"]["size"]: images_per_sec(run) for run in runs}
+    right = {size for size, value in throughputs.items() if value > 0.98 * max(throughputs.values())}
+    others = dict.fromkeys(throughputs, "at the same global batch, these workers had fewer images_per_sec")
     others[1] = "at the same global batch, the other run had more images_per_sec"
-    return choice(answer, right, others, "the exchange pays where it takes less than the arithmetic that it saves")
+    reason = "more workers are faster where the exchange takes less time than the arithmetic that they save"
+    return grade_choice(answer, right, others, reason)
 
 
 QUESTIONS = {
-    "q1": Question("How many bytes should all workers of this run together send in one epoch, from its parameters and "
-                   "steps, by the formula for a ring?", "a number, in MB (1e6 bytes)", _trained, _traffic),
-    "q2": Question("These runs are of one worker and of several with the same global batch. What is the speedup?",
-                   "a number", _pair, lambda answer, runs: speedup(answer, *runs)),
-    "q3": Question("These are runs of the smallest network in your store that was trained by one worker and by several "
-                   "at the same global batch. How many workers trained it faster?", "a number of workers",
+    "q1": Question("How many bytes should all workers of this run together send per epoch, by the formula for a ring, "
+                   "given its number of parameters and steps?", "a number, in MB (1e6 bytes)", _trained, _traffic),
+    "q2": Question("These runs have the same global batch, the first with one worker, the second with several. What "
+                   "is the speedup?",
+                   "a number", _pair, lambda answer, runs: grade_speedup(answer, *runs)),
+    "q3": Question("These are runs of the smallest network in your results that was trained by one worker and by "
+                   "several at the same global batch. How many workers trained it faster?", "a number of workers",
                    _smallest, _winner),
 }

@@ -1,82 +1,85 @@
-"""Lab 9: a speedup is of rates, what is in a job's seconds, and which run cannot be compared."""
+"""Questions of lab 9: speedup of throughputs, shares of a job's time, and which run cannot be compared."""
 
 from __future__ import annotations
 
-from labs.exercises.judge import (
+from labs.exercises.grading import (
     Question,
     Record,
-    against_one,
-    choice,
-    different,
-    missing,
+    differing_settings,
+    grade_choice,
+    grade_entries,
+    grade_number,
+    grade_speedup,
+    images_per_sec,
+    missing_run,
+    multi_worker,
     newest,
-    number,
-    parts,
-    several,
-    speedup,
-    timed,
+    pair_with_one_worker,
 )
 
 NOTEBOOK = "section 'F1: the best values on several workers' of notebooks/lab09_fruits.ipynb"
-FREE = ("scaling", "leak_check", "recompute_statistics")
-"""One worker's learning rate is not scaled; the other two come after the training."""
+MAY_DIFFER = ("scaling", "leak_check", "recompute_statistics")
+"""One worker's learning rate is not scaled; the other two take effect after the training."""
 
 
 def _trainings(records: list[Record]) -> list[Record]:
-    """Leave out the records of searches, which train nothing themselves."""
+    """Return the records without those of searches, which do not train."""
     return [run for run in records if not run["config"]["trials"]]
 
 
 def _pair(records: list[Record]) -> list[Record]:
-    return against_one(_trainings(records), NOTEBOOK, free=FREE)
+    return pair_with_one_worker(_trainings(records), NOTEBOOK, may_differ=MAY_DIFFER)
 
 
-def _odd(records: list[Record]) -> list[Record]:
-    """Return the pair, and one worker with another learning rate, oldest first."""
+def _pair_and_outlier(records: list[Record]) -> list[Record]:
+    """Return the pair and a run of one worker with another learning rate, oldest first."""
     one, many = _pair(records)
     for run in reversed(_trainings(records)):
-        if run["layout"]["size"] == 1 and different(run, one) - set(FREE) == {"base_lr"}:
+        if run["layout"]["size"] == 1 and differing_settings(run, one) - set(MAY_DIFFER) == {"base_lr"}:
             return sorted([one, many, run], key=lambda each: each["started"])
-    raise missing("one worker with another learning rate, and all else as it was",
+    raise missing_run("one worker with another learning rate and otherwise the same settings",
                   "section 'Report F: 0.0005 and 0.1' of notebooks/lab09_fruits.ipynb")
 
 
-def _outsider(answer, runs: list[Record]) -> str:
-    rates = [run["config"]["base_lr"] for run in runs]
-    out = next(run["run"] for run in runs if rates.count(run["config"]["base_lr"]) == 1)
-    others = {run["run"]: "its workers are what is compared: they may differ, and its base_lr is that of another run"
-              if several(run) else "another run has the same settings on several workers, so this is its base"
+def _outlier(answer, runs: list[Record]) -> str:
+    learning_rates = [run["config"]["base_lr"] for run in runs]
+    outlier = next(run["run"] for run in runs if learning_rates.count(run["config"]["base_lr"]) == 1)
+    others = {run["run"]: "only its number of workers differs, which is what is compared; another run has its base_lr"
+              if multi_worker(run) else "another run has the same settings on several workers, so this is its baseline"
               for run in runs}
-    settings = dict.fromkeys(runs[0]["config"], "it is the same in all of them, or changes nothing here")
-    return parts(answer, {
-        "run": lambda value: choice(value, {out}, others, "it compares two experiments, not two numbers of workers"),
-        "setting": lambda value: choice(value, {"base_lr"}, settings, "no rule for 1, 2 or 4 workers gives both rates"),
+    settings = dict.fromkeys(runs[0]["config"], "it is the same in all runs, or does not matter here")
+    return grade_entries(answer, {
+        "run": lambda value: grade_choice(value, {outlier}, others,
+                                          "it would compare two experiments, not two numbers of workers"),
+        "setting": lambda value: grade_choice(value, {"base_lr"}, settings,
+                                              "no scaling rule for 1, 2 or 4 workers gives both learning rates"),
     })
 
 
 def _rest(answer, runs: list[Record]) -> str:
     (run,) = runs
     times, epochs = run["timings"], len(run["history"])
-    total, each = times["total_seconds"], times["seconds_per_epoch"]
-    right = (epochs - 1) * each / total
-    return number(answer, right, "share", "(epochs - 1) x seconds_per_epoch / total_seconds", {
-        "that is the share of everything else: start, first epoch, test": 1 - right,
-        "seconds_per_epoch leaves the first epoch out, which takes longer than the others": epochs * each / total,
+    total, per_epoch = times["total_seconds"], times["seconds_per_epoch"]
+    right = (epochs - 1) * per_epoch / total
+    return grade_number(answer, right, "share", "(epochs - 1) x seconds_per_epoch / total_seconds", {
+        "that is the share of everything else: start-up, first epoch, test": 1 - right,
+        "that counts the first epoch as one of the others, but it takes longer": epochs * per_epoch / total,
         "that includes the first epoch": right + times["first_epoch_seconds"] / total,
-        "that is one epoch": each / total,
+        "that is one epoch": per_epoch / total,
         "that is in seconds": right * total,
-    }, slack=0.002)
+    }, abs_tol=0.002)
 
 
 QUESTIONS = {
-    "q1": Question("These are a run of one worker and one of several with the same settings (but for the rule of the "
-                   "learning rate, which one worker does not need). What is the speedup?", "a number",
-                   _pair, lambda answer, runs: speedup(answer, *runs)),
-    "q2": Question("One of these three runs must not stand in a table about numbers of workers. Which, and because of "
-                   "which setting?", '`{"run": its name, "setting": a name in its config}`', _odd, _outsider),
-    "q3": Question("Which share of this run's `total_seconds` did the epochs after the first take? (Only they become "
+    "q1": Question("These runs have the same settings, the first with one worker, the second with several (except the "
+                   "learning rate rule, which one worker does not need). What is the speedup?", "a number",
+                   _pair, lambda answer, runs: grade_speedup(answer, *runs)),
+    "q2": Question("One of these three runs does not belong in a table that compares numbers of workers. Which one, "
+                   "and because of which setting?", '`{"run": its name, "setting": a name in its config}`',
+                   _pair_and_outlier, _outlier),
+    "q3": Question("What share of this run's `total_seconds` did the epochs after the first take? (Only these get "
                    "shorter with more workers.)", "a share, from 0 to 1",
                    lambda records: [newest(_trainings(records), "several workers",
                                            "`labs run lab09_fruits --workers 2`",
-                                           lambda run: several(run) and timed(run))], _rest),
+                                           lambda run: multi_worker(run) and images_per_sec(run))], _rest),
 }

@@ -1,6 +1,6 @@
-"""A results store of all labs in which several workers are four, so that no mistake gives the right figure by chance.
+"""Made-up records of all labs. Several workers are four, so that no mistake gives the right figure by chance.
 
-Records as the labs make them, with figures made up. Real runs are judged in tests/labs.
+The tests in tests/labs grade real runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAMES = itertools.count(1)
 
 def made(lab: str, size: int = 1, rate: float = 100.0, *, epochs: int = 3, metrics: dict | None = None,
          tables: dict | None = None, scores: tuple = (), layout: dict | None = None, **config) -> dict:
-    """Return a record of a lab."""
+    """Return a record as a lab writes it."""
     definition, number = catalogue.load_lab(lab), next(NAMES)
     if "epochs" in definition.Config.__dataclass_fields__:
         config["epochs"] = epochs
@@ -46,7 +46,7 @@ def made(lab: str, size: int = 1, rate: float = 100.0, *, epochs: int = 3, metri
 
 
 def write(root: Path, *made_records: dict) -> Path:
-    """Write records into a store."""
+    """Write records below a results root."""
     for record in made_records:
         folder = root / record["lab"] / record["run"]
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ KINDS = {"gradients": 9_000_000, "checks: config, data, digests of weights": 30_
 
 
 def all_labs() -> list[dict]:
-    """Return what the questions of all labs need, oldest first."""
+    """Return the records that the questions of all labs need, oldest first."""
     messages = [{"kind": kind, "bytes": count} for kind, count in KINDS.items()]
     vit = {"parameters": 114_250}
     trials = [{"batch_size": batch, "fits": batch < 300, "peak_mb": 400 + 3.3 * batch} for batch in (64, 128, 256, 512)]

@@ -1,4 +1,4 @@
-"""Solutions, where the clone has them."""
+"""The solutions, if the clone has them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from labs.run import catalogue
 
 
 def solution(question: str) -> Callable:
-    """Return the function that answers a question from its runs."""
+    """Return the function that answers a question from its records."""
     lab, _, number = question.partition(".")
     return getattr(importlib.import_module(f"solutions.{catalogue.resolve(lab)}"), number)
 
 
-def solved(*questions: str, store=None) -> None:
-    """Answer questions from a store that real runs have filled, and have them judged."""
+def solved(*questions: str, results_root=None) -> None:
+    """Answer questions from the records of real runs, and check that the answers are graded as right."""
     if importlib.util.find_spec("solutions"):
         for question in questions:
-            exercises.check(question, solution(question)(exercises.runs(question, store)), store)
+            exercises.check(question, solution(question)(exercises.runs(question, results_root)), results_root)

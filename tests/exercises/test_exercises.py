@@ -1,4 +1,4 @@
-"""The judged questions: what is right passes, what is wrong is told why, and nothing of it needs the solutions."""
+"""Graded questions: right answers pass, wrong ones get a hint, and neither needs the solutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from labs import exercises, lab10_caltech
-from labs.exercises import judge
+from labs.exercises import grading
 from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -27,14 +27,14 @@ with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="s
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def results_root(tmp_path_factory):
     return planted.write(tmp_path_factory.mktemp("results"), *planted.all_labs())
 
 
 @with_solutions
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_judge_and_solution_agree(question, store, capsys):
-    exercises.check(question, solution(question)(exercises.runs(question, store)), store)
+def test_grader_and_solution_agree(question, results_root, capsys):
+    exercises.check(question, solution(question)(exercises.runs(question, results_root)), results_root)
     assert re.fullmatch(rf"{re.escape(question)}: right: .+\n", capsys.readouterr().out)
 
 
@@ -72,7 +72,7 @@ def unweighted(runs) -> float:
     return np.polyfit(batches(runs), 1000 * step_seconds(runs), 1)[0]
 
 
-WRONG = [  # Question, answer from the runs and from what is right, words of what is told.
+WRONG = [  # Question, wrong answer from the records and the right answer, words of the hint.
     ("lab01.q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with a smaller batch"),
     ("lab01.q1", lambda runs, right: 40 * 7, "leaves out the last, smaller batch"),
     ("lab01.q1", lambda runs, right: 3 * 8, "the run as it was"),
@@ -81,51 +81,51 @@ WRONG = [  # Question, answer from the runs and from what is right, words of wha
     ("lab01.q2", lambda runs, right: 40_000 * with_first_epoch(runs[0]), "includes the first epoch"),
     ("lab01.q3", lambda runs, right: 1024, "busy is not fast"),
     ("lab01.q3", lambda runs, right: 8, "steps are the shortest"),
-    ("lab01.q3", lambda runs, right: 64, "64 is none of: 8, 32, 128, 1024"),
+    ("lab01.q3", lambda runs, right: 64, "64 is not one of: 8, 32, 128, 1024"),
     ("lab01.q4", lambda runs, right: right | {"step": right["step"] / 1000}, "step: .* a thousand times too small"),
     ("lab01.q4", lambda runs, right: right | {"a": -3.5}, "cannot be negative: .*train_seconds / steps .* 1 / t"),
     ("lab01.q4", lambda runs, right: right | by_rate(runs), r"a: .* 1000 b / images_per_sec, which is not a measured"),
     ("lab01.q4", lambda runs, right: right | {"c": unweighted(runs)}, "c: .* a fit without weights"),
     ("lab01.q4", lambda runs, right: right | {"a": right["c"]}, "a: .* that is c, the time of an image"),
     ("lab01.q4", lambda runs, right: right | {"step": 256 * 1000 * min(per_image(runs))},
-     "step: .* as if a step cost nothing before its first"),
-    ("lab02.q1", lambda runs, right: 1 / right, r"rate\(1\) / rate\(4\), upside down"),
-    ("lab02.q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "start and first epoch weigh most"),
+     "step: .* as if a step without images took no time"),
+    ("lab02.q1", lambda runs, right: 1 / right, r"throughput\(1\) / throughput\(4\), upside down"),
+    ("lab02.q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "which are mostly start-up and first epoch"),
     ("lab02.q1", lambda runs, right: right / 4, "that is the scaling efficiency"),
     ("lab02.q2", lambda runs, right: 4 * right, "that is the speedup"),
     ("lab02.q2", lambda runs, right: 100 * right, "in percent"),
     ("lab02.q3", lambda runs, right: math.ceil(1000 / 32), "what one worker alone would take"),
     ("lab02.q3", lambda runs, right: 1000 / 128, "not rounded up"),
-    ("lab02.q4", lambda runs, right: 1 - right, "the share that nobody sees"),
-    ("lab02.q4", lambda runs, right: 1 / 4, "one worker's part"),
-    ("lab03.q1", lambda runs, right: 4, "the number of workers: right only if"),
-    ("lab03.q1", lambda runs, right: right / 4, "by the batch of one worker"),
-    ("lab03.q2", lambda runs, right: right | {"linear": 4 * right["none"]}, "linear: .* k is not the number"),
-    ("lab03.q2", lambda runs, right: right | {"sqrt": right["linear"]}, "sqrt: .* the rate of the rule 'linear'"),
+    ("lab02.q4", lambda runs, right: 1 - right, "the share that no worker sees"),
+    ("lab02.q4", lambda runs, right: 1 / 4, "the share of one worker; the others see some"),
+    ("lab03.q1", lambda runs, right: 4, "the number of workers, which is right only if"),
+    ("lab03.q1", lambda runs, right: right / 4, "uses the batch of one worker"),
+    ("lab03.q2", lambda runs, right: right | {"linear": 4 * right["none"]}, "linear: .* k is global batch / base_batch_size, not the number"),
+    ("lab03.q2", lambda runs, right: right | {"sqrt": right["linear"]}, "sqrt: .* the learning rate of the rule 'linear'"),
     ("lab03.q2", lambda runs, right: 0.001, r"the answer is \{'none': \.\.\., 'sqrt': .*\}, not 0\.001"),
     ("lab03.q3", lambda runs, right: 1 / right, "upside down"),
-    ("lab03.q3", lambda runs, right: 1, "equal epochs, and that is not what is asked"),
-    ("lab03.q3", lambda runs, right: 256 / 4, "the quotient of the global batches"),
+    ("lab03.q3", lambda runs, right: 1, "the question is not about epochs"),
+    ("lab03.q3", lambda runs, right: 256 / 4, "the ratio of the global batches"),
     ("lab03.q4", lambda runs, right: ["sqrt"], "another run is within three standard errors"),
-    ("lab03.q4", lambda runs, right: ["linear, warmup"], "the best of all is missing"),
+    ("lab03.q4", lambda runs, right: ["linear, warmup"], "the best one is missing"),
     ("lab03.q4", lambda runs, right: [*right, "none"], "none: worse than the best by more than three"),
-    ("lab03.q4", lambda runs, right: ["cosine"], "none of these runs: cosine"),
+    ("lab03.q4", lambda runs, right: ["cosine"], "not one of these runs: cosine"),
     ("lab04.q1", lambda runs, right: right | {16: 1 / right[16]}, "16: .* upside down"),
     ("lab04.q1", lambda runs, right: right | {64: 290 / 180}, "64: .* divides by the run of batch size 16"),
     ("lab04.q1", lambda runs, right: right[16], "the answer is {16: ..., 64: ...}, not"),
     ("lab04.q2", lambda runs, right: 1 / right / 16, "upside down"),
     ("lab04.q2", lambda runs, right: 4 * right, "that is the speedup"),
-    ("lab04.q3", lambda runs, right: "compute", r"the largest part, but .*: take part\(4\) - part\(1\) / 4"),
-    ("lab04.q3", lambda runs, right: "network", "'network' is none of: communication, compute, input, other"),
-    ("lab04.q4", lambda runs, right: 2.4 / 5.5, "counts the input as communication, as a report did"),
-    ("lab04.q4", lambda runs, right: 3 / 5.5, "takes all that is not computing"),
+    ("lab04.q3", lambda runs, right: "compute", r"the largest part, but .*: compare part\(4\) - part\(1\) / 4"),
+    ("lab04.q3", lambda runs, right: "network", "'network' is not one of: communication, compute, input, other"),
+    ("lab04.q4", lambda runs, right: 2.4 / 5.5, "counts the input as communication, as one of the reports did"),
+    ("lab04.q4", lambda runs, right: 3 / 5.5, "counts everything but computing as communication"),
     ("lab04.q4", lambda runs, right: 2.0, "in seconds"),
     ("lab05.q1", lambda runs, right: 0.8, "that is algbw"),
     ("lab05.q1", lambda runs, right: 8 * right, "a byte has 8 bits"),
     ("lab05.q1", lambda runs, right: 1000 * right, "in MB/s"),
-    ("lab05.q2", lambda runs, right: 2 * right, "grows with the batch; but what crosses are gradients"),
-    ("lab05.q2", lambda runs, right: 986_728, "the gradients of one worker"),
-    ("lab05.q3", lambda runs, right: 1, "the bytes of a step, which do not change"),
+    ("lab05.q2", lambda runs, right: 2 * right, "grows with the batch; but workers exchange gradients"),
+    ("lab05.q2", lambda runs, right: 986_728, "the size of the gradients"),
+    ("lab05.q3", lambda runs, right: 1, "the factor for a step, which sends as much as before"),
     ("lab05.q3", lambda runs, right: 4, "upside down: the larger batch has fewer steps"),
     ("lab05.q4", lambda runs, right: "gradients", "which kind comes next"),
     ("lab05.q4", lambda runs, right: "checks: config, data, digests of weights", "another kind has more bytes"),
@@ -133,52 +133,52 @@ WRONG = [  # Question, answer from the runs and from what is right, words of wha
     ("lab06.q1", lambda runs, right: right / 2, "leaves out the optimizer"),
     ("lab06.q1", lambda runs, right: right * 2**20 / 1e6, "in MB of a million bytes"),
     ("lab06.q2", lambda runs, right: {"parameters": 0.25, "images": 0.25}, "does not divide the model"),
-    ("lab06.q2", lambda runs, right: {"parameters": 1, "images": 1}, "its own part of the step's images"),
-    ("lab06.q3", lambda runs, right: (400 + 3.3 * 256) / 256, "divides the whole peak by the images"),
-    ("lab07.q1", lambda runs, right: 20 * right, "far off; look at the units, and at what is divided by what"),
-    ("lab07.q1", lambda runs, right: right / 32, "the bytes of one step"),
-    ("lab07.q1", lambda runs, right: 1000 * 32 * 32 * 3 * 4 / 1e6, "the pictures, and they cross no network"),
+    ("lab06.q2", lambda runs, right: {"parameters": 1, "images": 1}, "its own share of a step's images"),
+    ("lab06.q3", lambda runs, right: (400 + 3.3 * 256) / 256, "divides the whole peak by the number of images"),
+    ("lab07.q1", lambda runs, right: 20 * right, "far off; check the units, and which number is divided by which"),
+    ("lab07.q1", lambda runs, right: right / 32, "the number of bytes of one step"),
+    ("lab07.q1", lambda runs, right: 1000 * 32 * 32 * 3 * 4 / 1e6, "the images, which are not exchanged"),
     ("lab07.q2", lambda runs, right: 1 / right, "upside down"),
-    ("lab07.q3", lambda runs, right: 4, "these had fewer images_per_sec"),
+    ("lab07.q3", lambda runs, right: 4, "these workers had fewer images_per_sec"),
     ("lab08.q1", lambda runs, right: 4 * right, "that is the speedup"),
     ("lab08.q2", lambda runs, right: (4 - 1.9) / 3, "Gustafson's share"),
-    ("lab08.q2", lambda runs, right: 1 - 1.9 / 4, "missing to full efficiency"),
+    ("lab08.q2", lambda runs, right: 1 - 1.9 / 4, "one minus the efficiency"),
     ("lab08.q3", lambda runs, right: 1 / right, "upside down"),
-    ("lab09.q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "start and first epoch weigh most"),
-    ("lab09.q2", lambda runs, right: right | {"run": runs[1]["run"]}, "its workers are what is compared"),
-    ("lab09.q2", lambda runs, right: right | {"run": runs[0]["run"]}, "so this is its base"),
-    ("lab09.q2", lambda runs, right: right | {"setting": "leak_check"}, "setting: .* changes nothing here"),
+    ("lab09.q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "which are mostly start-up and first epoch"),
+    ("lab09.q2", lambda runs, right: right | {"run": runs[1]["run"]}, "only its number of workers differs"),
+    ("lab09.q2", lambda runs, right: right | {"run": runs[0]["run"]}, "so this is its baseline"),
+    ("lab09.q2", lambda runs, right: right | {"setting": "leak_check"}, "setting: .* does not matter here"),
     ("lab09.q3", lambda runs, right: 1 - right, "the share of everything else"),
-    ("lab09.q3", lambda runs, right: 1.5 * right, "leaves the first epoch out, which takes longer"),
-    ("lab10.q1", lambda runs, right: 1 - 0.2 - 0.25, "a share of what the test has left"),
-    ("lab10.q1", lambda runs, right: 0.75, "that has two parts"),
-    ("lab10.q2", lambda runs, right: 1.5 / 10, "of the whole epoch is wanted"),
+    ("lab09.q3", lambda runs, right: 1.5 * right, "counts the first epoch as one of the others, but it takes longer"),
+    ("lab10.q1", lambda runs, right: 1 - 0.2 - 0.25, "a share of the images outside the test"),
+    ("lab10.q1", lambda runs, right: 0.75, "that ignores the test images"),
+    ("lab10.q2", lambda runs, right: 1.5 / 10, "the share of the whole epoch is asked for"),
     ("lab10.q2", lambda runs, right: 6 / 53, "includes the first epoch"),
-    ("lab10.q3", lambda runs, right: 1, "Python's places from 0"),
+    ("lab10.q3", lambda runs, right: 1, "Python's indices from 0"),
     ("lab10.q3", lambda runs, right: 4, r"best \*?training\*? accuracy"),
-    ("lab10.q4", lambda runs, right: "val_accuracy of the best epoch", "picked because it is high"),
+    ("lab10.q4", lambda runs, right: "val_accuracy of the best epoch", "chosen for being highest"),
     ("lab11.q1", lambda runs, right: right | {"global_batch_size": 4 * 32}, "counts nodes; hvd.size()"),
     ("lab11.q1", lambda runs, right: right | {"scaled_lr": 0.008}, "k is global batch / base_batch_size"),
     ("lab11.q1", lambda runs, right: right | {"steps_per_epoch": 1000 // 256}, "leaves out the last, smaller step"),
-    ("lab11.q2", lambda runs, right: 4 * right, "a step of the batch of one worker"),
+    ("lab11.q2", lambda runs, right: 4 * right, "uses the batch of one worker"),
     ("lab11.q3", lambda runs, right: 0.03, "the difference itself"),
     ("lab11.q3", lambda runs, right: 0.03 / math.sqrt(0.93 * 0.07 / 359), "standard errors of one accuracy"),
     ("lab12.q1", lambda runs, right: 2 * 64, "the images of one worker"),
-    ("lab12.q1", lambda runs, right: 2, "that is the steps"),
+    ("lab12.q1", lambda runs, right: 2, "that is the number of steps"),
     ("lab12.q2", lambda runs, right: {"checkpoint": 4, "elastic": 2}, "checkpoint: .* the most that can be lost"),
     ("lab12.q3", lambda runs, right: 20.5, "includes the start"),
-    ("lab12.q3", lambda runs, right: 27.5, "when the last event was"),
+    ("lab12.q3", lambda runs, right: 27.5, "when the last event happened"),
 ]
 
 
 @with_solutions
-@pytest.mark.parametrize(("question", "answer", "told"), WRONG)
-def test_a_mistake_is_named_and_the_figure_is_not(question, answer, told, store):
-    runs = exercises.runs(question, store)
+@pytest.mark.parametrize(("question", "answer", "hint"), WRONG)
+def test_a_mistake_is_named_and_the_figure_is_not(question, answer, hint, results_root):
+    runs = exercises.runs(question, results_root)
     right = solution(question)(runs)
     given = answer(runs, right)
-    with pytest.raises(AssertionError, match=told) as wrong:
-        exercises.check(question, given, store)
+    with pytest.raises(AssertionError, match=hint) as wrong:
+        exercises.check(question, given, results_root)
     text = str(wrong.value)
     assert text.startswith(f"{question}: ")
     assert all(f"{run['lab']}/{run['run']}" in text for run in runs)
@@ -196,16 +196,16 @@ ODD = [None, "", "a lot", True, [], {}, (), object(), float("nan"), float("inf")
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_whatever_is_answered_a_grader_gets_an_assertion(question, store):
+def test_whatever_is_answered_a_grader_gets_an_assertion(question, results_root):
     for answer in ODD:
         with pytest.raises(AssertionError) as wrong:
-            exercises.check(question, answer, store)
+            exercises.check(question, answer, results_root)
         assert str(wrong.value).startswith(f"{question}: ")
 
 
-def complaint(question: str, answer, store) -> str:
+def complaint(question: str, answer, results_root) -> str:
     try:
-        exercises.check(question, answer, store)
+        exercises.check(question, answer, results_root)
     except AssertionError as wrong:
         return str(wrong)
     return ""
@@ -213,9 +213,9 @@ def complaint(question: str, answer, store) -> str:
 
 @with_solutions
 @pytest.mark.parametrize("lab", LABS)
-def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, store, tmp_path):
+def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, results_root, tmp_path):
     """Each key of each part of the records is missing once."""
-    right = {question: solution(question)(exercises.runs(question, store)) for question in exercises.questions(lab)}
+    right = {question: solution(question)(exercises.runs(question, results_root)) for question in exercises.questions(lab)}
     mine = [record for record in planted.all_labs() if record["lab"] == lab]
     keys = {(part, key) for record in mine for part in ("config", "timings", "metrics") for key in record[part]}
     keys |= {("history", key) for record in mine for row in record["history"] for key in row if key != "epoch"}
@@ -226,8 +226,8 @@ def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, store, tmp_path
                 place.pop(key, None)
         planted.write(tmp_path, *damaged)
         for question, answer in right.items():
-            told = complaint(question, answer, tmp_path)
-            assert not told or told.startswith(f"{question}: "), (part, key)
+            message = complaint(question, answer, tmp_path)
+            assert not message or message.startswith(f"{question}: "), (part, key)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -258,16 +258,16 @@ def test_a_question_that_does_not_exist_is_one_line():
         exercises.show({"lab04.q9": None})
 
 
-def test_a_question_may_name_its_lab_as_a_command_line_does(store):
-    assert exercises.runs("lab4.q1", store) == exercises.runs("lab04.q1", store)
+def test_a_question_may_name_its_lab_as_a_command_line_does(results_root):
+    assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
 
 
-def test_a_plain_assertion_is_all_that_a_grader_sees(store):
+def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
     """As nbgrader and otter run a hidden test: any exception but AssertionError would be a crash."""
 
     def grade(answer) -> bool:
         try:
-            exercises.check("lab02.q1", answer, store)
+            exercises.check("lab02.q1", answer, results_root)
         except AssertionError:
             return False
         return True
@@ -275,8 +275,8 @@ def test_a_plain_assertion_is_all_that_a_grader_sees(store):
     assert [grade(answer) for answer in (2.3, 2.31, np.float32(2.3), 2.4, "2.3")] == [True, True, True, False, False]
 
 
-def test_show_tells_all_of_them(store, capsys):
-    exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, store)
+def test_show_tells_all_of_them(results_root, capsys):
+    exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
     told = capsys.readouterr().out
     assert [line.partition(" ")[0] for line in told.splitlines() if line.startswith("lab")] == [
         "lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
@@ -286,7 +286,7 @@ def test_show_tells_all_of_them(store, capsys):
 def test_what_a_run_of_lab_10_leaves_is_judged(tmp_path):
     """A real run; those of the other labs are judged where they are made, in tests/labs."""
     lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
-    solved(*exercises.questions("lab10"), store=tmp_path)
+    solved(*exercises.questions("lab10"), results_root=tmp_path)
 
 
 def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
@@ -300,7 +300,7 @@ def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
 # Which runs.
 
 def pair(*runs, **how) -> list[str]:
-    return [run["run"] for run in judge.against_one(runs, "nothing", **how)]
+    return [run["run"] for run in grading.pair_with_one_worker(runs, "nothing", **how)]
 
 
 def test_runs_are_compared_with_one_worker_of_the_same_settings():
@@ -328,21 +328,21 @@ def test_strong_scaling_is_compared_at_the_same_global_batch():
 def test_a_notebook_ends_with_its_questions(lab):
     assert 2 <= len(exercises.questions(lab)) <= 4
     cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
-    asked, judged = cells[-2:]
-    assert "".join(asked["source"]) == exercises.markdown(lab)
-    names = re.findall(r'"(lab\d\d\.q\d)": None', "".join(judged["source"]))
+    markdown, code = cells[-2:]
+    assert "".join(markdown["source"]) == exercises.markdown(lab)
+    names = re.findall(r'"(lab\d\d\.q\d)": None', "".join(code["source"]))
     assert names == list(exercises.questions(lab))
-    assert "".join(judged["outputs"][0]["text"]) == "".join(f"{name}: no answer yet\n" for name in names)
+    assert "".join(code["outputs"][0]["text"]) == "".join(f"{name}: no answer yet\n" for name in names)
 
 
-def test_without_the_solutions_and_without_tensorflow(tmp_path, store):
+def test_without_the_solutions_and_without_tensorflow(tmp_path, results_root):
     shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "try.py").write_text(
         "import sys\nfrom labs import exercises\nfrom labs.run import catalogue\n"
         "exercises.check('lab02.q1', 2.3)\n"
         "for lab in catalogue.lab_names():\n    print(*exercises.listing(lab), sep='\\n')\n"
         "assert 'tensorflow' not in sys.modules\n")
-    environment = {"LABS_RESULTS": str(store), "PYTHONPATH": str(tmp_path), "PATH": ""}
+    environment = {"LABS_RESULTS": str(results_root), "PYTHONPATH": str(tmp_path), "PATH": ""}
     done = subprocess.run([sys.executable, "try.py"], cwd=tmp_path, env=environment, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stderr
@@ -350,15 +350,30 @@ def test_without_the_solutions_and_without_tensorflow(tmp_path, store):
     assert done.stdout.count("    about: lab") == len(QUESTIONS)
 
 
-def test_the_command_lists_a_labs_questions(store, tmp_path):
-    def labs(*words, results=store):
+def test_the_command_lists_a_labs_questions(results_root, tmp_path):
+    def labs(*words, results=results_root):
         return subprocess.run([sys.executable, "-m", "labs", "exercises", *words], cwd=ROOT, text=True, check=False,
                               env={"LABS_RESULTS": str(results), "PATH": ""}, capture_output=True)
 
-    told = labs("lab04").stdout.splitlines()
-    assert [line[:8] for line in told if not line.startswith(" ")] == [f"lab04.q{n}" for n in (1, 2, 3, 4)]
-    assert sum(line.startswith("    about: lab04_speedup/") for line in told) == 4
+    lines = labs("lab04").stdout.splitlines()
+    assert [line[:8] for line in lines if not line.startswith(" ")] == [f"lab04.q{n}" for n in (1, 2, 3, 4)]
+    assert sum(line.startswith("    about: lab04_speedup/") for line in lines) == 4
     assert labs("lab04", results=tmp_path).stdout.count("`labs sweep lab04_speedup` makes it") == 4
-    nowhere = labs("lab77")
-    assert nowhere.returncode == 1
-    assert nowhere.stderr.startswith("labs: error: no lab is called 'lab77'")
+    unknown = labs("lab77")
+    assert unknown.returncode == 1
+    assert unknown.stderr.startswith("labs: error: no lab is called 'lab77'")
+
+
+def test_a_lab_without_questions_says_so_in_one_line(tmp_path):
+    shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "labs/lab12_elastic.py").rename(tmp_path / "labs/lab13_elastic.py")
+
+    def run(*words):
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, text=True, check=False, capture_output=True,
+                              env={"LABS_RESULTS": str(tmp_path), "PYTHONPATH": str(tmp_path), "PATH": ""})
+
+    listed = run("-m", "labs", "exercises", "lab13")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout == "lab13_elastic has no questions that are graded from your own records\n"
+    checked = run("-c", "from labs import exercises; exercises.check('lab13.q1', 1)")
+    assert checked.stderr.endswith("LabError: no question is called 'lab13.q1'; lab13_elastic has none\n")

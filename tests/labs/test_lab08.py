@@ -176,7 +176,7 @@ def test_cells_that_several_sweeps_need_run_once(on):
 
 def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():
     runs = [planted.made("lab08", rate=100), planted.made("lab08", 4, 450, batch_size=4)]
-    judge = exercise.QUESTIONS["q2"].judge
-    assert judge((100 / 450 - 1 / 4) / (1 - 1 / 4), runs)
+    grade = exercise.QUESTIONS["q2"].grade
+    assert grade((100 / 450 - 1 / 4) / (1 - 1 / 4), runs)
     with pytest.raises(AssertionError, match="0 is not right"):
-        judge(0.0, runs)
+        grade(0.0, runs)

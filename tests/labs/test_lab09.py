@@ -86,7 +86,7 @@ def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, sam
     record = local.run(lab, words, workers=2, oversubscribe=True)
     told = capfd.readouterr().out
     assert "2 workers against one, same batch per worker: speedup " in told
-    solved("lab09.q1", "lab09.q3", store=tmp_path)
+    solved("lab09.q1", "lab09.q3", results_root=tmp_path)
     assert record["metrics"]["leak_alike"] > 100
     assert record["metrics"]["test_accuracy"] > 0.5
     assert record["metrics"]["test_accuracy_recomputed"] > 0.5

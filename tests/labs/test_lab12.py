@@ -68,7 +68,7 @@ def test_no_more_is_lost_than_since_the_last_commit(story):
     assert 1 <= events["worker lost"]["steps_lost"] <= DEMO.commit_steps
     assert events["worker joined"]["steps_lost"] == events["start"]["steps_lost"] == 0
     assert all(event["seconds_lost"] > 0 for event in events.values())
-    solved("lab12.q3", store=story[3])
+    solved("lab12.q3", results_root=story[3])
 
 
 @pytest.mark.workers

@@ -1,0 +1,233 @@
+"""What the graders of all labs share: selecting records, and comparing answers with what follows from them.
+
+A grader names the mistake where it recognizes one, and never reveals the right figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from labs.results.records import Record
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question that is graded from the student's own records."""
+
+    text: str
+    """In Markdown, on one line. "This run" and "these runs" are those that `select_runs` returns."""
+    answer: str
+    """The form of the answer: "a number, in minutes"."""
+    select_runs: Callable[[list[Record]], list[Record]]
+    """Takes all records of the lab, oldest first, and returns those that the question is about; raises AssertionError
+    if they are missing."""
+    grade: Callable[[Any, list[Record]], str]
+    """Takes the answer and those records; returns why it is right, or raises AssertionError with what is wrong."""
+
+
+# Selecting records.
+
+def newest(records: Sequence[Record], what: str, source: str, accept: Callable[[Record], Any]) -> Record:
+    """Return the newest record that `accept` returns a true value for.
+
+    Args:
+        records: Of a lab, oldest first.
+        what: What the record is of, for the error message.
+        source: The command or the section of the notebook that makes such a record.
+        accept: Whether a record will do.
+
+    Raises:
+        AssertionError: There is none; says what is missing, and what makes it.
+    """
+    for record in reversed(records):
+        if accept(record):
+            return record
+    raise missing_run(what, source)
+
+
+def missing_run(what: str, source: str) -> AssertionError:
+    """Return the error that says which run is missing and what makes it: a command, or a section of the notebook."""
+    return AssertionError(f"no record yet of {what}; {source} makes it")
+
+
+def images_per_sec(record: Record) -> float:
+    """Return the images per second of a run, without its first epoch; 0 if it has no other epoch."""
+    return record["timings"].get("images_per_sec") or 0.0
+
+
+def multi_worker(record: Record) -> bool:
+    """Return whether a run had more than one worker."""
+    return record["layout"]["size"] > 1
+
+
+def pair_with_one_worker(records: Sequence[Record], source: str, *, strong: bool = False,
+                         may_differ: Collection[str] = (),
+                         accept: Callable[[Record], Any] = images_per_sec) -> list[Record]:
+    """Return the newest pair of runs with the same settings, one of one worker and one of several.
+
+    Args:
+        records: Of a lab, oldest first.
+        source: What makes such a pair.
+        strong: Whether the two have the same global batch size, instead of the same batch size per worker.
+        may_differ: Further settings in which the two may differ.
+        accept: What both records must have; by default a throughput.
+
+    Raises:
+        AssertionError: There is no such pair.
+    """
+    may_differ = {"seed", *may_differ, *(("batch_size",) if strong else ())}
+    usable = [record for record in records if accept(record)]
+    for many in filter(multi_worker, reversed(usable)):
+        for one in reversed(usable):
+            if one["layout"]["size"] == 1 and _comparable(one, many, may_differ, strong):
+                return [one, many]
+    batch = "global batch" if strong else "batch per worker"
+    raise missing_run(f"one worker and of several with the same settings, {batch} and threads", source)
+
+
+def _comparable(one: Record, many: Record, may_differ: Collection[str], strong: bool) -> bool:
+    layouts = one["layout"], many["layout"]
+    same = differing_settings(one, many) <= set(may_differ)
+    if strong:
+        same &= len({layout["global_batch_size"] for layout in layouts}) == 1
+    # Workers on GPUs do not compute on CPU cores. Others must have equally many threads each.
+    return same and (bool(layouts[1].get("gpus")) or len({layout.get("threads") for layout in layouts}) == 1)
+
+
+def differing_settings(one: Record, other: Record) -> set[str]:
+    """Return the names of the settings in which two runs differ."""
+    both = one["config"], other["config"]
+    return {name for name in both[0].keys() | both[1].keys() if both[0].get(name) != both[1].get(name)}
+
+
+# Grading answers.
+
+def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: Mapping[str, float] | None = None, *,
+                 rel_tol: float = 0.02, abs_tol: float = 0.0) -> str:
+    """Compare a number with the right one and return the formula.
+
+    Args:
+        answer: Anything.
+        right: The right number.
+        unit: Its unit: "steps", "ms", "no unit"; "share" is a number from 0 to 1.
+        formula: How to compute it, in words that a student finds in the notebook.
+        mistakes: Figures that typical mistakes give, by what the mistake is: "that is ...".
+        rel_tol: Relative tolerance.
+        abs_tol: Absolute tolerance, for what may be near 0.
+
+    Raises:
+        AssertionError: The answer is wrong; names the mistake, if it is a typical one, and the formula.
+    """
+    assert _is_number(answer), f"the answer is a number ({unit}), not {_short(answer)}"
+    assert abs(answer) < 1e300, f"the answer is a finite number ({unit}), not {_short(answer)}"
+    given = float(answer)
+
+    def near(value: float, tolerance: float = rel_tol) -> bool:
+        return abs(given - value) <= max(tolerance * abs(value), abs_tol)
+
+    if near(right):
+        return formula
+    hints = (hint for hint, value in (mistakes or {}).items() if near(value, max(rel_tol, 0.005)))
+    hint = next(hints, None) or _hint_from_factor(near, given, right, unit)
+    raise AssertionError(f"{given:.6g} is not right: {hint}. "
+                         f"The formula: {formula}" + f" ({unit})" * (unit != "no unit"))
+
+
+def _is_number(answer: Any) -> bool:
+    return isinstance(answer, Real) and not isinstance(answer, bool)
+
+
+FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too small", 1e6: "a million times too large",
+           1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small"}
+
+
+def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
+    """Return a hint from how far the answer is off."""
+    if unit == "share":
+        if near(100 * right):
+            return "that is in percent; a share is a number from 0 to 1"
+    elif text := next((text for factor, text in FACTORS.items() if near(factor * right)), None):
+        return f"{text}; check the units"
+    if given * right < 0:
+        return "its sign is wrong"
+    if given and right and abs(math.log(abs(given / right))) > math.log(5):
+        return "it is far off; check the units, and which number is divided by which"
+    return "it is not one of the usual mistakes"
+
+
+def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str], reason: str) -> str:
+    """Compare a choice with the right ones and return the reason.
+
+    Args:
+        answer: Anything.
+        right: The right choices.
+        others: What is wrong about each other choice.
+        reason: Why the right ones are right.
+
+    Raises:
+        AssertionError: Says what is wrong about the answer, or lists the choices.
+    """
+    names = {*right, *others}
+    known = (isinstance(answer, str) or _is_number(answer)) and answer in names
+    assert known, f"{_short(answer)} is not one of: {', '.join(map(str, sorted(names)))}"
+    assert answer in right, f"{answer} is not right: {others.get(answer)}"
+    return reason
+
+
+def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> str:
+    """Grade each entry of a dictionary with its own grader.
+
+    Raises:
+        AssertionError: Names the entry and what is wrong about it, or says which entries are expected.
+    """
+    expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
+    assert isinstance(answer, Mapping), f"the answer is {expected}, not {_short(answer)}"
+    assert set(answer) == set(graders), f"the answer is {expected}, not {_short(answer)}"
+    reasons = {}
+    for name, grade in graders.items():
+        try:
+            reasons[name] = grade(answer[name])
+        except AssertionError as wrong:
+            raise AssertionError(f"{name}: {wrong}") from None
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+
+
+def _short(answer: Any) -> str:
+    text = " ".join(repr(answer).split())
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def ratio(above: float, below: float) -> float:
+    """Return a quotient, or NaN, which no answer matches, if the divisor is 0."""
+    return above / below if below else math.nan
+
+
+def grade_speedup(answer: Any, one: Record, many: Record, more_mistakes: Mapping[str, float] | None = None) -> str:
+    """Grade the speedup of a run over that of one worker."""
+    size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
+    seconds = [run["timings"]["total_seconds"] for run in (one, many)]
+    return grade_number(answer, right, "no unit", f"throughput({size}) / throughput(1), that is images_per_sec of all "
+                        f"workers over images_per_sec of one", {
+        f"that is throughput(1) / throughput({size}), upside down: faster is above 1": ratio(1, right),
+        "that is the scaling efficiency; the speedup is not divided by the number of workers": right / size,
+        "that is the number of workers, the best possible speedup": size,
+        "that is the ratio of the total seconds, which are mostly start-up and first epoch": ratio(*seconds),
+        **(more_mistakes or {}),
+    })
+
+
+def grade_efficiency(answer: Any, one: Record, many: Record) -> str:
+    """Grade the scaling efficiency of a run."""
+    size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
+    formula = f"speedup / {size}, and the speedup is throughput({size}) / throughput(1)"
+    return grade_number(answer, right / size, "share", formula, {
+        f"that is the speedup; divide it by the {size} workers": right,
+        f"that is upside down: throughput(1) / throughput({size}) is not a speedup": ratio(1, right) / size,
+        "that is the share that is lost; the efficiency is the share that is left": 1 - right / size,
+    })
