@@ -57,7 +57,7 @@ REASONS = {
         "it is to begin later (--begin), or was requeued and pauses for a moment",
         "wait; at once: scontrol update jobid={job} starttime=now"),
     "DeadLine": Reason("it cannot end before its --deadline", AGAIN + " a later one, or a shorter --time"),
-    "JobArrayTaskLimit": Reason("the array lets only so many of its jobs run at a time (--array=...%N)", "wait"),
+    "JobArrayTaskLimit": Reason("the array limits how many of its jobs run at a time (--array=...%N)", "wait"),
     "ReqNodeNotAvail": Reason(
         "nodes that it needs are down, drained, or reserved for maintenance that begins before it would end",
         "wait; a shorter limit may fit in before (scontrol update jobid={job} timelimit=00:30:00); if it named nodes "
@@ -113,9 +113,9 @@ def meaning(reason: str) -> Reason | None:
         reason: As squeue prints it; words behind a comma are details ("ReqNodeNotAvail, UnavailableNodes:node2").
     """
     code = reason.strip("()").replace("_", " ")
-    for pattern, found in REASONS.items():
+    for pattern, reason_text in REASONS.items():
         if fnmatch.fnmatchcase(code.partition(",")[0], pattern) or fnmatch.fnmatchcase(code, pattern):
-            return found
+            return reason_text
     return None
 
 

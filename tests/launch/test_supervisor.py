@@ -1,0 +1,37 @@
+"""Programs under supervision: their outcome in one line, and none of their processes is left."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from labs.launch import failure, supervisor
+
+
+@pytest.mark.parametrize(("script", "code", "cause"), [
+    ("echo fine", 0, "exited with code 0 and printed nothing"),
+    ("echo note >&2; echo 'ValueError: no' >&2; echo trailer >&2; exit 3", 3, "ValueError: no"),
+    ("echo first >&2; echo last >&2; exit 3", 3, "last"),
+    ("exit 3", 3, "exited with code 3 and printed nothing"),
+    ("kill -KILL $$", -9, "was killed by SIGKILL"),
+], ids=["ends well", "error line", "last line", "silent", "killed"])
+def test_the_outcome_of_a_program(script, code, cause):
+    outcome = supervisor.complete(["bash", "-c", script], 60)
+    assert (outcome.code, outcome.cause) == (code, cause)
+
+
+def test_a_program_past_its_time_limit_ends_with_all_that_it_started(tmp_path):
+    note = tmp_path / "pids"
+    # The child ignores the signal that ends its parent, as a worker that hangs in a library may.
+    child = f"trap '' TERM; echo $$ >> {note}; sleep 60 & echo $! >> {note}; wait"
+    outcome = supervisor.complete(["bash", "-c", f"echo $$ > {note}; bash -c '{child.replace(chr(39), chr(34))}'"], 2)
+    assert (outcome.code, outcome.cause) == (None, "had not ended after 2 s")
+    pids = [int(pid) for pid in note.read_text().split()]
+    assert len(pids) == 3
+    psutil.wait_procs([psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=5)
+    assert not [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"]
+
+
+def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():
+    assert failure.proof_verdict("noise\nproof: 2 workers\nproof: equal\nnoise") == "equal"
+    assert failure.proof_verdict("no proof: here") == ""
