@@ -52,7 +52,7 @@ def _munge(conf: Path) -> Finding | None:
         return None
     own = Path(named[1]).with_name("munge.key") if named else None
     key = own if own and own.exists() else Path("/etc/munge/munge.key")
-    return _key(key) or fail(f"munged does not outcome: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
+    return _key(key) or fail(f"munged does not answer: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
 
 
 def _key(key: Path) -> Finding | None:
