@@ -40,9 +40,9 @@ RECORDS = [
 ]
 
 WRONG = [
-    ("q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with a smaller batch"),
+    ("q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with its own smaller batch"),
     ("q1", lambda runs, right: 40 * 7, "leaves out the last, smaller batch"),
-    ("q1", lambda runs, right: 3 * 8, "the run as it was"),
+    ("q1", lambda runs, right: 3 * 8, "that the run itself took"),
     ("q1", lambda runs, right: right + 1, "rounded up"),
     ("q2", lambda runs, right: 60 * right, "in seconds"),
     ("q2", lambda runs, right: 40_000 * with_first_epoch(runs[0]), "includes the first epoch"),

@@ -154,8 +154,8 @@ def test_show_tells_all_of_them(results_root, capsys):
     assert "lab02.q2: no answer yet" in told
 
 
-def test_what_a_run_of_lab_10_leaves_is_judged(tmp_path):
-    """A real run; those of the other labs are judged where they are made, in tests/labs."""
+def test_a_real_run_of_lab_10_is_graded(tmp_path):
+    """The real runs of the other labs are graded where they are made, in tests/labs."""
     lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
     solved(*exercises.questions("lab10"), results_root=tmp_path)
 
