@@ -73,9 +73,9 @@ def unweighted(runs) -> float:
 
 
 WRONG = [  # Question, wrong answer from the records and the right answer, words of the hint.
-    ("lab01.q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with a smaller batch"),
+    ("lab01.q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with its own smaller batch"),
     ("lab01.q1", lambda runs, right: 40 * 7, "leaves out the last, smaller batch"),
-    ("lab01.q1", lambda runs, right: 3 * 8, "the run as it was"),
+    ("lab01.q1", lambda runs, right: 3 * 8, "that the run itself took"),
     ("lab01.q1", lambda runs, right: right + 1, "rounded up"),
     ("lab01.q2", lambda runs, right: 60 * right, "in seconds"),
     ("lab01.q2", lambda runs, right: 40_000 * with_first_epoch(runs[0]), "includes the first epoch"),
@@ -100,8 +100,10 @@ WRONG = [  # Question, wrong answer from the records and the right answer, words
     ("lab02.q4", lambda runs, right: 1 / 4, "the share of one worker; the others see some"),
     ("lab03.q1", lambda runs, right: 4, "the number of workers, which is right only if"),
     ("lab03.q1", lambda runs, right: right / 4, "uses the batch of one worker"),
-    ("lab03.q2", lambda runs, right: right | {"linear": 4 * right["none"]}, "linear: .* k is global batch / base_batch_size, not the number"),
-    ("lab03.q2", lambda runs, right: right | {"sqrt": right["linear"]}, "sqrt: .* the learning rate of the rule 'linear'"),
+    ("lab03.q2", lambda runs, right: right | {"linear": 4 * right["none"]},
+     "linear: .* k is global batch / base_batch_size, not the number"),
+    ("lab03.q2", lambda runs, right: right | {"sqrt": right["linear"]},
+     "sqrt: .* the learning rate of the rule 'linear'"),
     ("lab03.q2", lambda runs, right: 0.001, r"the answer is \{'none': \.\.\., 'sqrt': .*\}, not 0\.001"),
     ("lab03.q3", lambda runs, right: 1 / right, "upside down"),
     ("lab03.q3", lambda runs, right: 1, "the question is not about epochs"),
@@ -215,7 +217,8 @@ def complaint(question: str, answer, results_root) -> str:
 @pytest.mark.parametrize("lab", LABS)
 def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, results_root, tmp_path):
     """Each key of each part of the records is missing once."""
-    right = {question: solution(question)(exercises.runs(question, results_root)) for question in exercises.questions(lab)}
+    right = {question: solution(question)(exercises.runs(question, results_root))
+             for question in exercises.questions(lab)}
     mine = [record for record in planted.all_labs() if record["lab"] == lab]
     keys = {(part, key) for record in mine for part in ("config", "timings", "metrics") for key in record[part]}
     keys |= {("history", key) for record in mine for row in record["history"] for key in row if key != "epoch"}
@@ -283,8 +286,8 @@ def test_show_tells_all_of_them(results_root, capsys):
     assert "lab02.q2: no answer yet" in told
 
 
-def test_what_a_run_of_lab_10_leaves_is_judged(tmp_path):
-    """A real run; those of the other labs are judged where they are made, in tests/labs."""
+def test_a_real_run_of_lab_10_is_graded(tmp_path):
+    """The real runs of the other labs are graded where they are made, in tests/labs."""
     lab10_caltech.run(lab10_caltech.Config(epochs=2), options.Options(results=tmp_path))
     solved(*exercises.questions("lab10"), results_root=tmp_path)
 
