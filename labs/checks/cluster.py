@@ -36,7 +36,7 @@ def slurm() -> Finding | list[Finding]:
 def _controller(outcome: Outcome) -> Finding | list[Finding]:
     host = re.search(r"at (\S+) is UP", outcome.out)
     if not host:
-        return fail(f"its controller does not outcome ({(outcome.out or outcome.cause).splitlines()[0]})",
+        return fail(f"its controller does not answer ({(outcome.out or outcome.cause).splitlines()[0]})",
                     "try again on a login node; if it stays, " + TELL)
     return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
 
@@ -52,7 +52,7 @@ def _munge(conf: Path) -> Finding | None:
         return None
     own = Path(named[1]).with_name("munge.key") if named else None
     key = own if own and own.exists() else Path("/etc/munge/munge.key")
-    return _key(key) or fail(f"munged does not outcome: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
+    return _key(key) or fail(f"munged does not answer: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
 
 
 def _key(key: Path) -> Finding | None:

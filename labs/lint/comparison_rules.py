@@ -73,8 +73,9 @@ def two_things_changed(table: Table) -> Iterator[Finding | None]:
         if others and size(row) > 1 and all(row["batch_size"] != b and size(row) != n for b, n in others):
             first = min(shaped, key=size)
             times = divide(global_batch(row), global_batch(first))
-            yield finding("two things changed", f"{workers_text(first)} of batch {number(first['batch_size'])} against {workers_text(row)} "
-                          f"of batch {number(row['batch_size'])}: the global batch is {number(times)} times as large; "
+            yield finding("two things changed", f"{workers_text(first)} of batch {number(first['batch_size'])} against "
+                          f"{workers_text(row)} of batch {number(row['batch_size'])}: the global batch "
+                          f"is {number(times)} times as large; "
                           "tell both learning rates, and the rule between them", first, row)
 
 

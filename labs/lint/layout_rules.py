@@ -45,8 +45,8 @@ def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
             told = divide(batches, row[steps])
             whole = told > 0.97 and near(told, round(told), 0.03)
             ran = f"so {told:.0f} workers ran" if whole else "which is no number of workers"
-            yield finding("steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: {number(images)} "
-                          f"images are {number(batches)} batches of {number(row['batch_size'])}, and "
+            yield finding("steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: "
+                          f"{number(images)} images are {number(batches)} batches of {number(row['batch_size'])}, and "
                           f"{number(batches)} / {number(row[steps])} = {told:.2f}, {ran} "
                           f"(expected {batches / size(row):,.0f} steps)", row)
 
@@ -72,7 +72,8 @@ def other_layout_than_asked(table: Table) -> Iterator[Finding | None]:
         yield None
         named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", row["run"])
         if named and int(named[1]) != row["size"]:
-            yield finding(rule, f"started as {named[1]} workers, and {workers_text(row)} ran: were they started apart?", row)
+            yield finding(rule, f"started as {named[1]} workers, and {workers_text(row)} ran: were they started apart?",
+                          row)
         if named and named[2] and int(named[2]) != row["nodes"]:
             yield finding(rule, f"started for {named[2]} nodes, and ran on {number(row['nodes'])}", row)
         if 0 < value(row, "asked_threads") != row.get("threads"):

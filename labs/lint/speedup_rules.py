@@ -58,7 +58,8 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
             ratio, low, _ = statistics.ratio([throughput(row, by) for row in members], bases)
             margin = NOISE + rounding_share(members[0], by) + rounding_share(family[base][0], by)
             above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
-            yield finding(rule, f"{number(ratio)} times the rate of {workers_text(family[base][0])} with {workers_text(members[0])}: "
+            yield finding(rule, f"{number(ratio)} times the rate of {workers_text(family[base][0])} with "
+                          f"{workers_text(members[0])}: "
                           f"efficiency {ratio / n:.2f}; {CONTROL}", *members) if above and n > 1 else None
     bases_told = _smallest_rows(table)
     for row in table.having("speedup"):
@@ -98,7 +99,7 @@ def _most(row: Row, base: Row, table: Table) -> float:
 
 
 def wrong_speedup(table: Table) -> Iterator[Finding | None]:
-    """A speedup that is not throughput(n) / throughput(1) of the same configuration; the text says what it is instead."""
+    """A speedup that is not throughput(n) / throughput(1) of one configuration; the text says what it is instead."""
     if "speedup" not in table.columns:
         return
     best = timed_column(table)
@@ -118,8 +119,9 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
                 yield None
                 continue
             slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
-            yield finding("wrong speedup", f"{number(told)} is not throughput({number(size(row))}) / throughput({number(one)}) "
-                          f"= {right:.2f} (efficiency {right * base_size(row) / size(row):.2f}): "
+            yield finding("wrong speedup", f"{number(told)} is not throughput({number(size(row))}) / "
+                          f"throughput({number(one)}) = {right:.2f} (efficiency "
+                          f"{right * base_size(row) / size(row):.2f}): "
                           f"{_instead(told, row, base, family, everything, by)}{slower}", row)
 
 
@@ -136,7 +138,8 @@ def _scale(family: Family, table: Table, by: str) -> float:
     devices = [name for name in table.config if name in DEVICES]
     for other in table.having("speedup") if devices and told else ():
         apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
-        ratio, loose = divide(throughput(rows[0], by), throughput(other, by)), rounding_share(rows[0], by) + rounding_share(other, by)
+        ratio = divide(throughput(rows[0], by), throughput(other, by))
+        loose = rounding_share(rows[0], by) + rounding_share(other, by)
         if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
             return told[0]
     return 1.0
@@ -190,7 +193,8 @@ def _own(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[flo
         yield mine / throughput(other, by), f"it was divided by {name}, not by one worker"
         yield throughput(other, by) / mine, f"inverted, and against {name}, not one worker"
     for a, b in itertools.permutations(peers[:20], 2):
-        yield throughput(a, by) / throughput(b, by), f"that compares line {a['row']} with line {b['row']}, labels swapped"
+        text = f"that compares line {a['row']} with line {b['row']}, labels swapped"
+        yield throughput(a, by) / throughput(b, by), text
 
 
 def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, str]]:
@@ -219,8 +223,9 @@ def upside_down(table: Table) -> Iterator[Finding | None]:
     timed = {row["id"] for by in timed_columns(table) for row in table.having(by)}
     for row in table.having("speedup"):
         if ideal_speedup(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
-            yield finding("speedup below 1", f"{number(row['speedup'])} with {workers_text(row)}: is it upside down, T(n) / T(1) "
-                          f"instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, show the times", row
+            yield finding("speedup below 1", f"{number(row['speedup'])} with {workers_text(row)}: is it upside down, "
+                          f"T(n) / T(1) instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, "
+                          "show the times", row
                           ) if row["speedup"] < 1 - NOISE / 2 else None
 
 
@@ -248,5 +253,5 @@ def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
             told_base = value(first[0], "scaling_efficiency")
             rights = [right, right * told_base] + [ratio] * (by != "images_per_sec")  # Data that grow with the workers.
             yield None if any(_typed(row, "scaling_efficiency", each, loose) for each in rights) else finding(
-                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not throughput(n) / throughput(1) / n = {ratio:.3g} / "
-                f"{number(size(row) / base[0])} = {right:.2f}", row)
+                "wrong efficiency", f"{number(row['scaling_efficiency'])} is not throughput(n) / throughput(1) / n = "
+                f"{ratio:.3g} / {number(size(row) / base[0])} = {right:.2f}", row)

@@ -144,8 +144,8 @@ def more_workers_longer(table: Table) -> Iterator[Finding | None]:
     most = max((size(row) for row in timed if size(row) > 1), default=math.nan)
     unknown = [row for row in timed if math.isnan(size(row))]
     for row, other in itertools.product([row for row in timed if size(row) == most], unknown):
-        yield finding("more workers, longer", f"{workers_text(row)} took {number(row['total_seconds'])} s, longer than the "
-                      f"{number(other['total_seconds'])} s of line {other['row']}: start-up and input dominate so "
+        yield finding("more workers, longer", f"{workers_text(row)} took {number(row['total_seconds'])} s, longer than "
+                      f"the {number(other['total_seconds'])} s of line {other['row']}: start-up and input dominate so "
                       "short a run; compare seconds per epoch, the first left out", row
                       ) if other["total_seconds"] < row["total_seconds"] else None
 

@@ -30,7 +30,7 @@ def test_the_diff_is_short_and_every_new_line_is_marked():
     assert "# Horovod" not in "".join(versions[0])
 
 
-@pytest.mark.parametrize("module", ["fit", "saver"])
+@pytest.mark.parametrize("module", ["loop", "saver"])
 def test_each_comment_is_listed_with_the_statement_it_explains(module):
     source = (ROOT / f"labs/training/{module}.py").read_text()
     listed = lab.marked_lines(source)
