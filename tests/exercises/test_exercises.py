@@ -148,10 +148,10 @@ def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
 
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
-    told = capsys.readouterr().out
-    assert [line.partition(" ")[0] for line in told.splitlines() if line.startswith("lab")] == [
+    output = capsys.readouterr().out
+    assert [line.partition(" ")[0] for line in output.splitlines() if line.startswith("lab")] == [
         "lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
-    assert "lab02.q2: no answer yet" in told
+    assert "lab02.q2: no answer yet" in output
 
 
 def test_a_real_run_of_lab_10_is_graded(tmp_path):
