@@ -1,4 +1,4 @@
-"""Lab 1: MNIST on one worker: how busy it is, how many steps it takes, how long a full run lasts.
+"""Lab 1: MNIST on one worker: its utilization, its number of steps, and the time of a full run.
 
     labs run lab01_baseline --workers 1
     sbatch jobs/lab01_baseline.sh --preset paper
@@ -31,7 +31,7 @@ PRESETS = {"demo": Config(), "paper": Config(data="real", epochs=40)}
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on one worker, measure how busy it is, evaluate on the test images, and return the run's record."""
+    """Train on one worker, measure its utilization, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
     with training.start(config, options) as job:

@@ -1,4 +1,4 @@
-"""Lab 2: from one worker to many: the lines that change, and what they bring.
+"""Lab 2: from one worker to many: the lines that change, and the speedup.
 
     labs run lab02_horovod --workers 2
     sbatch --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
@@ -26,13 +26,13 @@ class Config:
     epochs: fields.Epochs = 5
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of one worker's Adam, before scaling."""
+    """Learning rate of Adam for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
     seed: fields.Seed = 1
     """Seed of the weights, the order of the images, and dropout."""
     code: Literal["kit", "textbook"] = "kit"
-    """The training loop: the kit's `fit`, or `train_together` below, written by hand with plain Keras and Horovod."""
+    """The training loop: the kit's `fit`, or `train_together` below, which uses plain Keras and Horovod."""
 
 
 PRESETS = {"demo": Config(), "paper": Config(data="real", batch_size=128, epochs=40)}

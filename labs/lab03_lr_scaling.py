@@ -25,15 +25,15 @@ class Config:
     epochs: fields.Epochs = 7
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate that is right for base_batch_size."""
+    """Learning rate for base_batch_size images per step."""
     base_batch_size: fields.BaseBatchSize = 4
-    """Images per step for which base_lr is right; the global batch is k times as large."""
+    """Images per step that base_lr is for; the global batch is k times as large."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with k."""
     warmup_epochs: fields.WarmupEpochs = 3
-    """Epochs in which the learning rate climbs from base_lr to its scaled value; 0: it starts there."""
+    """Epochs in which the learning rate rises from base_lr to its scaled value; 0: it starts there."""
     decay_epoch: Annotated[float, fields.Range(0, 2**20)] = 5
-    """Epochs after which the learning rate falls to a tenth; 0: never."""
+    """Epochs after which the learning rate is divided by ten; 0: never."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """The optimizer."""
     momentum: fields.Momentum = 0.9
@@ -56,7 +56,7 @@ PRESETS = {
 }
 
 WORKERS = {"demo": 2, "paper": 4}
-"""Workers on which the notebook runs each preset; they determine the global batch, and with it k."""
+"""Number of workers on which the notebook runs each preset; it determines the global batch, and so k."""
 
 
 def learning_rate(config: Config, images: int, size: int):
@@ -67,7 +67,7 @@ def learning_rate(config: Config, images: int, size: int):
         images: Number of training images.
         size: Number of workers.
     """
-    # Horovod: a step trains on the images of all workers, and the learning rate must suit their number.
+    # Horovod: a step trains on the images of all workers; the learning rate must suit the number of images.
     k = config.batch_size * size / config.base_batch_size
     peak = training.scaled_lr(config.base_lr, k, config.scaling)
     steps = datasets.steps_per_epoch(images, config.batch_size, size)

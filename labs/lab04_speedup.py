@@ -28,7 +28,7 @@ class Config:
     epochs: fields.Epochs = 3
     """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.02
-    """Learning rate of one worker with 32 images per step, before scaling."""
+    """Learning rate for 32 images per step, before scaling."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with the global batch."""
     momentum: fields.Momentum = 0.9
@@ -50,11 +50,11 @@ PRESETS = {
 }
 
 
-WEAK = "C1, C2: time and speedup of an epoch for each batch size per worker, which stays as workers are added"
+WEAK = "C1, C2: time and speedup of an epoch for each batch size per worker, constant as workers are added"
 STRONG = "C2: speedup at the same global batch, divided among the workers"
 SWEEPS = {
     "demo": (
-        # Half of the strong sweep's batch is weak's other one: the same four runs answer both.
+        # Half of this batch is the other one of the weak sweep: the same four runs answer both questions.
         Sweep("weak", WEAK, {"batch_size": (16, 32)}),
         Sweep("strong", STRONG, {"batch_size": (32,)}, adapt=divide),
     ),

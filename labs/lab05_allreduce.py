@@ -1,4 +1,4 @@
-"""Lab 5: the all-reduce: how fast, how many bytes, and which messages are sent besides gradients.
+"""Lab 5: the all-reduce: its speed, its bytes on the wire, and the other messages of a training.
 
     labs run lab05_allreduce --workers 2
     labs run lab05_allreduce --workers 2 --study traffic --backend gloo
@@ -20,13 +20,13 @@ class Config:
     """What a student may change in lab 5."""
 
     study: Literal["speed", "traffic", "messages"] = "speed"
-    """"speed" times collectives, "traffic" counts the bytes of training steps, "messages" what an epoch sends."""
+    """"speed" times collectives; "traffic" counts the bytes of training steps, "messages" the messages of an epoch."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
-    """About how long to time the collectives."""
+    """Approximate seconds for which the collectives are timed."""
     cycle_time_ms: fields.CycleTime = 1
     """Milliseconds that Horovod waits for more tensors before it sends those that are ready."""
     fusion_threshold_mb: fields.FusionThreshold = 128
@@ -40,7 +40,7 @@ class Config:
     base_lr: fields.LearningRate = 0.01
     """Training: learning rate of SGD, not scaled, because the accuracy does not matter here."""
     fp16_allreduce: bool = False
-    """Training: send gradients in half precision: half the bytes, at the price of a rounding error in each gradient."""
+    """Training: send gradients in half precision: half the bytes, and a rounding error in each gradient."""
     seed: fields.Seed = 1
     """Seed of the weights and the order of the images."""
 
@@ -75,7 +75,7 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Time the collectives, or count what training sends, and return the run's record."""
+    """Time the collectives, or count what a training sends, and return the run's record."""
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
@@ -84,7 +84,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def built() -> dict[str, str]:
-    """Return the libraries that this machine's Horovod was built with, and the MPI that is loaded."""
+    """Return the libraries with which this machine's Horovod was built, and the version of MPI."""
     import horovod.tensorflow as hvd
     from mpi4py import MPI
 
@@ -161,7 +161,7 @@ def _traffic(job):
 
 
 def _messages(job):
-    """Train an epoch, list its messages, and show what differs when only gradients are exchanged."""
+    """Train for an epoch, list its messages, and measure what differs if only gradients are exchanged."""
     import tensorflow as tf
 
     model, images = _training(job)
@@ -170,7 +170,7 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = report.exchanged(job)  # Now, because the steps below are not part of the epoch.
+    messages = report.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
     _exchange_gradients_only(job, model, images.train)
     before = measure.wire.largest_difference(model.non_trainable_weights)

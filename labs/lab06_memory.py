@@ -24,10 +24,10 @@ class Config:
     depth: fields.Depth = 6
     """Convolutions of the denoiser, at least 3."""
     width: fields.Width = 16
-    """Channels between them."""
+    """Channels of its hidden convolutions."""
     remedy: Literal["none", "pieces", "recompute", "bfloat16"] = "none"
-    """What saves memory: split each batch into four micro-batches (pieces), compute activations again in the backward
-    pass (recompute), or hold them in half precision (bfloat16)."""
+    """How to save memory: split each batch into four micro-batches (pieces), recompute the activations in the backward
+    pass (recompute), or keep them in half precision (bfloat16)."""
     image_size: fields.ImageSize = 64
     """Side of the images in pixels."""
     images: fields.ImageCount = 192
@@ -37,7 +37,7 @@ class Config:
     epochs: fields.Epochs = 3
     """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.003
-    """Learning rate of Adam at 64 images per step of all workers together, before scaling."""
+    """Learning rate of Adam for 64 images per step of all workers together, before scaling."""
     scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with the global batch."""
     noise_level: Annotated[float, fields.Range(0.001, 255)] = 25
@@ -45,7 +45,7 @@ class Config:
     memory_limit_mb: Annotated[int, fields.Range(0, 2**30)] = 2048
     """MiB that one worker may use, of its GPU or else of resident memory; 0: no limit."""
     search: Literal["no", "batch_size", "width", "depth"] = "no"
-    """Search for the largest value of this field that fits (batch_size: of all workers together), and train nothing."""
+    """Search for the largest value of this field that fits, without training (batch_size: of all workers together)."""
     test_split: fields.Share = 0.1
     """Share of all images held out for the test, per class."""
     threads: fields.Threads = 1
@@ -61,10 +61,10 @@ PRESETS = {
                     base_lr=0.001, memory_limit_mb=0, threads=0),
 }
 
-GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and on two, the global batch held"
-HELP = "T1: what helps against a full memory, and what it costs"
+GRID = "T1, T2: PSNR, time and peak memory over depth x width, on one worker and on two, at a constant global batch"
+HELP = "T1: what reduces memory, and what it costs"
 LIMIT = "T1: the batch of all workers at which training no longer fits"
-WIDEST = "T1: the width at which training no longer fits, the global batch held"
+WIDEST = "T1: the width at which training no longer fits, at a constant global batch"
 ALONE = "T1: the same network with a smaller batch"
 MICRO_BATCHES = 4
 DEEP = {"depth": (16,), "width": (16,), "image_size": (32,), "epochs": (2,)}

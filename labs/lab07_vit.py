@@ -1,4 +1,4 @@
-"""Lab 7: a small vision transformer: which transport, how many bytes, and when one worker is the right answer.
+"""Lab 7: a small vision transformer: transports, bytes on the wire, and when one worker is faster than two.
 
     labs run lab07_vit --workers 2
     labs run lab07_vit --workers 2 --backend gloo
@@ -21,13 +21,13 @@ class Config:
     data: str = "embedded"
     """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
     images: fields.ImageCount = 0
-    """Training images to use, to measure for a short time; 0: all."""
+    """Training images to use, to keep a measurement short; 0: all."""
     width: fields.Width = 64
-    """Numbers per token; width and depth determine the size of the model."""
+    """Size of a token's vector; width and depth determine the size of the model."""
     depth: fields.Depth = 2
     """Number of blocks, each with attention and a hidden layer."""
     heads: Annotated[int, fields.Range(1, 4096)] = 4
-    """Heads of each attention; the width must be a multiple of their number."""
+    """Attention heads per block; the width must be a multiple of their number."""
     patch_size: Annotated[int, fields.Range(1, 4096)] = 8
     """Side of a patch in pixels; each patch is a token, and an image has 32 x 32 pixels."""
     batch_size: fields.BatchSize = 32
@@ -35,17 +35,17 @@ class Config:
     epochs: fields.Epochs = 6
     """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of Adam at 32 images per step of all workers together, before scaling."""
+    """Learning rate of Adam for 32 images per step of all workers together, before scaling."""
     scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with the global batch."""
     warmup_epochs: Annotated[int, fields.Range(0, 2**20)] = 1
-    """Epochs in which the learning rate climbs; a transformer diverges most easily in its first steps."""
+    """Epochs in which the learning rate rises; a transformer diverges most easily in its first steps."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     traffic: bool = True
-    """After the training, count the bytes on the wire, with this batch size, twice it and four times it."""
+    """After the training, count the bytes on the wire at this batch size, twice and four times as large."""
     seed: fields.Seed = 1
     """Seed of the weights and the order of the images."""
 
@@ -58,7 +58,7 @@ PRESETS = {
 }
 
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
-CROSSOVER = "T3: from which size of the model on are two workers faster, the global batch held?"
+CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
 SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
 SWEEPS = {
     "demo": (

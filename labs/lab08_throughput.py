@@ -1,4 +1,4 @@
-"""Lab 8: how many faces per second: age estimation with three networks, on one node and on many.
+"""Lab 8: throughput in images per second: age estimation with three networks, on one node and on many.
 
     labs run lab08_throughput --workers 2
     labs sweep lab08_throughput
@@ -26,7 +26,7 @@ class Config:
     data: str = "embedded"
     """"embedded" (500 synthetic faces), "real" (after `labs data fetch imdb_wiki`) or a folder with wiki.mat."""
     input: Literal["cached", "decoded", "synthetic"] = "cached"
-    """Images decoded once, decoded in each epoch as in the report, or random ones from memory, as the control."""
+    """Photos decoded once, photos decoded in each epoch as in report A, or random images from memory as a control."""
     model: Literal["small", "resnet50", "inception_v3", "vgg16", "vgg16_dense"] = "small"
     """The network, from labs/models/faces.py."""
     image_size: fields.ImageSize = 48
@@ -36,11 +36,11 @@ class Config:
     epochs: fields.Epochs = 12
     """Passes over the training images; the first is not timed."""
     steps_per_epoch: Annotated[int, fields.Range(0, 2**20)] = 0
-    """Steps of an epoch, to measure for a short time; 0: all training images."""
+    """Steps of an epoch, to keep a measurement short; 0: all training images."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for base_batch_size images per step."""
     base_batch_size: fields.BaseBatchSize = 16
-    """Images per step for which base_lr is right; the global batch is k times as large."""
+    """Images per step that base_lr is for; the global batch is k times as large."""
     scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with k."""
     threads: fields.Threads = 0
@@ -59,7 +59,7 @@ PRESETS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train on faces and their ages, measure how busy the cores are, and return the run's record."""
+    """Train on faces and their ages, measure the utilization of the cores, and return the run's record."""
     import tensorflow as tf
 
     with training.start(config, options) as job, training.bind_to_cores(job.layout):
@@ -77,7 +77,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         utilization = measure.utilization.combine(each, job.layout.nodes)
         test = training.evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
         input_rate = measure.throughput.input_rate(faces.train, config.batch_size)
-        if job.rank == 0:  # Up to a gigabyte, and no run is resumed from it.
+        if job.rank == 0:  # Up to a gigabyte, and a finished run is not resumed.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         metrics: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | utilization
         return report.finish(
@@ -112,7 +112,7 @@ def _faces(config: Config, size: int):
 
 
 def _larger_for_inception(config: Config, workers: int) -> Config:
-    """Enlarge InceptionV3's images: it was made for 299 pixels where the others have 224, and needs at least 75."""
+    """Enlarge the images for InceptionV3, which was designed for 299 pixels instead of 224 and needs at least 75."""
     sides = {32: 75, 224: 299}
     side = sides.get(config.image_size, config.image_size) if config.model == "inception_v3" else config.image_size
     return dataclasses.replace(config, image_size=side)
@@ -151,7 +151,7 @@ def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]
 THREE = ("resnet50", "inception_v3", "vgg16")
 ONE_REPEAT = (1,)  # So that the demo takes minutes; --repeats 3 gives the throughputs an interval.
 SHORT = {"epochs": (3,), "test_split": (0.0,)}  # Two epochs are timed: the first is not.
-# Each core stands for a node: one worker with all cores would be a baseline that several workers cannot beat.
+# Each core stands for a node. A baseline of one worker with all cores could not be beaten by several workers.
 CORES = {"epochs": (2,), "test_split": (0.0,), "image_size": (32,), "batch_size": (4,), "steps_per_epoch": (8,),
          "threads": (1,), "model": ("vgg16",)}
 # Report A: a node is four processes with seven threads and a batch of 32 each, or a GPU with a batch of 128.
@@ -161,7 +161,7 @@ WEAK = "A5: weak scaling, at a constant batch per worker"
 STRONG = "A6: strong scaling, at a constant global batch"
 BATCH = "A4: images per second by batch size"
 LAYOUTS = "A4: processes x threads on the cores of one node, at a constant global batch"
-INPUT = "A7: the same steps with images from memory, decoded in each epoch, and random"
+INPUT = "A7: the same steps with images from the cache, decoded in each epoch, and random"
 
 SWEEPS = {
     "demo": (

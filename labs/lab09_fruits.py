@@ -1,4 +1,4 @@
-"""Lab 9: a fruit classifier: search its hyperparameters on one worker, then train it on several.
+"""Lab 9: a fruit classifier: hyperparameter search on one worker, training on several.
 
     labs run lab09_fruits --trials 12
     labs run lab09_fruits --workers 2
@@ -35,25 +35,25 @@ class Config:
     epochs: fields.Epochs = 8
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.003
-    """Learning rate of one worker, before scaling."""
+    """Learning rate for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
-    """How the learning rate grows with the number of workers; "none" keeps it constant, as report F did."""
+    """How the learning rate grows with the number of workers; "none" keeps it constant, as report F does."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """The optimizer."""
     momentum: fields.Momentum = 0.9
     """Momentum of SGD."""
     validation_split: fields.Share = 0.25
-    """Share of the training images held out for validation, per class; the search looks at these only."""
+    """Share of the training images held out for validation, per class; the search uses these only."""
     test_split: fields.Share = 0.2
     """Share of all images held out for the test, per class, if the data has no test folder."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     leak_check: bool = True
-    """Look for test images that are identical or nearly identical to training images."""
+    """Search for test images that are identical or nearly identical to training images."""
     recompute_statistics: bool = False
     """Evaluate the network again, with batch norm's mean and variance recomputed for its final weights."""
     trials: Annotated[int, fields.Range(0, 2**20)] = 0
-    """Trials of a hyperparameter search, on one worker; 0: train once, with the values above."""
+    """Trials of a hyperparameter search on one worker; 0: train once, with the values above."""
     seed: fields.Seed = 1
     """Seed of the split, the weights, the order of the images, and the search."""
 
@@ -97,7 +97,7 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
 
     Args:
         config: The experiment.
-        options: Where the run lives.
+        options: Where the run is stored.
         stop_when: Called after each epoch with its row of the history; True ends the training.
     """
     import tensorflow as tf
@@ -128,14 +128,14 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
             **(_leak(fruits) if config.leak_check and job.rank == 0 else {}),
         )
         if job.rank == 0 and job.size > 1:
-            # One worker's learning rate is the same under every rule, and the other two do not change its speed.
+            # One worker has the same learning rate under every rule, and the other two do not change its speed.
             free = ("scaling", "leak_check", "recompute_statistics")
             print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
         return record
 
 
 def _leak(fruits) -> dict[str, Any]:
-    """Look for test images among the training images, print the result, and return the counts."""
+    """Search the training images for test images, print the result, and return the counts."""
     images = fruits.test.images
     seen, test = ([images.paths[index] for subset in subsets for index in subset.positions]
                   for subsets in ((fruits.train, fruits.validation), (fruits.test,)))
@@ -149,9 +149,9 @@ def search(config: Config, options: Options):
 
     The record holds the history and metrics of the best trial, and all trials in the table "trials".
 
-    Every trial is a run in the results folder. A search that was interrupted, or is continued with more trials,
-    suggests the same values again and reads the finished trials' records. A trial whose validation accuracy falls below
-    the median of the earlier trials at the same epoch is pruned.
+    Every trial is a run in the results folder. An interrupted search that starts again, or one that gets more trials,
+    suggests the same values and reads the records of the finished trials. A trial is pruned if its validation accuracy
+    is below the median of the earlier trials at the same epoch.
 
     Raises:
         LabError: There are several workers, or the results folder holds a trial with other values.

@@ -25,11 +25,11 @@ class Config:
     epochs: fields.Epochs = 10
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.03
-    """Learning rate of one worker, before scaling."""
+    """Learning rate for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
     warmup_epochs: fields.WarmupEpochs = 2
-    """Epochs in which the learning rate climbs from base_lr to its scaled value."""
+    """Epochs in which the learning rate rises from base_lr to its scaled value."""
     momentum: fields.Momentum = 0.9
     """Momentum of SGD."""
     test_split: fields.Share = 0.2
@@ -39,7 +39,7 @@ class Config:
     augment: bool = True
     """Flip and shift the training images."""
     norm: Literal["batch", "group"] = "batch"
-    """Normalize over each worker's batch, or over each image; "group" does not depend on how a batch is divided."""
+    """Normalize over each worker's batch, or over each image ("group"), whose result does not depend on the workers."""
     seed: fields.Seed = 1
     """Seed of the split, the weights, the order of the images, and the augmentation."""
 
@@ -52,7 +52,7 @@ PRESETS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's shard, evaluate on validation and test images, and return the run's record."""
-    # TensorFlow is imported here and not above, so that `labs list` and `--help` answer at once.
+    # TensorFlow is imported here and not above, so that `labs list` and `--help` load no TensorFlow.
     import tensorflow as tf
 
     with training.start(config, options) as job:

@@ -1,4 +1,4 @@
-"""Lab 11: the same training over several nodes: layouts, what grows with them, accuracy, weak and strong scaling.
+"""Lab 11: the same training on several nodes: layouts, accuracy, weak and strong scaling.
 
     labs run lab11_multinode --workers 2
     labs sweep lab11_multinode
@@ -20,7 +20,7 @@ from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, m
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a student may change in lab 11. Nodes and workers are not here, because they are options of the launch."""
+    """What a student may change in lab 11. Nodes and workers are options of the launch, not of the experiment."""
 
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
@@ -29,7 +29,7 @@ class Config:
     batch_size: fields.BatchSize = 32
     """Images per worker and step."""
     base_batch_size: fields.BaseBatchSize = 32
-    """Images per step for which base_lr is right; the global batch is k times as large."""
+    """Images per step that base_lr is for; the global batch is k times as large."""
     epochs: fields.Epochs = 3
     """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.001
@@ -37,7 +37,7 @@ class Config:
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with k."""
     warmup_epochs: fields.WarmupEpochs = 0
-    """Epochs in which the learning rate climbs from base_lr to its scaled value; 0: it starts there."""
+    """Epochs in which the learning rate rises from base_lr to its scaled value; 0: it starts there."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     seed: fields.Seed = 1
@@ -59,7 +59,7 @@ def _one_worker_per_node(workers: int) -> int:
     return workers
 
 
-ACCURACY = "M6: test accuracy on two nodes, by workers; M5: the learning rate for their global batch"
+ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
@@ -104,14 +104,14 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def plan(config: Config, images: int, size: int) -> dict[str, float]:
-    """Return what depends on the number of workers: global batch, k, learning rate, steps per epoch.
+    """Return what depends on the number of workers: global batch size, k, learning rate, steps per epoch.
 
     Args:
         config: The experiment.
         images: Number of training images.
         size: Number of workers on all nodes together.
     """
-    # Horovod: all workers on all nodes take a step together, so its images grow with `size`.
+    # Horovod: a step trains on the images of all workers on all nodes; their number grows with `size`.
     k = config.batch_size * size / config.base_batch_size
     return {"global_batch_size": config.batch_size * size, "k": k,
             "scaled_lr": training.scaled_lr(config.base_lr, k, config.scaling),
@@ -124,7 +124,7 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
     Args:
         config: The experiment.
         hosts: The node of every rank.
-        machines: Number of machines that these nodes are.
+        machines: Number of machines that these nodes are on.
         planned: From `plan`.
     """
     counts = Counter(hosts)
@@ -144,8 +144,8 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
 
 
 def _machines() -> int:
-    """Return the number of machines on which the workers run: a test cluster's nodes may all be one machine."""
-    # Horovod: each worker knows its own machine's boot id; workers on one machine have the same.
+    """Return the number of machines on which the workers run: all nodes of a test cluster may be on one machine."""
+    # Horovod: each worker reads its machine's boot id, which workers on one machine share.
     return len(set(training.hvd_ops.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
 
 

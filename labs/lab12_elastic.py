@@ -1,4 +1,4 @@
-"""Lab 12: fault tolerance: what a dead worker costs with a checkpoint and with elastic Horovod.
+"""Lab 12: fault tolerance: the cost of a dead worker with checkpoints and with elastic Horovod.
 
     labs run lab12_elastic --workers 2
     labs run lab12_elastic --workers 2 --study resume
@@ -36,11 +36,11 @@ class Config:
     epochs: fields.Epochs = 7
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
-    """Learning rate of one worker's Adam, before scaling."""
+    """Learning rate of Adam for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
     commit_steps: Annotated[int, fields.Range(1, 2**20)] = 4
-    """Steps between two commits of elastic Horovod: the most that it can lose."""
+    """Steps between two commits of elastic Horovod, and so the most that it can lose."""
     leave_epoch: Annotated[float, fields.Range(0, 2**20)] = 1.5
     """When a worker is killed, in epochs; 0: never."""
     return_epoch: Annotated[float, fields.Range(0, 2**20)] = 2.5
@@ -61,7 +61,7 @@ def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Train while a worker dies, and return the record; its table `events` says what was lost."""
+    """Train while a worker dies, and return the record, whose table `events` says what was lost."""
     return _elastic(config, options) if config.study == "elastic" else _resume(config, options)
 
 
@@ -102,7 +102,7 @@ def _resume(config: Config, options: Options):
 
     began = time.time()
     runs = naming.results_root(options) / LAB.name
-    # Now, because the workers overwrite the heartbeats as soon as they start.
+    # Read before the workers start and overwrite the heartbeats.
     before = _interrupted_run(runs / naming.run_name(options, runs, 1)) if options.resume else None
     with training.start(config, options) as job:
         digits = _digits(config)
@@ -127,13 +127,13 @@ def _resume(config: Config, options: Options):
 
 
 def _interrupted_run(folder: Path) -> dict | None:
-    """Return what a run that ended early has left: its events, its workers' last heartbeats, its checkpoint."""
+    """Return what is left of an interrupted run: its events, its workers' last heartbeats, its checkpoint."""
     if not (folder / "events.json").exists():
         return None
     beats = heartbeat.read_beats(folder / "heartbeats") or heartbeat.read_beats(folder / "places")  # Of older versions.
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
-    # The file of a heartbeat survives SIGKILL; `fit` writes it about five times a second.
+    # The file of a heartbeat survives SIGKILL; `fit` updates it about five times a second.
     last = max(beats, key=lambda beat: (beat.epoch, beat.step))
     return json.loads((folder / "events.json").read_text()) | {
         "saved": (*saved, 0)[:2], "epoch": last.epoch, "step": last.step,
@@ -141,7 +141,7 @@ def _interrupted_run(folder: Path) -> dict | None:
 
 
 def _record_loss(job, progress: dict, beat, steps: int) -> None:
-    """Add the event that says what the interruption has cost, after the first step of the resumed run."""
+    """Add the event with the cost of the interruption, after the first step of the resumed run."""
     epochs, more = progress["saved"]
     step = epochs * steps + more
     lost = max(0, (progress["epoch"] - 1) * steps + progress["step"] - step)

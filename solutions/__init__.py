@@ -1,4 +1,4 @@
-"""For instructors: how each question of `labs.exercises` is answered. Remove this folder from what students get.
+"""Answers to the questions of `labs.exercises`, for instructors. Remove this folder from what students get.
 
     from labs import exercises
     from solutions import lab04_speedup

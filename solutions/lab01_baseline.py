@@ -8,25 +8,25 @@ from labs.results import records
 
 
 def q1(runs):
-    """An epoch ends with a smaller batch, so the steps of an epoch are rounded up before they are multiplied."""
+    """Each epoch ends with a smaller batch, so round up the steps of one epoch, then multiply."""
     (run,) = runs
     return 40 * math.ceil(run["history"][0]["images"] / run["config"]["batch_size"])
 
 
 def q2(runs):
-    """The rate leaves the first epoch out, in which the model is traced."""
+    """The throughput leaves out the first epoch, in which the model is traced."""
     (run,) = runs
     return 40 * 60_000 / run["timings"]["images_per_sec"] / 60
 
 
 def q3(runs):
-    """Images per second, not the share of the time in which the machine is busy."""
+    """Compare images per second, not how busy the machine is."""
     table = records.table(runs)
     return int(table["batch_size"][table["images_per_sec"].idxmax()])
 
 
 def q4(runs):
-    """`a` is what a step costs before its first image, `c` what an image costs."""
+    """`a` is the fixed time of a step, `c` the time of an image."""
     sizes = np.array([run["config"]["batch_size"] for run in runs])
     later = [run["history"][1:] for run in runs]
     t = np.array([1000 * sum(row["train_seconds"] for row in rows) / sum(row["steps"] for row in rows)

@@ -4,18 +4,18 @@ import math
 
 
 def q1(runs):
-    """Rate over rate, not time over time: and both runs have the same settings."""
+    """Divide throughputs, not total times. Both runs have the same settings."""
     one, many = runs
     return many["timings"]["images_per_sec"] / one["timings"]["images_per_sec"]
 
 
 def q2(runs):
-    """The share that the speedup is of the number of workers."""
+    """Divide the speedup by the number of workers."""
     return q1(runs) / runs[1]["layout"]["size"]
 
 
 def q3(runs):
-    """All workers take each step together, on a batch of each."""
+    """A step trains on the batches of all workers."""
     (run,) = runs
     return math.ceil(run["history"][0]["images"] / run["layout"]["global_batch_size"])
 

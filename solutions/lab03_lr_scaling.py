@@ -4,25 +4,25 @@ import math
 
 
 def q1(runs):
-    """The global batch is that of all workers; base_lr suits base_batch_size."""
+    """`base_lr` is for `base_batch_size`; the global batch is that of all workers."""
     (run,) = runs
     return run["layout"]["global_batch_size"] / run["config"]["base_batch_size"]
 
 
 def q2(runs):
-    """Whatever rule the run itself had."""
+    """These do not depend on the rule that the run used."""
     base, k = runs[0]["config"]["base_lr"], q1(runs)
     return {"none": base, "sqrt": base * math.sqrt(k), "linear": base * k}
 
 
 def q3(runs):
-    """Equal epochs are not equal updates."""
+    """With equal epochs, the smaller batch takes more steps."""
     small, large = (sum(row["steps"] for row in run["history"]) for run in runs)
     return small / large
 
 
 def q4(runs):
-    """One run each tells two variants apart only if they differ by more than the noise of the validation images."""
+    """Two runs differ only if their accuracies do by more than the noise of the validation images."""
     scores = {}
     for run in runs:
         rule, images = run["config"]["scaling"], run["metrics"]["validation_images"]

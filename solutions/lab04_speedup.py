@@ -4,19 +4,20 @@ from labs.results import records
 
 
 def q1(runs):
-    """Each batch size has a base of its own: one worker with that batch size."""
-    rates = records.table(runs).pivot_table("images_per_sec", "batch_size", "size")
-    return {int(batch): rate for batch, rate in (rates[rates.columns[-1]] / rates[1]).items()}
+    """The baseline of each batch size is one worker with that batch size."""
+    throughputs = records.table(runs).pivot_table("images_per_sec", "batch_size", "size")
+    speedups = throughputs[throughputs.columns[-1]] / throughputs[1]
+    return {int(batch): speedup for batch, speedup in speedups.items()}
 
 
 def q2(runs):
-    """Strong scaling: the batch per worker is smaller on several, the global batch is the same."""
+    """Strong scaling: the global batch is the same, so the batch per worker is smaller on several workers."""
     one, many = runs
     return many["timings"]["images_per_sec"] / one["timings"]["images_per_sec"] / many["layout"]["size"]
 
 
 def q3(runs):
-    """What bounds the scaling is not the largest part, but the one that does not shrink as it should."""
+    """The part that limits the scaling is the one farthest above 1/n of its time on one worker, not the largest."""
     one, many = (run["metrics"] for run in runs)
     size = runs[1]["layout"]["size"]
     return max(("compute", "communication", "input", "other"), key=lambda part: many[f"ledger_{part}_seconds"]
@@ -24,6 +25,6 @@ def q3(runs):
 
 
 def q4(runs):
-    """Communication alone: the input is a part of its own."""
+    """The input is not communication; it has its own part."""
     metrics = runs[0]["metrics"]
     return metrics["ledger_communication_seconds"] / metrics["ledger_wall_seconds"]

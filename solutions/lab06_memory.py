@@ -6,7 +6,7 @@ from labs.results import records
 
 
 def q1(runs):
-    """Four numbers of four bytes for each parameter: weight, gradient, two moments. Every worker has all of them."""
+    """Each parameter has a weight, a gradient and two moments of four bytes each, on every worker."""
     return 4 * 4 * runs[0]["metrics"]["parameters"] / 2**20
 
 
@@ -16,7 +16,7 @@ def q2(runs):
 
 
 def q3(runs):
-    """The line's start is what is there without an image; its slope what each adds."""
+    """The slope is the memory of an image; the intercept is the memory without images."""
     trials = records.rows_of(runs, "trials").query("fits")
     slope, _ = np.polyfit(trials["batch_size"], trials["peak_mb"], 1)
     return slope

@@ -4,18 +4,18 @@ from labs.results import laws
 
 
 def q1(runs):
-    """The base has as many threads as each of the workers."""
+    """One worker has as many threads as each of several."""
     one, many = runs
     return many["timings"]["images_per_sec"] / one["timings"]["images_per_sec"] / many["layout"]["size"]
 
 
 def q2(runs):
-    """Solve S = 1 / (s + (1 - s) / n) for s; one speedup gives one share, and tests nothing."""
+    """Solve S = 1 / (s + (1 - s) / n) for s. A single speedup cannot test the law."""
     n = runs[1]["layout"]["size"]
     return float(laws.amdahl_share(n, n * q1(runs)))
 
 
 def q3(runs):
-    """A network that uses nearly all that its input delivers is waiting for it."""
+    """Near 1, the training waits for its input."""
     (run,) = runs
     return run["timings"]["images_per_sec"] / run["metrics"]["input_images_per_sec"]

@@ -4,13 +4,13 @@ from labs.results import records
 
 
 def q1(runs):
-    """The test is held out first, and the validation from what is left."""
+    """The test images are held out first, then the validation images from the rest."""
     config = runs[0]["config"]
     return (1 - config["test_split"]) * (1 - config["validation_split"])
 
 
 def q2(runs):
-    """The first epoch also compiles the model."""
+    """Leave out the first epoch, which also compiles the model."""
     later = records.curves(runs[0]).iloc[1:]
     return later["val_seconds"].sum() / (later["train_seconds"] + later["val_seconds"]).sum()
 
@@ -21,5 +21,5 @@ def q3(runs):
 
 
 def q4(runs):
-    """The only part that has decided nothing."""
+    """Only the test images were not used for any decision."""
     return "test_accuracy"

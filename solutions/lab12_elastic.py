@@ -10,12 +10,12 @@ def q1(runs):
 
 
 def q2(runs):
-    """On the average a death comes in the middle between two saves."""
+    """On average, a death is halfway between two saves."""
     resumed, elastic = runs
     return {"checkpoint": resumed["history"][0]["steps"] / 2, "elastic": elastic["config"]["commit_steps"] / 2}
 
 
 def q3(runs):
-    """Every run has a start; the other events are what the death has cost."""
+    """Leave out the start, which is part of every run."""
     events = pd.DataFrame(runs[0]["tables"]["events"])
     return events.loc[events["kind"] != "start", "seconds_lost"].sum()

@@ -75,7 +75,7 @@ def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
         with _waiting(name):
             findings = _run(name, failed)
         for each in findings:
-            print(json.dumps(dataclasses.asdict(each)) if as_json else _line(each), flush=True)
+            print(_json(each) if as_json else _line(each), flush=True)
             failed += [name] if each.state == "fail" else []
     if not (only or as_json):
         print(_summary(failed, quick))
@@ -101,11 +101,16 @@ def _not_tried(cause: str) -> Finding:
     return absent(f"not tried, since {cause} failed")
 
 
+def _json(finding: Finding) -> str:
+    """Return a finding as JSON, with the keys that `labs check --json` has always had."""
+    return json.dumps({"state": finding.state, "found": finding.message, "cure": finding.cure, "name": finding.name})
+
+
 def _line(finding: Finding) -> str:
     state = f"{finding.state:6}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         state = f"\033[{COLOURS[finding.state]}m{state}\033[0m"
-    return f"{state}  {finding.name:10}  {finding.found}" + f" -> {finding.cure}" * bool(finding.cure)
+    return f"{state}  {finding.name:10}  {finding.message}" + f" -> {finding.cure}" * bool(finding.cure)
 
 
 def _summary(failed: Sequence[str], quick: bool) -> str:

@@ -53,7 +53,7 @@ class Recomputed(tf.keras.layers.Layer):
 
     `tf.recompute_grad` alone saves no memory here. TensorFlow computes the gradients of the weights, which need the
     activations, after all gradients that are passed on, and keeps everything until then. So a segment passes its
-    gradient on only after those of its own weights are computed. Measured: docs/how-we-measure.md.
+    gradient on only after the gradients of its weights are computed. Measured: docs/how-we-measure.md.
 
     Args:
         segment: Layers, called one after the other.

@@ -1,4 +1,4 @@
-"""Writing that is whole or not there: temporary neighbour, fsync, rename, fsync of the folder."""
+"""Atomic file writes: temporary file, fsync, rename, fsync of the folder; and reads of regular files only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import IO, Any
 
 from labs.run.errors import LabError
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def told(problem: BaseException) -> BaseException:
-    """Return a full disk as a LabError, and any other problem as it is."""
-    if not isinstance(problem, OSError) or problem.errno not in NO_ROOM:
+def explain_full_disk(problem: BaseException) -> BaseException:
+    """Return the error of a full disk as a LabError, and any other error unchanged."""
+    if not isinstance(problem, OSError) or problem.errno not in DISK_FULL:
         return problem
     return LabError(f"cannot write {problem.filename or 'a file'}: {problem.strerror}; "
                     "free some space, or choose another --results")
@@ -28,7 +28,7 @@ def told(problem: BaseException) -> BaseException:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in an OSError of this block: a write that fails does not."""
+    """Add the file's name to an OSError of this block: Python's error for a failed write has none."""
     try:
         yield
     except OSError as problem:
@@ -41,41 +41,38 @@ KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a devi
 
 
 def refuse_special(path: str | os.PathLike, option: str = "file") -> None:
-    """Refuse to replace what is not a regular file: a rename would take the place of a device, too.
+    """Refuse to replace anything but a regular file: a rename would replace a device, too.
 
     Args:
         path: The file to write.
-        option: The one that names it, such as "--csv".
+        option: The option that names it, such as "--csv".
 
     Raises:
         LabError: It exists, and is not a regular file.
     """
     try:
         kind = stat.S_IFMT(os.stat(Path(path)).st_mode)
-    except OSError:  # There is none yet, or writing it will say why it cannot be.
+    except OSError:  # It does not exist yet, or the write itself will report why it fails.
         return
     if kind != stat.S_IFREG:
         raise LabError(f"cannot write {path}: it is {KINDS[kind]}, not a regular file; choose another {option}")
 
 
 def open_regular(path: str | os.PathLike, largest: int) -> int:
-    """Open a regular file for reading, and refuse anything else without waiting for it.
+    """Open a regular file for reading, and return its descriptor; refuse anything else without waiting for it.
 
     Args:
         path: The file.
-        largest: Bytes that it may have.
-
-    Returns:
-        Its descriptor, to be closed.
+        largest: Its largest allowed size in bytes.
 
     Raises:
-        LabError: It is not a regular file (a pipe gives nothing, a device never ends), or it is larger.
-        OSError: There is none, or it may not be read.
+        LabError: It is not a regular file (reading a pipe may block, a device may never end), or it is too large.
+        OSError: It does not exist, or may not be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as problem:
-        if problem.errno != errno.ENXIO:  # What opening a socket gives.
+        if problem.errno != errno.ENXIO:  # The error for a socket.
             raise
         raise LabError(f"{path}: it is not a regular file") from None
     status = os.fstat(descriptor)
@@ -87,7 +84,7 @@ def open_regular(path: str | os.PathLike, largest: int) -> int:
 
 
 def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
-    """Return the content of a regular file; `open_regular` says what is raised."""
+    """Return the content of a regular file; raises what `open_regular` raises."""
     descriptor = open_regular(path, largest)
     try:
         return os.read(descriptor, os.fstat(descriptor).st_size)
@@ -104,7 +101,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _ordinary_mode(bits: int) -> int:
-    """The mode that plain `open` or `mkdir` would give: the private one of `tempfile` would shut others out."""
+    """Return the mode that `open` or `mkdir` would give; that of `tempfile` would keep other users out."""
     umask = os.umask(0)
     os.umask(umask)
     return bits & ~umask
@@ -112,10 +109,10 @@ def _ordinary_mode(bits: int) -> int:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
-    """Open a temporary neighbour of `path` that takes its place when the block ends well.
+    """Open a temporary file beside `path`, and rename it to `path` if the block succeeds.
 
     Args:
-        path: The file to make or to replace; its folder is made if it is missing.
+        path: The file to make or replace; a missing folder is made.
         mode: "wb" or "w".
     """
     path = Path(path)
@@ -137,21 +134,21 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
 
 
 def write_text(path: str | os.PathLike, text: str) -> None:
-    """Write a text file whole."""
+    """Write a text file atomically."""
     with writing(path, "w") as file:
         file.write(text)
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write a value as indented JSON, whole."""
+    """Write a value as indented JSON, atomically."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 @contextlib.contextmanager
 def folder(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary neighbour folder that is renamed to `path` when the block ends well.
+    """Yield a temporary folder beside `path`, and rename it to `path` if the block succeeds.
 
-    If `path` has appeared meanwhile, that one stays and the new one is dropped.
+    If another process has made `path` meanwhile, that folder stays and the new one is deleted.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

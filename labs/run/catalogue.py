@@ -19,9 +19,9 @@ def lab_names() -> list[str]:
 
 
 def resolve(name: str) -> str:
-    """Return a lab's full name, without importing it: from its number ("lab2", "02", "2") or a unique prefix.
+    """Return the full name of a lab from its number ("lab2", "02", "2") or a unique prefix, without importing the lab.
 
-    A number is exact: "lab1" is lab 1, though lab10 begins with the same letters.
+    Numbers match exactly: "lab1" is lab 1, although "lab10" begins with the same letters.
 
     Raises:
         LabError: No lab matches, or more than one does.
@@ -46,7 +46,7 @@ def _similar(name: str, labs: Sequence[str]) -> str:
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:
-    """Return a lab's record: of its name, its number or a unique prefix, or of its module.
+    """Return the Lab of a name, a number, a unique prefix or a module.
 
     Raises:
         LabError: No lab matches the name, or more than one does.

@@ -1,18 +1,17 @@
-"""The one exception that is shown to a student as a single line, and how such a line shows what was typed."""
-
+"""LabError, the exception that a student sees as one line, and the parts of such a line."""
 
 ERROR_PREFIX = "labs: error: "
-"""How an error line of `labs` begins; a launcher recognises its workers' errors by it."""
+"""Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
 CURE_SEPARATOR = "; "
-"""Stands between the cause and the cure in an error line."""
+"""Separates the cause from the cure in an error line."""
 PROOF_PREFIX = "proof: "
-"""How the line with the verdict of setup/proof.py begins."""
+"""Start of the line with the verdict of setup/proof.py."""
 
 
 class LabError(Exception):
-    """A mistake or an obstacle, told in one line that names the cause and the cure."""
+    """A mistake or an obstacle; its message is one line that names the cause and the cure."""
 
 
 def quoted(text: str) -> str:
-    """Return text from outside in quotes, short and printable: control characters and escape sequences are escaped."""
+    """Return text in quotes, shortened, with control characters and escape sequences escaped."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")

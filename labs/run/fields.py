@@ -24,7 +24,7 @@ class Range:
 
 
 class Role(enum.Enum):
-    """What the kit itself reads from a Config. It finds these fields by their type, whatever their name."""
+    """A field of a Config that the kit itself reads. It finds the field by its type, not by its name."""
 
     SEED = enum.auto()
     BATCH_SIZE = enum.auto()
@@ -34,7 +34,7 @@ class Role(enum.Enum):
     FUSION_THRESHOLD = enum.auto()
 
 
-# On these the kit acts.
+# The kit acts on these.
 Seed = Annotated[int, Range(0, 2**32 - 1), Role.SEED]
 """Seeds Python, NumPy and Keras, and the order of the images. Every Config has one."""
 BatchSize = Annotated[int, Range(1, 2**20), Role.BATCH_SIZE]
@@ -48,7 +48,7 @@ CycleTime = Annotated[float, Range(0.01, 1000), Role.CYCLE_TIME]
 FusionThreshold = Annotated[float, Range(0, 4096), Role.FUSION_THRESHOLD]
 """MiB of tensors that Horovod sends as one message."""
 
-# These are only bounded.
+# These only have a range.
 BaseBatchSize = Annotated[int, Range(1, 2**20)]
 Epochs = Annotated[int, Range(1, 2**20)]
 ImageCount = Annotated[int, Range(0, 2**40)]
@@ -64,19 +64,20 @@ Depth = Annotated[int, Range(0, 1024)]
 
 @functools.cache
 def _metadata(settings: type) -> dict[str, tuple]:
-    """Return what stands beside the type of each field of a dataclass: ranges and roles."""
+    """Return the annotations of each field of a dataclass: ranges and roles."""
     hints = typing.get_type_hints(settings, include_extras=True)
     return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(settings)}
 
 
 def bounds(settings: type) -> dict[str, Range]:
     """Return the range of each field of a dataclass that has one."""
-    return {name: mark for name, marks in _metadata(settings).items() for mark in marks if isinstance(mark, Range)}
+    return {name: each for name, metadata in _metadata(settings).items() for each in metadata
+            if isinstance(each, Range)}
 
 
 def field_with(role: Role, settings: type) -> str | None:
     """Return the name of the field that has a role, or None if a dataclass has no such field."""
-    return next((name for name, marks in _metadata(settings).items() if role in marks), None)
+    return next((name for name, metadata in _metadata(settings).items() if role in metadata), None)
 
 
 def value(config: Any, role: Role, default: Any = None) -> Any:
@@ -86,7 +87,7 @@ def value(config: Any, role: Role, default: Any = None) -> Any:
 
 
 def check(config: Any) -> None:
-    """Refuse numbers that are out of range, before anything is started.
+    """Refuse numbers that are out of range, before anything starts.
 
     Raises:
         LabError: Names the option and its range.

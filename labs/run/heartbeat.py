@@ -44,7 +44,7 @@ class Beat:
     """When the worker took its last step, in seconds since 1970."""
     alive: float
     """When the worker's heartbeat thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the
-    worker has left the run in good order."""
+    worker has finished."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.host} ({self.position()})"
@@ -65,7 +65,7 @@ def read_beats(folder: Path) -> list[Beat]:
         try:
             beats.append(Beat(**json.loads(path.read_bytes().rstrip(b"\0 "))))
         except ValueError:
-            continue  # Read in the middle of a write; the next read will see it.
+            continue  # Read in the middle of a write; the next read succeeds.
     return beats
 
 
@@ -79,9 +79,9 @@ def parse_beats(text: str) -> Iterator[Beat]:
 
 
 def culprit(beats: list[Beat], now: float, limit: float) -> Beat:
-    """Return the heartbeat of the worker that the others wait for.
+    """Return the heartbeat of the worker for which the others wait.
 
-    It is a worker whose heartbeat thread has stopped too, else the one that is furthest behind.
+    It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
 
     Args:
         beats: Of all workers; at least one.
@@ -137,7 +137,7 @@ class Heartbeat:
         self._armed = False
 
     def close(self) -> None:
-        """Stop the heartbeat, and report that this worker has left in good order."""
+        """Stop the heartbeat, and report that this worker has finished."""
         self._ended.set()
         self._thread.join()
         self._send(dataclasses.replace(self._beat, alive=0))
@@ -162,7 +162,7 @@ class Heartbeat:
         while not self._ended.wait(min(1.0, self.stall_seconds / 10)):
             self._write(alive=time.time())
             self._send(self._beat)
-            self._map.flush()  # Other nodes see it through the shared file system only when it is written back.
+            self._map.flush()  # Other nodes see it only once it is written to the shared file system.
             if self._armed and time.time() - self._beat.moved > self.stall_seconds:
                 self._end_the_run()
 
@@ -181,7 +181,7 @@ class Heartbeat:
         os._exit(1)
 
 
-# A process runs one worker of one run at a time; the last heartbeat stays here after the run's end, for error messages.
+# Global, because a process runs one worker at a time. It stays after the run's end, for error messages.
 _current: Heartbeat | None = None
 
 

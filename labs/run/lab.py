@@ -1,4 +1,4 @@
-"""The Lab record: what a lab module says about itself, for the commands that list, run, sweep and report it."""
+"""The Lab record: what a lab module declares, for the commands that list, run, sweep and report it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Lab:
     run: Callable[[Any, Options], dict[str, Any]]
     """Runs the experiment as one worker, and returns the run's record."""
     sweeps: Mapping[str, Sequence[Sweep]] = dataclasses.field(default_factory=dict)
-    """The runs that the lab's questions need, by preset; `labs sweep` runs them."""
+    """Sweeps by preset: the runs that the lab's questions need."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Environment variables that must be set before TensorFlow loads, for this lab only."""
+    """Environment variables of this lab that must be set before TensorFlow loads."""
     summary: Callable[[Sequence[dict[str, Any]]], str] | None = None
-    """Returns what several runs' records say, as text; without one, `labs sweep` prints their speedups."""
+    """Returns a summary of several runs' records as text; without it, `labs sweep` prints their speedups."""
     figures: Callable[[Sequence[dict[str, Any]]], Iterable[tuple[str, Figure]]] = _no_figures
     """Returns figures of several runs' records, each with its title."""
     launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 
 SUPERVISOR = "LABS_SUPERVISOR"
-"""The variable that names the process of `labs run` to its workers, as "host:pid"; they end with it, and send it
+"""The variable with which workers get the process of `labs run`, as "host:pid"; they end with it and send it their
 heartbeats."""
 PR_SET_PDEATHSIG = 1
 
@@ -22,8 +22,8 @@ def end_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
 def end_with_launcher(environ: Mapping[str, str] = os.environ) -> None:
     """Have the kernel kill this worker when its launcher ends, and exit at once if `labs run` has already ended.
 
-    Open MPI's launcher may end without its workers when it loses its output. A process that no launcher has started may
-    outlive its parent: a shell is not a launcher.
+    Open MPI's launcher may end without its workers when it loses its output. A process that was started from a shell
+    may outlive the shell.
     """
     if "OMPI_COMM_WORLD_RANK" in environ or "HOROVOD_RANK" in environ:
         end_with_parent(signal.SIGKILL)

@@ -39,7 +39,7 @@ class Lock:
             yield
 
     def sign(self) -> None:
-        """Write this process into the note; only the holder may do so."""
+        """Write this process's name into the note; only the holder may call this."""
         atomic.write_text(self.note, f"process {os.getpid()} on {socket.gethostname()}")
 
     def holder(self) -> str:

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 LONGEST_NAME = 100
-"""Bytes of a run's name: file systems take 255, and some files are named after a run."""
+"""Bytes: file systems allow 255, and some file names contain the run's name."""
 
 
 def lab_name(config: Any) -> str:
-    """Return the name of the lab to which a Config, or its class, belongs: that of its module."""
+    """Return the name of the lab to which a Config or its class belongs: the name of its module."""
     module = (config if isinstance(config, type) else type(config)).__module__
     if module == "__main__":  # A program, started by its path or with `python -m`.
         main = sys.modules[module]
@@ -32,7 +32,7 @@ def lab_name(config: Any) -> str:
 
 
 def config_hash(config: Any) -> str:
-    """Return eight hexadecimal digits that two Configs share only if all their values are equal."""
+    """Return eight hexadecimal digits that are equal for two Configs only if all their values are."""
     settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
     return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
 
@@ -41,7 +41,7 @@ def check_name(name: str) -> None:
     """Refuse a run name that would leave the results folder, or that a terminal or a shell would misread.
 
     Raises:
-        LabError: Says what is wrong with it.
+        LabError: Names the problem.
     """
     problems = {
         "is empty": not name.strip(),
@@ -61,12 +61,12 @@ def results_root(options: Options) -> Path:
 
 
 def run_name(options: Options, runs: Path, workers: int) -> str:
-    """Return the name of a run's folder in `runs`: the --name, or the run to resume, or a new name."""
+    """Return the name of a run's folder in `runs`: --name, or the run to resume, or a new name."""
     return options.name or (options.resume and _unfinished(runs)) or _new(runs, workers)
 
 
 def _new(runs: Path, workers: int) -> str:
-    """Name a run after the current second; add a number if another run began in it."""
+    """Name a run after the current second; add a number if that name is taken."""
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
     return next(name for name in names if not (runs / name).exists())

@@ -1,4 +1,4 @@
-"""The options that every run has, whatever its lab."""
+"""The options of every run, whichever lab it is."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from labs.run.naming import check_name
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """Where a run lives and how it is watched: nothing here changes the experiment."""
+    """Where a run is stored and how it is supervised; nothing here changes the experiment."""
 
     name: str | None = None
-    """Folder of the run under results/<lab>/; made from the time and the number of workers if left out."""
+    """Folder of the run below results/<lab>/; by default named after the time and the number of workers."""
     results: Path | None = None
-    """The results store; `results/` of the clone if left out."""
+    """The results folder; by default `results/` of the clone."""
     resume: bool = False
-    """Go on from the last checkpoint of the run called --name (without --name: of the newest unfinished run)."""
+    """Continue from the last checkpoint of the run --name, or without --name of the newest unfinished run."""
     stall_seconds: Annotated[float, Range(0.1, 2**20)] = 60.0
-    """End the run when a worker has not moved for so long."""
+    """End the run when a worker has taken no step for this many seconds."""
     save_seconds: Annotated[float, Range(0.1, 2**40)] = 600.0
-    """Save between two steps when the last checkpoint is so old; there is one after each epoch anyway."""
+    """Save between two steps when the last checkpoint is this many seconds old; each epoch ends with one anyway."""
     timeline: bool = False
-    """Write Horovod's timeline of the run (every message, with its times) beside its record; costs rank 0 a core."""
+    """Write Horovod's timeline (every message, with its times) to the run's folder; costs rank 0 a core."""
     tensorboard: bool = False
-    """Log each epoch of the training for TensorBoard, beside its record."""
+    """Log each epoch for TensorBoard, in the run's folder."""
 
     def __post_init__(self):
-        """Refuse a name that is no folder of its own below results/<lab>/."""
+        """Refuse a name that cannot be a folder below results/<lab>/."""
         if self.name is not None:
             check_name(self.name)
 

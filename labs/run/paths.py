@@ -1,4 +1,4 @@
-"""Where things live on this machine; each place can be moved with an environment variable."""
+"""Folders of the kit on this machine; an environment variable moves each of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def data_dir() -> Path:
 
 
 def results_dir() -> Path:
-    """Return the folder of the results store: `LABS_RESULTS`, else `results/` of the clone."""
+    """Return the results folder: `LABS_RESULTS`, else `results/` of the clone."""
     return Path(os.environ.get("LABS_RESULTS") or ROOT / "results")
 
 
 def cache_dir() -> Path:
-    """Return the folder of what can be made again at any time: `LABS_CACHE`, else `.cache/` beside the data."""
+    """Return the folder of files that can be made again at any time: `LABS_CACHE`, else `.cache/` beside the data."""
     return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
 
 
@@ -30,5 +30,5 @@ def temporary_dir() -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return a path as a person reads it best: from the clone's top, if it lies below."""
+    """Return a path as text, relative to the clone if it is inside."""
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

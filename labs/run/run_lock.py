@@ -15,7 +15,7 @@ from labs.run.lock import Lock
 from labs.run.options import Options
 
 PATIENCE = 1.0
-"""Seconds to wait for the lock: long enough for its holder to have signed."""
+"""Seconds to wait for the lock: its holder has signed it by then."""
 BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json"}
 """Files of a run's folder that exist before the run has saved anything."""
 
@@ -31,7 +31,7 @@ def hold(lab: str, options: Options, workers: int) -> Iterator[str]:
 
     Args:
         lab: Name of the lab.
-        options: Where the run lives.
+        options: Where the run is stored.
         workers: The run's number of workers.
 
     Raises:
@@ -45,9 +45,9 @@ def hold(lab: str, options: Options, workers: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def discarding_unused(folder: Path) -> Iterator[None]:
-    """Remove a run's folder if the block makes it and ends with a LabError before anything in it can be resumed.
+    """Remove a run's folder if this block made it and fails with a LabError before there is anything to resume.
 
-    Wrong data, for example, is found only after the folder is made.
+    Wrong data, for example, is detected only after the folder is made.
     """
     fresh = not folder.exists()
     try:
@@ -62,7 +62,7 @@ def discarding_unused(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(lab: str, folder: Path, options: Options) -> Iterator[None]:
-    """Lock a run's folder in this block; `hold` says what is raised."""
+    """Lock a run's folder in this block; raises what `hold` raises."""
     lock = run_lock(folder)
     with contextlib.ExitStack() as held:
         try:
@@ -88,7 +88,7 @@ def refuse_held(folder: Path) -> None:
     Raises:
         LabError: Names the holder.
     """
-    with contextlib.suppress(OSError):  # If the folder cannot be written, `hold` says so.
+    with contextlib.suppress(OSError):  # `hold` reports a folder that cannot be written.
         if run_lock(folder).is_held():
             raise _held(folder)
 

@@ -1,7 +1,7 @@
-"""Stop requests: Ctrl-C, a time limit, or a scheduler that preempts the job, passed on to all workers as one signal.
+"""Stop requests: Ctrl-C, a time limit or preemption by a scheduler, passed on to all workers as one signal.
 
-The launcher sends SIGNAL to its workers on all nodes. While a worker trains, the request is only remembered: `fit`
-saves and stops after the same step on all workers. At any other time the signal interrupts the worker as Ctrl-C does.
+The launcher sends SIGNAL to its workers on all nodes. During training a worker only records the request; `fit` then
+saves and stops after the same step on all workers. At any other time the signal interrupts the worker like Ctrl-C.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import threading
 from collections.abc import Iterator
 
 SIGNAL = signal.SIGUSR1
-"""mpirun and srun pass it on; they follow a SIGTERM with a SIGKILL."""
+"""mpirun and srun pass this signal on; after a SIGTERM they would send SIGKILL."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The run has saved its state and stopped, because it was asked to."""
+    """The run has saved its state and stopped on request."""
 
 
-# A process has one set of signal handlers, and runs one worker of one run at a time.
+# Global, because a process has one handler per signal and runs one worker at a time.
 _deferred = False
 _requested = False
 
@@ -46,7 +46,7 @@ def handle_signal() -> Iterator[None]:
 
 @contextlib.contextmanager
 def defer_signal() -> Iterator[None]:
-    """Let SIGNAL interrupt nothing in this block; `requested` reports it."""
+    """Record SIGNAL in this block instead of interrupting it; `requested` returns what was recorded."""
     global _deferred, _requested
     _deferred, _requested = True, False
     try:
@@ -56,5 +56,5 @@ def defer_signal() -> Iterator[None]:
 
 
 def requested() -> bool:
-    """Return whether SIGNAL came inside the last `defer_signal` block."""
+    """Return whether SIGNAL arrived in the last `defer_signal` block."""
     return _requested

@@ -29,20 +29,20 @@ class Sweep:
 
     name: str
     question: str
-    """In one line, with the question's id: "C1: time and speedup of an epoch"."""
+    """One line that begins with the question's id: "C1: time and speedup of an epoch"."""
     grid: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    """Values to try, by field of the lab's Config; the cells are all combinations."""
+    """Values by field of the lab's Config; the cells are all combinations."""
     workers: Sequence[int] = (1, 2)
     seeds: Sequence[int] = (1, 2, 3)
-    """One repeat for each seed."""
+    """One repeat per seed."""
     adapt: Callable[[Any, int], Any] = _unchanged
     """Sets fields that depend on others, such as batch_size = global // workers. A LabError skips the cell."""
     nodes: Callable[[int], int] = _one_node
-    """Number of nodes for a number of workers, the same number on each; more than one node needs Slurm."""
+    """Returns the number of nodes for a number of workers, which are spread evenly; several nodes need Slurm."""
 
 
 def divide(config: Any, workers: int) -> Any:
-    """Divide a Config's batch among the workers, so that the global batch stays the same: strong scaling."""
+    """Divide a Config's batch among the workers, so that the global batch is constant: strong scaling."""
     if config.batch_size % workers:
         raise LabError(f"a global batch of {config.batch_size} cannot be divided among {workers} workers")
     return dataclasses.replace(config, batch_size=config.batch_size // workers)
@@ -56,9 +56,9 @@ class Cell:
     config: Any
     workers: int
     skipped: str = ""
-    """Why it cannot run on this machine."""
+    """Why it cannot run; empty if it can."""
     nodes: int = 1
-    """Nodes over which the workers are spread; 1: the node on which the sweep runs."""
+    """Nodes over which the workers are spread; 1: the sweep's own node."""
 
     @property
     def seed(self) -> int:
@@ -78,8 +78,8 @@ class Cell:
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
     """Return the cells of some sweeps in the order in which to run them, without duplicates.
 
-    The order is random, so that a machine that gets warm or busy does not favour one setting; it is the same every
-    time. All cells run once before any is repeated, so that an interrupted sweep only has fewer repeats.
+    The order is random, so that a machine that gets warm or busy favours no setting, and it is the same every time. All
+    cells run once before any is repeated, so that an interrupted sweep has fewer repeats and lacks no cell.
 
     Args:
         sweeps: Some of the lab's sweeps.
@@ -106,7 +106,7 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _cell(sweep: Sweep, config: Any, workers: int) -> Cell:
-    """Return a cell; one that cannot run has the reason in `skipped`."""
+    """Return a cell, with the reason in `skipped` if it cannot run."""
     skipped, nodes = "", sweep.nodes(workers)
     try:
         config = sweep.adapt(config, workers)

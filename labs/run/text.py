@@ -1,4 +1,4 @@
-"""Text for messages: counted nouns, and names from elsewhere made safe for a terminal."""
+"""Text for messages: counted nouns, and foreign text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: object) -> str:
-    """Return text as one line, with control characters and escape sequences written out.
+    """Return text with its control characters and escape sequences escaped.
 
-    Names of runs, settings and files may come from others: raw, they could move the cursor, set a window's title or
-    reverse the order of what follows. Half a surrogate pair could not even be printed.
+    Names of runs, settings and files may come from other people. Unescaped, they could move the cursor, set a window's
+    title or reverse the order of the text that follows; half a surrogate pair could not even be printed.
     """
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode()
                    for character in str(text))
 
 
 def one_line(text: object) -> str:
-    """Return text of several lines as one, as `printable` returns it."""
+    """Return text as one line, escaped as by `printable`."""
     return printable(" ".join(str(text).splitlines()))
 
 
 def printable_lines(text: object) -> str:
-    """Return text with its line breaks, each line as `printable` returns it."""
+    """Return text with its line breaks, escaped as by `printable`."""
     return "\n".join(map(printable, str(text).split("\n")))

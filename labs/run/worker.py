@@ -26,14 +26,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
-        _leave(_out_of_memory(atomic.told(problem)))
+        _leave(_explain_out_of_memory(atomic.explain_full_disk(problem)))
 
 
 def _leave(problem: BaseException) -> None:
-    """End this worker at once, with a last line that says who stopped, where and why.
+    """End this worker at once; its last line says which worker stopped, where and why.
 
-    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one; the sudden end makes the
-    launcher end all of them.
+    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one. After an abrupt exit the
+    launcher ends all of them.
     """
     if isinstance(problem, SystemExit) and heartbeat.current() is None:
         raise problem  # --help, and tyro's own messages.
@@ -42,14 +42,14 @@ def _leave(problem: BaseException) -> None:
     if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
         traceback.print_exception(problem)
     if echo or heartbeat.rank() != 0:
-        time.sleep(1.0)  # What all workers find at once, rank 0 tells alone; an echo lets the cause be told first.
+        time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 
-def _out_of_memory(problem: BaseException) -> BaseException:
-    """Return a failed allocation, Python's or TensorFlow's, as a LabError, and any other problem as it is."""
+def _explain_out_of_memory(problem: BaseException) -> BaseException:
+    """Return the error of a failed allocation, Python's or TensorFlow's, as a LabError, and any other unchanged."""
     if isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError":
         return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
     return problem

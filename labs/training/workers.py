@@ -73,12 +73,12 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
     environment = horovod_environment(config) | timeline.environment(options.timeline)
     layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(stop.handle_signal())
+    with contextlib.ExitStack() as at_exit:
+        at_exit.enter_context(stop.handle_signal())
         problem = name = None
         if layout.rank == 0:
             try:
-                name = stack.enter_context(hold(lab, options, layout.size))
+                name = at_exit.enter_context(hold(lab, options, layout.size))
             except LabError as error:
                 problem = str(error)
         # Horovod: rank 0 alone locks the folder.
@@ -87,12 +87,12 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
             raise LabError(problem)
         folder = naming.results_root(options) / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
-        stack.callback(beats.close)
+        at_exit.callback(beats.close)
         job = Job(lab, name, folder, config, options, layout, time.time())
         job.say(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
             timeline.start(folder)
-            stack.callback(timeline.stop)
+            at_exit.callback(timeline.stop)
         yield job
 
 

@@ -48,6 +48,7 @@ def test_horovod_and_raw_mpi_are_in_one_table():
 
 
 @pytest.mark.workers
+@pytest.mark.alone
 def test_bytes_on_the_wire_of_training_steps():
     record = local.run(lab, ["--study", "traffic", "--backend", "gloo"], workers=2, oversubscribe=True)
     rows, gradients = record["tables"]["wire"], record["metrics"]["gradient_bytes"]
@@ -63,6 +64,7 @@ def test_bytes_on_the_wire_of_training_steps():
 
 
 @pytest.mark.workers
+@pytest.mark.alone
 def test_half_precision_halves_the_bytes_on_the_wire():
     record = local.run(lab, ["--study", "traffic", "--backend", "gloo", "--fp16-allreduce"], workers=2,
                        oversubscribe=True)

@@ -24,6 +24,7 @@ def _own_results(tmp_path, monkeypatch):
 
 
 @pytest.mark.workers
+@pytest.mark.alone
 def test_two_workers_over_gloo_send_the_parameters_whatever_the_batch():
     config = dataclasses.replace(TINY, width=64, batch_size=16, backend="gloo", epochs=1)
     record = local.run(lab, config, workers=2, oversubscribe=True)

@@ -35,7 +35,8 @@ def on(monkeypatch):
     """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
 
     def pretend(gpus: int, cores: int = 28):
-        monkeypatch.setattr(capacity, "visible_gpus", lambda: gpus)
+        for module in (lab, capacity):
+            monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
 
     return pretend

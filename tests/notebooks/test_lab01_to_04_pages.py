@@ -83,7 +83,7 @@ def test_lab01_says_of_the_largest_batch_what_its_table_shows():
 # Lab 2.
 
 def test_lab02_prints_each_comment_with_its_code():
-    told = printed("lab02", "(fit, saver)")
+    told = printed("lab02", "(loop, saver)")
     blocks = [block for block in told.split("\n\n") if "# Horovod:" in block]
     assert len(blocks) == told.count("# Horovod:") >= 9
     for block in blocks:

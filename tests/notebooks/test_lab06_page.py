@@ -28,4 +28,4 @@ def test_the_answer_about_psnr_names_the_baseline():
 
 def test_the_listing_begins_with_its_first_line():
     """It began with "layers.Input(": "noisy = " had been cut off."""
-    assert printed(cell(LAB, "inspect.getsource(denoiser.denoiser)")).startswith("    noisy = layers.Input(")
+    assert printed(cell(LAB, "inspect.getsource(denoising.denoiser)")).startswith("    noisy = layers.Input(")

@@ -20,7 +20,7 @@ def cells():
 
 @pytest.fixture(scope="module")
 def images(cells) -> int:
-    return int(re.search(r"(\d+) test images", page.output(cells, "fruits = parts."))[1])
+    return int(re.search(r"(\d+) test images", page.output(cells, "fruits = splits."))[1])
 
 
 def test_each_run_is_judged_with_running_and_with_recomputed_statistics(cells, images):

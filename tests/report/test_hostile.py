@@ -263,4 +263,4 @@ def test_a_lab_that_cannot_read_a_record_does_not_cost_the_page(tmp_path):
     strange = record("strange") | {"lab": "lab11_multinode"}
     write(tmp_path, "strange", json.dumps(strange))
     page.write(tmp_path, tmp_path / "page.html")
-    assert "no summary: a run is not as runs of this lab are (KeyError" in (tmp_path / "page.html").read_text()
+    assert "no summary: a run does not fit this lab (KeyError" in (tmp_path / "page.html").read_text()

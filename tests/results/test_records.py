@@ -95,7 +95,7 @@ def test_curves_have_labels_units_and_the_reports_figure():
 
 
 def test_curves_are_written_whole(tmp_path):
-    plots.save_curves(record(), tmp_path / "curves.png")
+    plots.save(plots.curves([record()]), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 

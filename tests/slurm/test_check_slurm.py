@@ -36,7 +36,7 @@ def test_a_cluster_that_is_well(slurm):
 def test_a_partition_that_is_not_there(slurm):
     partitions = lines(slurm, SBATCH_PARTITION="mars")["partitions"]
     assert (partitions["state"], partitions["cure"]) == ("fail", "export SBATCH_PARTITION=lab")
-    assert partitions["found"].startswith("SBATCH_PARTITION=mars is not there; there are: lab*")
+    assert partitions["found"].startswith("SBATCH_PARTITION=mars does not exist; there are: lab*")
 
 
 def test_a_partition_that_is_down(slurm):

@@ -72,7 +72,7 @@ def refusal(write, *arguments) -> str:
     try:
         write(*arguments)
     except OSError as problem:
-        return str(atomic.told(problem))
+        return str(atomic.explain_full_disk(problem))
     return "nothing"
 
 
