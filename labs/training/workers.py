@@ -71,7 +71,9 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     """
     fields.check(config)
     lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
-    environment = horovod_environment(config) | timeline.environment(options.timeline)
+    environment = horovod_environment(config)
+    if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
+        environment["HOROVOD_TIMELINE"] = "DYNAMIC"
     layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(stop.handle_signal())
