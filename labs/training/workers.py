@@ -130,7 +130,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    for name, value in fast.horovod_environment(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
+    for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
         os.environ.setdefault(name, value)
     fast.horovod_settings()  # Raises now if at all: at the end a run would lose its record.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
