@@ -396,6 +396,6 @@ def test_colour_on_a_terminal_alone_and_never_against_its_owners_will(machine):
 
 def test_a_terminal_sees_that_what_takes_long_is_under_way(machine):
     damaged_tensorflow(machine)
-    told = on_a_terminal(machine, "tensorflow")
-    assert "...     tensorflow  loading" in told
-    assert told.index("loading") < told.index("fail")
+    output = on_a_terminal(machine, "tensorflow")
+    assert "...     tensorflow  loading" in output
+    assert output.index("loading") < output.index("fail")

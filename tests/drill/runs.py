@@ -49,12 +49,12 @@ class Saves:
     def read(self) -> list[str]:
         """Return "begun" and "done", in their order, since the last call."""
         try:
-            told, heard, place = os.read(self.file, 1 << 16), [], 0
+            events, heard, place = os.read(self.file, 1 << 16), [], 0
         except BlockingIOError:
             return []
-        while place < len(told):
-            _, mask, _, length = struct.unpack_from("iIII", told, place)
-            name = told[place + 16 : place + 16 + length]
+        while place < len(events):
+            _, mask, _, length = struct.unpack_from("iIII", events, place)
+            name = events[place + 16 : place + 16 + length]
             if b".npz" in name:
                 heard.append("begun" if mask & self.CREATE else "done")
             place += 16 + length

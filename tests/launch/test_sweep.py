@@ -74,7 +74,7 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     assert sweep._skip_unless_fits(found[2, 2], False).skipped, "mpirun would fill the first node"
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@pytest.mark.parametrize(("arguments", "output"), [
     (["lab04", "--workers", "1,999"], r"999 workers on \d+ cores would wait for each other; .*--oversubscribe"),
     (["lab04", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
     (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
@@ -83,10 +83,10 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     (["lab04", "--cell", "500"], "--cell 500: there are 12 runs, numbered from 0"),
     (["lab04", "--batch-size", "0"], "--batch-size 0 is out of range"),
 ])
-def test_bad_requests_get_one_line(arguments, told):
+def test_bad_requests_get_one_line(arguments, output):
     done = labs("sweep", *arguments)
     assert done.returncode == 1
-    assert re.search(f"^labs: error: .*{told}", done.stderr)
+    assert re.search(f"^labs: error: .*{output}", done.stderr)
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -118,10 +118,10 @@ def test_a_sweep_killed_twice_ends_with_the_same_cells(tmp_path):
             time.sleep(0.2)
         time.sleep(1)
         sweep.send_signal(blow)
-        _, told = sweep.communicate(timeout=20)
+        _, output = sweep.communicate(timeout=20)
         _, left = psutil.wait_procs(kin, timeout=10)
         assert not left
-    assert told.strip().splitlines()[-1] == "labs: interrupted; the same command goes on"
+    assert output.strip().splitlines()[-1] == "labs: interrupted; the same command goes on"
     before = {path: path.stat().st_mtime_ns for path in store.glob("*/record.json")}
     assert before
 
@@ -147,12 +147,12 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
     words += ["--batch-size", str(DEMO.batch_size)]
     with FileLock(held):
         assert commands.dispatch(words) == 0
-        told = capsys.readouterr()
+        output = capsys.readouterr()
         assert not (tmp_path / "lab04_speedup" / cell.name).exists()
         assert commands.dispatch([*words, "--list"]) == 0
         assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
-    assert told.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
-    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in told.err
+    assert output.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
+    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in output.err
     assert commands.dispatch([*words, "--list"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("to do")
 
@@ -168,10 +168,10 @@ def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, 
 def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
     store(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"{speed_tables.TITLES['weak']}\n")
-    assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
-    assert "speedup: throughput(n) / throughput(1) of the same configuration" in told
+    output = capsys.readouterr().out
+    assert output.startswith(f"{speed_tables.TITLES['weak']}\n")
+    assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", output)
+    assert "speedup: throughput(n) / throughput(1) of the same configuration" in output
 
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):

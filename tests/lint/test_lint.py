@@ -374,10 +374,10 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
 def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
     path = tmp_path / "typed.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(LabError, match=re.escape(line)) as told:
+    with pytest.raises(LabError, match=re.escape(line)) as raised:
         checker.check_csv(path)
-    assert str(told.value).startswith("typed.csv")
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith("typed.csv")
+    assert "\n" not in str(raised.value)
 
 
 def test_what_is_not_there(tmp_path):
@@ -386,8 +386,8 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(LabError, match="holds no record"):
         checker.check_store(tmp_path)
     bad, good = tmp_path / "none.csv", REFERENCE / "lab08_speedup.csv"
-    told = list(checker.check([bad, good]))
-    assert [type(line) for line in told] == [LabError, checker.Finding], "one bad table does not hide the others"
+    verdicts = list(checker.check([bad, good]))
+    assert [type(line) for line in verdicts] == [LabError, checker.Finding], "one bad table does not hide the others"
 
 
 def test_columns_have_many_names(tmp_path):

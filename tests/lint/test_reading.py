@@ -200,10 +200,10 @@ def test_it_says_what_was_read_as_what_and_what_was_not_used(tmp_path):
 def test_a_table_with_nothing_to_check_is_not_called_plausible(tmp_path, capsys):
     (tmp_path / "typed.csv").write_text("threads,seed,colour\n1,1,red\n2,2,blue\n")
     assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 1
-    told = capsys.readouterr()
-    assert "plausible" not in told.out
-    assert told.err.startswith("labs: error: typed.csv: nothing could be checked: read threads")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert "plausible" not in output.out
+    assert output.err.startswith("labs: error: typed.csv: nothing could be checked: read threads")
+    assert output.err.count("\n") == 1
     (tmp_path / "typed.csv").write_text("#GPUs,s/epoch,colour\n1,20,red\n2,11,blue\n")
     assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 0
     assert capsys.readouterr().out == (

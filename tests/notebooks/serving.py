@@ -68,9 +68,9 @@ def serving(home: Path, **variables: str) -> Iterator[Server]:
     env |= {"HOME": str(home), "BROWSER": str(browser), "PYTHONPATH": f"{ROOT}:{env.get('PYTHONPATH', '')}"}
     (home / "said").write_text("")
     ours, terminal = os.openpty()  # Where Jupyter could ask whether Ctrl-C was meant.
-    with (home / "said").open("a") as told:
+    with (home / "said").open("a") as output:
         process = psutil.Popen([sys.executable, "-m", "labs", "notebook"], env=env | variables, cwd=home,
-                               stdin=terminal, stdout=told, stderr=subprocess.STDOUT, start_new_session=True)
+                               stdin=terminal, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     os.close(terminal)
     family = [process]
     try:

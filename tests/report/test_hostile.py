@@ -87,13 +87,13 @@ def write(root: Path, name: str, content: str | bytes) -> Path:
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_record_is_named_in_one_line_and_left_out(what, tmp_path, capsys):
-    content, told = BAD[what]
+    content, message = BAD[what]
     write(tmp_path, "good", json.dumps(record("good")))
     path = write(tmp_path, "bad", content)
     assert [each["run"] for each in records.read_all(root=tmp_path)] == ["good"]
     line = capsys.readouterr().err
     assert line.startswith(f"labs: left out: {path}: ")
-    assert told in line
+    assert message in line
     assert line.count("\n") == 1
     assert len(line) < 400
 
@@ -145,9 +145,9 @@ def test_a_bad_record_that_is_asked_for_is_an_error_of_one_line(tmp_path):
     for what in BAD:
         (tmp_path / "record.json").write_bytes(content if isinstance(content := BAD[what][0], bytes)
                                                else content.encode())
-        with pytest.raises(LabError) as told:
+        with pytest.raises(LabError) as raised:
             records.read(tmp_path)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_figures_that_are_not_numbers_are_read(tmp_path):
@@ -251,8 +251,8 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     make[kind]()
     before = os.lstat(target)
     command, option = arguments
-    told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
-    with ends(20), pytest.raises(LabError, match=told):
+    message = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
+    with ends(20), pytest.raises(LabError, match=message):
         commands.dispatch([command, option, str(target)])
     assert os.lstat(target) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
@@ -263,4 +263,4 @@ def test_a_lab_that_cannot_read_a_record_does_not_cost_the_page(tmp_path):
     strange = record("strange") | {"lab": "lab11_multinode"}
     write(tmp_path, "strange", json.dumps(strange))
     page.write(tmp_path, tmp_path / "page.html")
-    assert "no summary: a run is not as runs of this lab are (KeyError" in (tmp_path / "page.html").read_text()
+    assert "no summary: a run does not fit this lab (KeyError" in (tmp_path / "page.html").read_text()

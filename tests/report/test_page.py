@@ -109,18 +109,20 @@ def test_a_question_that_lacks_runs_says_so(tmp_path):
 
 
 def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypatch):
-    told = "two workers win\n  from <1,000> parameters"
-    monkeypatch.setattr(lab04_speedup, "summary", lambda runs: told if len(runs) == 12 else "wrong", raising=False)
+    text = "two workers win\n  from <1,000> parameters"
+    lab = dataclasses.replace(lab04_speedup.LAB, summary=lambda runs: text if len(runs) == 12 else "wrong")
+    monkeypatch.setattr(lab04_speedup, "LAB", lab)
     page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
-    assert lab.startswith(f" (demo)\n\n```\n{told}\n```\n\n**{speed_tables.TITLES['weak']}**")
+    assert lab.startswith(f" (demo)\n\n```\n{text}\n```\n\n**{speed_tables.TITLES['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 
 def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
     values = pd.DataFrame([[1, 2]]).rename_axis(index="depth", columns="width")
     figure = plots.heatmaps("peak (MiB)", {"1 worker": (values, values < 2)})
-    monkeypatch.setattr(lab04_speedup, "drawn", lambda runs: [(f"peaks of {len(runs)}", figure)], raising=False)
+    lab = dataclasses.replace(lab04_speedup.LAB, figures=lambda runs: [(f"peaks of {len(runs)}", figure)])
+    monkeypatch.setattr(lab04_speedup, "LAB", lab)
     page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
     assert lab.partition("**Speed")[0].count("peaks of 12") >= 1

@@ -53,14 +53,14 @@ def test_an_interval_that_contains_one_is_no_win():
         "not certain: 20 parameters (more --repeats narrow the intervals)")
 
 
-@pytest.mark.parametrize(("speedups", "told"), [
+@pytest.mark.parametrize(("speedups", "output"), [
     ({1000: 0.5, 2000: 1.5, 4000: 1.8}, "crossover: from 2,000 parameters on, .*; below, one worker is the right"),
     ({1000: 1.5, 2000: 1.8}, "crossover: from 1,000 parameters on, .*; no smaller model was tried"),
     ({1000: 0.5, 2000: 0.9}, "no crossover: on the largest model tried, of 2,000 parameters, .* one worker is the"),
 ])
-def test_the_summary_names_the_crossover_or_says_none(speedups, told):
+def test_the_summary_names_the_crossover_or_says_none(speedups, output):
     *table, sentence = transports.summary(runs(speedups)).splitlines()
-    assert pd.Series([sentence]).str.match(told).all(), sentence
+    assert pd.Series([sentence]).str.match(output).all(), sentence
     assert len(table) == 2 + 2 * len(speedups)
 
 

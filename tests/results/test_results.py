@@ -30,16 +30,16 @@ def test_a_lab_may_be_named_by_its_beginning(asked, run, store, capsys):
     assert capsys.readouterr().out == f"{store}/runs.csv: 1 run, {len(listing.load(asked, store).columns)} columns\n"
 
 
-@pytest.mark.parametrize(("asked", "told"), [
+@pytest.mark.parametrize(("asked", "message"), [
     ("lab02", "no runs of lab02_horovod yet; `labs run lab02_horovod` makes one"),
     ("nosuch", "no lab is called 'nosuch'; there are: lab01_baseline, "),
     ("..", "no lab is called '..'; there are: lab01_baseline, "),
 ])
-def test_what_is_missing_is_said(asked, told, store):
+def test_what_is_missing_is_said(asked, message, store):
     for more in ([], ["--csv", str(store / "runs.csv")]):
         with pytest.raises(LabError) as problem:
             commands.dispatch(["results", asked, *more])
-        assert str(problem.value).startswith(told)
+        assert str(problem.value).startswith(message)
     assert not (store / "runs.csv").exists()
 
 

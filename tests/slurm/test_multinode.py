@@ -45,8 +45,8 @@ def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four,
                "embedded", "--images", "256", "--workers", "1,2", "--repeats", "1", "--results", tmp_path]
     listed = four.run(*command, "--list", "--oversubscribe")
     assert "workers 2  nodes 2  skipped: needs 2 x 1 (nodes x tasks on each); --sbatch asks for them" in listed
-    told = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
-    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", told)
+    text = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
+    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", text)
     assert Job(four, report, tmp_path / f"report-{report}.out").wait(200) == "COMPLETED"
     frame = layouts.table(records.read_all("lab11_multinode", tmp_path))
     assert frame["global_batch_size"].tolist() == [128, 128]

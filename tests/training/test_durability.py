@@ -82,8 +82,8 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, mo
     whole = old.read_bytes()
     for size in range(0, len(whole), 61):
         with room_for(size):
-            told = refusal(save, tmp_path, model, 2)
-        assert told.startswith(f"cannot write {tmp_path}/epoch-00002.npz: File too large; free some space")
+            message = refusal(save, tmp_path, model, 2)
+        assert message.startswith(f"cannot write {tmp_path}/epoch-00002.npz: File too large; free some space")
         assert os.listdir(tmp_path) == [old.name]
         assert old.read_bytes() == whole
     assert restored(tmp_path, model) == 1

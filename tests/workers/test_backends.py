@@ -15,6 +15,7 @@ from labs.training import rendezvous
 LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("asked", "ran", "least", "most"), [("mpi", "MPI", 0, 0.1), ("gloo", "Gloo", 2, 2.5)])
 def test_the_backend_that_is_asked_for_carries(workers, asked, ran, least, most):
     """Two workers of one machine: N x 2(N-1)/N = 2 buffers cross the loopback interface, or none over shared memory."""

@@ -30,9 +30,9 @@ def test_so_they_do_for_ages(workers, tmp_path):
 
 
 def test_workers_that_differ_are_found(workers):
-    told = workers("agreement.py", 2).stdout
-    found = [line.removeprefix("found: ") for line in told.splitlines() if line.startswith("found: ")]
-    assert "rank 0 done, size 2, nodes 1, local_size 2, MPI" in told
+    output = workers("agreement.py", 2).stdout
+    found = [line.removeprefix("found: ") for line in output.splitlines() if line.startswith("found: ")]
+    assert "rank 0 done, size 2, nodes 1, local_size 2, MPI" in output
     assert found[0] == "nothing"
     assert found[1].startswith("workers differ in config: rank 0 has {'epochs': 3}, rank 1 has {'epochs': 4}")
     assert found[2].startswith("workers differ in data: ")
@@ -48,6 +48,6 @@ def test_workers_that_differ_are_found(workers):
 
 def test_workers_of_unequal_speed_take_equal_steps(workers, tmp_path):
     """One returns to Python every few steps, the other never: both take 2 x 40 steps."""
-    told = workers("pace.py", 2, tmp_path).stdout
-    assert "rank 0 took 80 steps" in told
-    assert "rank 1 took 80 steps" in told
+    output = workers("pace.py", 2, tmp_path).stdout
+    assert "rank 0 took 80 steps" in output
+    assert "rank 1 took 80 steps" in output
