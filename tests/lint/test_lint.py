@@ -324,8 +324,8 @@ def test_identical_clocks_in_one_store_and_in_two(tmp_path):
     assert checker.check_store(tmp_path / "ben") == []
     result = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
     assert result == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
-                     f"those of "
-                     f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
+                      f"those of "
+                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
 def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
@@ -333,8 +333,8 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
     seconds = [31.7182818, 10.1415926, 10.5772156]
     search = clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]})
     write_runs(tmp_path, clocked("trial", 1, seconds), search,
-          clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
-          clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
+               clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
+               clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
     assert checker.check_store(tmp_path) == []
 
 

@@ -139,8 +139,8 @@ def sections(path) -> dict[str, range]:
     for member, end in zip(members, [*(each.header_offset for each in members[1:]), directory], strict=True):
         data = end - member.file_size
         result |= {f"header of {member.filename}": range(member.header_offset, data),
-                  f"shape of {member.filename}": range(data, data + 128),
-                  f"data of {member.filename}": range(data + 128, end)}
+                   f"shape of {member.filename}": range(data, data + 128),
+                   f"data of {member.filename}": range(data + 128, end)}
     return result | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
 
 
