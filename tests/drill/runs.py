@@ -65,7 +65,7 @@ class Run:
     """One run that is started until it comes to its end, and what is known of it.
 
     Args:
-        store: The results store.
+        results_root: The results root.
         name: Of the run.
         config: Of the run.
         save_seconds: See Options.
@@ -95,7 +95,7 @@ class Run:
         return checkpoint.by_age(self.checkpoints)
 
     def outcome(self) -> dict[str, object]:
-        """Return what must not hang on the shots: the arrays of the last checkpoint, and the history without clocks."""
+        """Return what must be equal with any shots: the arrays of the last checkpoint, and the history without clocks."""
         history = json.loads((self.folder / "record.json").read_text())["history"]
         rows = [{name: value for name, value in row.items() if name not in CLOCKS} for row in history]
         arrays = {name: (array.dtype.str, array.shape, array.tobytes())

@@ -293,7 +293,7 @@ def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
 
 
 def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
-    """Return a record whose epochs took so many seconds."""
+    """Return a record whose epochs took these seconds."""
     made = sound(run, size, 100.0 * size)
     rows = [{"epoch": epoch, "images": 1000, "steps": made["history"][0]["steps"], "train_seconds": each}
             for epoch, each in enumerate(seconds, 1)]
