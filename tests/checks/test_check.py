@@ -299,10 +299,10 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
 @pytest.mark.parametrize(("check", "state", "broken", "cause", "cure"), BREAKAGES)
 def test_a_breakage_is_named_with_its_cause_and_its_cure(check, state, broken, cause, cure, machine):
     broken(machine)
-    (found,) = machine.found(check)
-    assert found["state"] == state, found
-    assert re.search(cause, found["found"]), found
-    assert re.search(cure, found["cure"]), found
+    (result,) = machine.findings(check)
+    assert result["state"] == state, result
+    assert re.search(cause, result["found"]), result
+    assert re.search(cure, result["cure"]), result
 
 
 @pytest.mark.workers
@@ -336,18 +336,18 @@ def test_a_link_to_an_environment_is_no_move(machine):
     (machine.folder / "clone").mkdir()
     (machine.folder / "clone" / ".venv").symlink_to(machine.folder / ".venv")
     machine.python = machine.folder / "clone" / ".venv" / "bin" / "python"
-    (found,) = machine.found("python")
-    assert found["state"] == "ok", found
+    (result,) = machine.findings("python")
+    assert result["state"] == "ok", result
 
 
 def test_a_run_that_is_under_way_is_no_stale_lock(machine):
     holder = machine.hold("signal.pause()")
-    (found,) = machine.found("locks")
-    assert (found["state"], found["found"]) == ("ok", "1 under way: lab02_horovod/it")
+    (result,) = machine.findings("locks")
+    assert (result["state"], result["found"]) == ("ok", "1 under way: lab02_horovod/it")
     holder.kill()
     holder.wait()
-    (found,) = machine.found("locks")
-    assert (found["state"], found["found"]) == ("ok", "none is held")
+    (result,) = machine.findings("locks")
+    assert (result["state"], result["found"]) == ("ok", "none is held")
 
 
 def test_a_check_that_is_not_there(machine):
@@ -371,6 +371,6 @@ def test_colour_on_a_terminal_alone_and_never_against_its_owners_will(machine):
 
 def test_a_terminal_sees_that_what_takes_long_is_under_way(machine):
     damaged_tensorflow(machine)
-    told = on_a_terminal(machine, "tensorflow")
-    assert "...     tensorflow  loading" in told
-    assert told.index("loading") < told.index("fail")
+    output = on_a_terminal(machine, "tensorflow")
+    assert "...     tensorflow  loading" in output
+    assert output.index("loading") < output.index("fail")
