@@ -153,7 +153,7 @@ def test_what_needs_workers_that_stay_is_refused(option):
     from labs.training.elastic import Elastic
 
     with pytest.raises(LabError, match=f"leave out --{option}, or add --study resume"):
-        Elastic("lab12_elastic", DEMO, options.Options(**{option: True}))
+        Elastic(DEMO, options.Options(**{option: True}))
 
 
 @pytest.mark.workers

@@ -262,8 +262,8 @@ def test_nonsense_is_refused(student, words, lines):
 
 def test_options_behind_the_file_are_refused(student):
     assert student.refused(JOB, "-N", "2", "--time=5", "--epochs", "3") == [
-        "-N stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
-        "--time=5 stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "-N comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "--time=5 comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
     ]
 
 
@@ -278,10 +278,10 @@ def test_what_is_read_from_where(student, tmp_path):
     done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
     assert done.returncode == 0, done.stderr
     script.write_text("#!/bin/bash\ntrue\n#SBATCH -N3\n")
-    assert "1 #SBATCH line of job.sh behind its first command" in student.refused(script)[0]
+    assert "1 #SBATCH line of job.sh after its first command" in student.refused(script)[0]
     assert "is not a script" in student.refused(ROOT / "README.md")[0]
     assert "cannot read the job file" in student.refused(tmp_path / "none.sh")[0]
-    assert "no job file to look at" in student.refused("-N2")[0]
+    assert "no job file to check" in student.refused("-N2")[0]
 
 
 @pytest.mark.parametrize(
