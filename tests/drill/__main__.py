@@ -35,7 +35,7 @@ from tqdm import tqdm
 from tests.drill import training
 from tests.drill.launchers import LIBC, by_fork, by_mpirun
 from tests.drill.runs import BreachError, Run, below
-from tests.drill.shots import Tally, compare, draw, shoot, undisturbed
+from tests.drill.shots import Tally, compare, plan_shot, shoot, undisturbed
 
 SET_CHILD_SUBREAPER = 36  # prctl.h
 
@@ -73,7 +73,7 @@ def drill(kills: int, seed: int, results_root: Path, shots: int, every: int, kee
             run, last = Run(results_root, f"seed{config.seed}", config, **between), min(kills, tally.shots + shots)
             while not run.finished:
                 launcher = by_fork if (tally.starts.total() + 1) % every else by_mpirun
-                shot = draw(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
+                shot = plan_shot(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
                 shoot(launcher, run, shot, paces[launcher], tally)
                 bar.set_postfix_str(f"{tally.landed.total()} inside a save", refresh=False)
                 bar.update(tally.shots - bar.n)

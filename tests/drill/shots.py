@@ -36,7 +36,7 @@ class Shot:
     """Of the time that a checkpoint takes, or of the window: when to shoot."""
 
 
-def draw(rng: random.Random, launcher: Callable, aimed: bool) -> Shot:
+def plan_shot(rng: random.Random, launcher: Callable, aimed: bool) -> Shot:
     """Plan a shot."""
     targets = ["rank 0", "rank 1", "launcher", *(["mpirun"] if launcher is by_mpirun else [])]
     if aimed:

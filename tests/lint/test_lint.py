@@ -235,11 +235,11 @@ def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, da
     text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
     lines = text.splitlines()
     line = data.draw(st.integers(1, len(lines) - 1))
-    mark = max(",;", key=lines[0].count)
-    cells = lines[line].split(mark)
+    delimiter = max(",;", key=lines[0].count)
+    cells = lines[line].split(delimiter)
     position = data.draw(st.integers(0, len(cells) - 1))
     cells[position] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
-    lines[line] = mark.join(cells)
+    lines[line] = delimiter.join(cells)
     path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
     path.write_text("\n".join(lines))
     assert not [line for line in checker.check([path]) if "\n" in str(line)]
@@ -394,8 +394,8 @@ def test_what_is_not_there(tmp_path):
 def test_columns_have_many_names(tmp_path):
     for head in ("workers,batch,throughput,speedup", "GPUs;Batch size (per worker);images/s;Speedup as reported",
                  "size\tbatch_size_per_gpu\timages_per_second\tspeedup"):
-        mark = max(",;\t", key=head.count)
+        delimiter = max(",;\t", key=head.count)
         path = tmp_path / "names.csv"
         rows = ("1", "32", "100", "1"), ("2", "32", "180", "0.56")
-        path.write_text("\n".join([head, *map(mark.join, rows)]))
+        path.write_text("\n".join([head, *map(delimiter.join, rows)]))
         assert findings(path) == {("wrong speedup", (3,))}

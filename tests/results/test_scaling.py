@@ -68,7 +68,7 @@ def test_perfect_scaling_has_the_ideal_speedup(throughput, sizes, repeats):
         if kind == "weak":
             assert table["speedup"].to_numpy() == pytest.approx(table["size"].to_numpy())
             assert len(table) == 2 * len(sizes)
-        else:  # The same global batch on n workers has batch_size / n each: the throughput of this made-up machine is equal.
+        else:  # The same global batch on n workers has batch_size / n each: this made-up machine is no faster.
             assert table["scaling_efficiency"].to_numpy() == pytest.approx(1 / table["size"].to_numpy())
 
 

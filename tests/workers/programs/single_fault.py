@@ -52,7 +52,7 @@ def breaks_down(model):
 
 
 def computes_nan(model):
-    """Hold a weight that is no number."""
+    """Make a weight NaN."""
     model.layers[-1].bias.assign([float("nan")] * 10)
 
 
