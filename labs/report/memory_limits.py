@@ -1,4 +1,4 @@
-"""Which networks fit into memory: heatmaps over depth and width, remedies for a full memory, the largest that fits."""
+"""Which networks fit into memory: heatmaps over depth and width, remedies, and the largest that fits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def heatmaps(frame: pd.DataFrame) -> Iterator[tuple[str, int, pd.DataFrame, pd.D
         return
     for value, title in TITLES.items():
         if value == "test_psnr" and "noisy_psnr" in frame:
-            title += f"; the noisy pictures have {frame['noisy_psnr'].median():.2f}"
+            title += f"; the noisy images have {frame['noisy_psnr'].median():.2f}"
         for size, rows in frame.groupby("size"):
             table = rows.pivot_table(index="depth", columns="width", values=value, aggfunc="median", dropna=False)
             fits = rows.pivot_table(index="depth", columns="width", values="fits", aggfunc="min").reindex_like(table)

@@ -52,7 +52,7 @@ NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\
 """How these numbers must be written: of others Horovod would read the beginning, or 0."""
 
 
-def horovod_environment(nccl: bool) -> dict[str, str]:
+def horovod_defaults(nccl: bool) -> dict[str, str]:
     """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.
