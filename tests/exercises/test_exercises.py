@@ -93,8 +93,8 @@ def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, results_root, t
     for part, key in sorted(keys):
         damaged = json.loads(json.dumps(mine))
         for record in damaged:
-            for place in record["history"] if part == "history" else [record[part]]:
-                place.pop(key, None)
+            for fields in record["history"] if part == "history" else [record[part]]:
+                fields.pop(key, None)
         planted.write(tmp_path, *damaged)
         for question, answer in right.items():
             message = complaint(question, answer, tmp_path)
@@ -162,7 +162,8 @@ def test_a_real_run_of_lab_10_is_graded(tmp_path):
 
 def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
     """Steps of 32 images that took a quarter of the time they should: the machine was busy during the others."""
-    runs = [planted.made("lab01", rate=rate, batch_size=batch) for batch, rate in ((32, 900), (128, 240), (1024, 230))]
+    runs = [planted.made("lab01", images_per_sec=throughput, batch_size=batch)
+            for batch, throughput in ((32, 900), (128, 240), (1024, 230))]
     planted.write(tmp_path, *runs)
     with pytest.raises(AssertionError, match=r"negative a, .* something else running\? Repeat section 'M1: how busy'"):
         exercises.check("lab01.q4", {"a": 1, "c": 1, "step": 257}, tmp_path)

@@ -26,9 +26,9 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     for collective, libraries in (("allreduce", {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}),
                                   ("broadcast", {"Horovod over MPI", "raw MPI"}),
                                   ("allgather", {"Horovod over MPI", "raw MPI"})):
-        found = [row for row in rows if row["collective"] == collective]
-        assert {row["library"] for row in found} == libraries
-        assert [row["bytes"] for row in found if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
+        result = [row for row in rows if row["collective"] == collective]
+        assert {row["library"] for row in result} == libraries
+        assert [row["bytes"] for row in result if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
     factors = {"allreduce": 1.0, "broadcast": 1.0, "allgather": 0.5}
     for row in rows:
         assert row["seconds_low"] <= row["seconds"] <= row["seconds_high"]

@@ -46,12 +46,12 @@ def test_report_ms_run_of_3120_steps_is_that_of_6_workers():
     assert steps(2) > 3 * 3120 - 3 * PAPER.epochs
 
 
-@pytest.mark.parametrize(("size", "batch", "rate"), [
+@pytest.mark.parametrize(("size", "batch", "lr"), [
     (1, 128, 0.001), (2, 256, 0.002), (6, 768, 0.006), (8, 1024, 0.008)])
-def test_the_reports_rate_is_0001_times_all_workers(size, batch, rate):
+def test_the_reports_rate_is_0001_times_all_workers(size, batch, lr):
     planned = lab.plan(PAPER, 60_000, size)
     assert planned["global_batch_size"] == batch
-    assert planned["scaled_lr"] == pytest.approx(rate)
+    assert planned["scaled_lr"] == pytest.approx(lr)
     assert lab.plan(dataclasses.replace(PAPER, scaling="sqrt"), 60_000, size)["scaled_lr"] == pytest.approx(
         0.001 * size**0.5)
 

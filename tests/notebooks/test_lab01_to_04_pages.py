@@ -76,8 +76,8 @@ def test_lab01_says_of_the_largest_batch_what_its_table_shows():
     padding = 1 - last["images_per_sec"] / last["computed_per_sec"]
     message = printed("lab01", "Highest throughput")
     assert f"at batch size {best['batch_size']:.0f}." in message
-    found = re.search(r"images/s, (\d+)% below that\.\nOf what .*, (\d+)% is padding", message)
-    assert [int(share) for share in found.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
+    result = re.search(r"images/s, (\d+)% below that\.\nOf what .*, (\d+)% is padding", message)
+    assert [int(share) for share in result.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
 
 
 # Lab 2.

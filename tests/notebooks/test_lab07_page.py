@@ -44,6 +44,6 @@ def test_each_transport_has_its_own_verdict(question):
 
 def test_a_run_of_two_workers_is_set_against_the_run_of_one_before_it():
     """Each said "no speedup: no run of 1 worker", right after that run."""
-    said = "".join(printed(each) for each in cells(LAB))
-    assert "no speedup" not in said
-    assert said.count("2 workers against one, same global batch: speedup") == 3
+    output = "".join(printed(each) for each in cells(LAB))
+    assert "no speedup" not in output
+    assert output.count("2 workers against one, same global batch: speedup") == 3

@@ -31,13 +31,13 @@ def nested(depth: int) -> str:
 
 def changed(path: str, value: object) -> str:
     """Return a record's text with one field replaced."""
-    found = copy.deepcopy(record("bad") | {"tables": {"trials": [{"width": 1}]}})
+    result = copy.deepcopy(record("bad") | {"tables": {"trials": [{"width": 1}]}})
     *parents, last = path.split(".")
-    part = found
+    part = result
     for name in parents:
         part = part[int(name) if isinstance(part, list) else name]
     part[int(last) if isinstance(part, list) else last] = value
-    return json.dumps(found).replace('"DEEP"', nested(10_000))
+    return json.dumps(result).replace('"DEEP"', nested(10_000))
 
 
 BAD = {
@@ -156,9 +156,9 @@ def test_figures_that_are_not_numbers_are_read(tmp_path):
     diverged["history"] = [row | {"loss": float("nan")} for row in diverged["history"]]
     diverged["metrics"] = {"test_loss": float("inf")}
     folder = write(tmp_path, "nan", json.dumps(diverged)).parent
-    found = records.read(folder)
-    assert found["history"][0]["loss"] != found["history"][0]["loss"]
-    assert found["metrics"] == {"test_loss": float("inf")}
+    result = records.read(folder)
+    assert result["history"][0]["loss"] != result["history"][0]["loss"]
+    assert result["metrics"] == {"test_loss": float("inf")}
 
 
 def test_no_lab_has_a_setting_that_would_be_refused():
@@ -217,10 +217,10 @@ def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
 
 def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
     for name, steps in (("a", 18750), ("b", None)):
-        found = record(name)
-        found["config"] |= {"steps_per_epoch": steps} if steps else {}
-        found["metrics"] = {"change": -1.5}
-        write(tmp_path, name, json.dumps(found))
+        result = record(name)
+        result["config"] |= {"steps_per_epoch": steps} if steps else {}
+        result["metrics"] = {"change": -1.5}
+        write(tmp_path, name, json.dumps(result))
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")

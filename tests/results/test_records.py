@@ -127,9 +127,9 @@ def test_a_record_with_a_malformed_part_is_named_and_left_out(part, value, messa
 
 
 def test_what_a_config_asked_for_stands_beside_what_it_got():
-    asked = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
-    asked["layout"] |= {"threads": 2}
-    frame = records.table([asked])
+    wanted = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
+    wanted["layout"] |= {"threads": 2}
+    frame = records.table([wanted])
     assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
     assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
 

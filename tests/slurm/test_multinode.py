@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slurm
 SHORT = ("--images", "128", "--epochs", "1")
 
 
-@pytest.mark.parametrize(("asked", "hosts", "layout"), [
+@pytest.mark.parametrize(("args", "hosts", "layout"), [
     (["-N4"], ["node1", "node2", "node3", "node4"], "4 x 1"),
     (["-N2", "--ntasks-per-node=2"], ["node1", "node1", "node2", "node2"], "2 x 2"),
 ])
-def test_the_record_says_the_layout_that_ran(four, tmp_path, asked, hosts, layout):
-    job = four.submit(*asked, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
+def test_the_record_says_the_layout_that_ran(four, tmp_path, args, hosts, layout):
+    job = four.submit(*args, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
                       output=tmp_path / "out")
     assert job.wait(180) == "COMPLETED", job.text()
     record = json.loads((tmp_path / "lab11_multinode/wide/record.json").read_text())

@@ -74,16 +74,16 @@ def assert_all_gone(everyone) -> None:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The weights at the end of a run that nobody disturbed."""
-    store = tmp_path_factory.mktemp("undisturbed")
+    root = tmp_path_factory.mktemp("undisturbed")
     done = subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--workers", "2", *map(str, SMALL)],
-                          env=os.environ | {"LABS_RESULTS": str(store)}, timeout=240, capture_output=True, text=True,
+                          env=os.environ | {"LABS_RESULTS": str(root)}, timeout=240, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return weights(store)
+    return weights(root)
 
 
-def weights(store) -> dict[str, np.ndarray]:
-    with np.load(max((store / "lab10_caltech/it/checkpoints").glob("*.npz"))) as file:
+def weights(root) -> dict[str, np.ndarray]:
+    with np.load(max((root / "lab10_caltech/it/checkpoints").glob("*.npz"))) as file:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
@@ -171,9 +171,9 @@ def test_killed_mpirun_leaves_no_process(labs):
     code, last = end(process, timeout=5)
     print(f"| mpirun is killed | {time.monotonic() - began:.1f} |")
     assert code == 1
-    place = r"rank {} on \S+ \(epoch \d+, step \d+\)"
+    where = r"rank {} on \S+ \(epoch \d+, step \d+\)"
     assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
-                        f"{place.format(0)}, {place.format(1)}", last), last
+                        f"{where.format(0)}, {where.format(1)}", last), last
     assert not [one for one in everyone if works(one)]
 
 
