@@ -17,8 +17,9 @@ Tricks that cannot be settings are where they act, all in labs/training:
                                                        629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
     hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 processor s     lab 10, three epochs, 1 worker
     keras_internals.py: a step is traced once          half the wait for the first step
-    checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters; only 2 %, but `fit` of
-                                                                                `make bench` just meets its bound with it
+    checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
+                                                                                meets its bound in `make bench`
+    callbacks.py: several steps per return to Python   not measured apart       small models
 """
 
 from __future__ import annotations
