@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -11,10 +12,13 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+
+from labs.run import heartbeat, stop
 
 SMALL = ("--image-size", 32, "--epochs", 4, "--name", "it")
 ENDLESS = ("--epochs", 999)
@@ -190,31 +194,61 @@ def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path, workers):
     assert not list(tmp_path.rglob("record.json"))
 
 
-def test_closed_terminal_saves_as_ctrl_c_does(tmp_path):
-    """A real terminal: when it is closed, its programs get a hangup, and what they print then is an error."""
+def suspend_early_in_an_epoch(worker: psutil.Process, heartbeats: Path) -> heartbeat.Beat:
+    """Suspend a worker in the first steps of an epoch and return its heartbeat: the run cannot end this epoch."""
+    for _ in range(2000):
+        worker.suspend()
+        beat = next((beat for beat in heartbeat.read_beats(heartbeats) if beat.pid == worker.pid), None)
+        if beat and 0 < beat.step <= 8:
+            return beat
+        worker.resume()
+        time.sleep(0.01)
+    raise AssertionError("no epoch has begun")
+
+
+def has_pending(process: psutil.Process, number: signal.Signals) -> bool:
+    """Return whether a signal waits for a suspended process to continue."""
+    pending = re.search(r"^ShdPnd:\s*(\w+)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)[1]
+    return bool(int(pending, 16) >> (number - 1) & 1)
+
+
+def test_closed_terminal_saves_as_ctrl_c_does(tmp_path, request):
+    """A real terminal: when it is closed, its programs get a hangup, and what they print then is an error.
+
+    One worker is suspended in the middle of an epoch until the request to save has reached it. So both hangups come
+    while the run waits to save, and the checkpoint between two steps can only come from them, at any speed.
+    """
     ours, theirs = pty.openpty()
 
     def take_terminal() -> None:
         fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
 
-    # Batches of one large image make an epoch last so long that the hangup falls inside the second one.
-    words = ["run", "lab10", "--workers", "2", *map(str, SMALL + ENDLESS), "--image-size", "128", "--batch-size", "1"]
+    # Batches of one image: an epoch has far more steps than Keras takes before it returns to Python.
+    words = ["run", "lab10", "--workers", "2", *map(str, SMALL + ENDLESS), "--batch-size", "1"]
     process = subprocess.Popen([sys.executable, "-m", "labs", *words], stdin=theirs, stdout=theirs, stderr=theirs,
                                env=os.environ | {"LABS_RESULTS": str(tmp_path)}, start_new_session=True,
                                preexec_fn=take_terminal)
+    request.addfinalizer(process.kill)
     os.close(theirs)
     printed = b""
     while b"epoch 1/999" not in printed:
         printed += os.read(ours, 65536)
     everyone = kin(process)
-    time.sleep(0.3)  # Into the second epoch.
-    assert len([one for one in everyone if rank_of(one) is not None]) == 2
+    ranks = {rank_of(one): one for one in everyone if rank_of(one) is not None}
+    assert sorted(ranks) == [0, 1]
+    run = tmp_path / "lab10_caltech/it"
+    beat = suspend_early_in_an_epoch(ranks[1], run / heartbeat.FOLDER)
     os.close(ours)
     time.sleep(0.05)
     process.send_signal(signal.SIGHUP)  # As the shell does, after the kernel.
     began = time.monotonic()
+    while process.poll() is None and works(ranks[1]) and not has_pending(ranks[1], stop.SIGNAL):
+        assert time.monotonic() - began < 15, "the hangup has not become a request to save"
+        time.sleep(0.01)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        ranks[1].resume()
     assert process.wait(30) == 130
     print(f"| the terminal is closed | {time.monotonic() - began:.1f} |")
     assert not [one for one in everyone if works(one)]
-    saved = [*tmp_path.glob("lab10_caltech/it/checkpoints/epoch-00001-step-*.npz")]
-    assert saved, "only the checkpoint of the last epoch is there, which a killed run has too"
+    saved = [path.name for path in run.glob("checkpoints/*.npz")]
+    assert any(name.startswith(f"epoch-{beat.epoch - 1:05d}-step-") for name in saved), (beat, saved)
