@@ -59,5 +59,5 @@ def test_bytes_go_in_and_years_come_out(name, image_size):
 
 @pytest.mark.parametrize(("name", "smallest"), [("inception_v3", 75), ("resnet50", 32)])
 def test_pictures_too_small_for_a_network_are_refused(name, smallest):
-    with pytest.raises(LabError, match=f"--image-size {smallest} is the least"):
+    with pytest.raises(LabError, match=f"--image-size {smallest} is its minimum"):
         faces.age_model(name, smallest - 1)
