@@ -65,7 +65,7 @@ LINES = {
     "labs completion ": ["bash", "zsh"],
 }
 FILES = {"labs run lab10 --data ./so": "solutions", "labs lint da": "data"}
-"""Whatever has no words of its own is completed as a file's name."""
+"""Whatever has no completions is completed as a file's name."""
 
 
 def bash(lines: Iterable[str]) -> list[list[str]]:

@@ -17,7 +17,7 @@ DOCUMENTED = {"resnet50": (23_589_761, 94.1), "inception_v3": (21_804_833, 87.1)
 
 @pytest.fixture(scope="module")
 def networks():
-    """All four at the size they were published for; 195 million numbers are drawn, which is the time this takes."""
+    """All four at the published size; the time goes into 195 million random numbers."""
     return {name: faces.age_model(name, size) for name, size in PUBLISHED_SIZE.items()}
 
 
