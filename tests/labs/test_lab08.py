@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labs import lab08_throughput as lab
+from labs import launch
 from labs.datasets import splits
 from labs.datasets.synthetic.embedded import make_synthetic
 from labs.exercises import lab08_throughput as exercise
@@ -32,10 +33,10 @@ def _own_results(tmp_path, monkeypatch):
 
 @pytest.fixture
 def on(monkeypatch):
-    """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
+    """Pretend that this machine has these numbers of GPUs and cores: the cells of a sweep depend on both."""
 
     def pretend(gpus: int, cores: int = 28):
-        for module in (lab, capacity):
+        for module in (launch, capacity):
             monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
 
