@@ -42,7 +42,7 @@ def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
             continue
         workers = divide(batches, row[steps])
         whole = workers > 0.97 and near(workers, round(workers), 0.03)
-        ran = f"so {workers:.0f} workers ran" if whole else "which is no number of workers"
+        ran = f"so {workers:.0f} workers ran" if whole else "which is not a number of workers"
         yield None if near(row[steps] * size(row), batches, max(0.02, last)) else finding(
             "steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: {number(images)} images "
             f"are {number(batches)} batches of {number(row['batch_size'])}, and {number(batches)} / "

@@ -27,16 +27,22 @@ COURSE: dict[str, dict[str, Any]] = {
 }
 """What the course reports' tables do not state themselves. Other tables state it in columns of these names."""
 
-NOTES = set("note notes comment comments remark remarks remarque observation observations bemerkung bemerkungen "
-            "kommentar description date time_stamp timestamp host hosts hostname node_name job jobid job_id run run_id "
-            "id who name student status state lab part source where_the_inputs_are_from question rule scaling_rule "
-            "line row".split())
+NOTES = {
+    "note", "notes", "comment", "comments", "remark", "remarks", "remarque", "observation", "observations",
+    "bemerkung", "bemerkungen", "kommentar", "description", "date", "time_stamp", "timestamp", "host", "hosts",
+    "hostname", "node_name", "job", "jobid", "job_id", "run", "run_id", "id", "who", "name", "student", "status",
+    "state", "lab", "part", "source", "where_the_inputs_are_from", "question", "rule", "scaling_rule", "line",
+    "row",
+}
 """Columns that describe a row and are not part of its configuration."""
 
-CONFIG = set("model device dataset data data_set optimizer precision dtype backend library framework hardware gpu gpus "
-             "gpu_type gpu_model accelerator machine cluster partition system platform setup mode interconnect network "
-             "fabric link transport collective threads epochs batch_size processes_per_node image_size resolution "
-             "compression xla placement bytes".split())
+CONFIG = {
+    "model", "device", "dataset", "data", "data_set", "optimizer", "precision", "dtype", "backend", "library",
+    "framework", "hardware", "gpu", "gpus", "gpu_type", "gpu_model", "accelerator", "machine", "cluster",
+    "partition", "system", "platform", "setup", "mode", "interconnect", "network", "fabric", "link", "transport",
+    "collective", "threads", "epochs", "batch_size", "processes_per_node", "image_size", "resolution",
+    "compression", "xla", "placement", "bytes",
+}
 """Columns that always tell configurations apart, even if no value repeats."""
 
 WIDE = re.compile(r"(?i)(?<![a-z0-9.])(\d{1,4}|one|single|two|four|eight)[ _-]*"

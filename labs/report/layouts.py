@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs.results import records, tables
+from labs.results import tables
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _with_digits(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run; `attrs["varied"]` names the settings in which they differ."""
-    from labs.results import scaling
+    from labs.results import records, scaling
 
     frame = records.table(runs)
     by = scaling.configuration(frame)
