@@ -72,7 +72,7 @@ PHRASES = [
     Word("that (?:is|are) none", "not a", "strong scaling that is none"),
     Word("so many", "that many, or the number of", "so many that"),
     Word("of (?:its|their|one's) own", "its own, or separate"), Word("stand-?ins?", "synthetic data"),
-    Word("drawn", "synthetic, or plotted"), Word("rooms?", "package, or space"), Word("claims?", "lock, or says"),
+    Word("drawn", "synthetic, or plotted", "MATLAB 5.0 MAT-file"), Word("rooms?", "package, or space"), Word("claims?", "lock, or says"),
     Word("(?:results|whole|the|a|one|every|its|their|another) stores?", "results folder"),
     Word("(?:is|are|was|were|been|be) told(?! apart)", "is reported, or gets"),
     Word("without a word", "without a message"), Word("whole or not", "atomic"),
