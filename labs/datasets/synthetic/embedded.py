@@ -9,6 +9,7 @@ import datetime
 import hashlib
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -120,10 +121,10 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
         born = datetime.date(year - age, int(rng.integers(1, 7)), int(rng.integers(1, 29)))
         side = int(rng.integers(90, 141))
         dob = born.toordinal() + 366  # Matlab counts days from the year 0, Python from the year 1.
-        row = {"dob": dob, "photo_taken": year, "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",
-               "gender": float(not female), "name": f"Person {k}",
-               "face_location": np.array([[1.0, 1.0, side, side]]),
-               "face_score": 1 + 5 * rng.random(), "second_face_score": np.nan}
+        row: dict[str, Any] = {
+            "dob": dob, "photo_taken": year, "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",
+            "gender": float(not female), "name": f"Person {k}", "face_location": np.array([[1.0, 1.0, side, side]]),
+            "face_score": 1 + 5 * rng.random(), "second_face_score": np.nan}
         file = io.BytesIO()
         drawings.face(rng, age, female, side).save(file, "JPEG", quality=88)
         (home / f"{k % 100:02d}").mkdir(exist_ok=True)
