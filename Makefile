@@ -8,6 +8,8 @@ BIN := .venv/bin
 # Without MPI=, an existing environment keeps its choice.
 MPI ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),own)
 STAMP := .venv/.ready-$(MPI)
+# Two tests at a time, where there are two cores. tests/conftest.py says which.
+PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --dist loadgroup --no-loadscope-reorder)
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,9 +27,15 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m pytest
+	@$(PYTEST)
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
+
+test-fast: env ## Check style, types and imports, run the tests that take less than a few seconds each (3 minutes)
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(PYTEST) -m 'not (workers or slurm or notebooks or network or slow)'
 
 env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them (MPI=system: the site's MPI)
 

@@ -22,7 +22,7 @@ LATER_EPOCHS = 1
 """Epochs over the photos after the first one."""
 
 
-def pictures(count: int) -> tuple[np.ndarray, np.ndarray]:
+def images(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return random images, uint8 [count, 28, 28, 1], and their classes, int64 [count]."""
     random = np.random.default_rng(0)
     return random.integers(0, 256, (count, 28, 28, 1), dtype=np.uint8), random.integers(0, 10, count)

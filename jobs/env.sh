@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The only site-specific file: every job sources it on its first node, before its one line. Partition and account are
-# not here: put `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
+# The only site-specific file: every job sources it on its first node. Partition and account are not here: put
+# `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
 
-# --- Not without Slurm: `bash jobs/lab10_caltech.sh` would train on the login node, which everybody shares.
+# --- Only inside Slurm: `bash jobs/lab10_caltech.sh` would train on the login node, which all users share.
 if [ -z "${SLURM_JOB_ID:-}" ]; then
     job=${0##*/} submit="sbatch jobs/${0##*/}"
     case $job in
@@ -16,7 +16,7 @@ fi
 
 clone=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# --- Site: jobs/sites/NAME.sh holds what differs between sites, for sbatch and for its jobs; three examples are there.
+# --- Site: jobs/sites/NAME.sh holds the settings of a site, for sbatch and for its jobs; there are three examples.
 # `source jobs/sites/NAME.sh` on the login node sets LABS_SITE; with `sbatch --export=NONE` set it here.
 LAUNCHER=mpirun
 # LABS_SITE=teaching
@@ -29,12 +29,12 @@ if [ -n "${LABS_SITE:-}" ]; then
     source "$clone/jobs/sites/$LABS_SITE.sh" || return 1
 fi
 
-# --- Modules: what your site calls Python 3.11, CUDA and, after `make env MPI=system`, its own MPI.
+# --- Modules: your site's names for Python 3.11, CUDA and, after `make env MPI=system`, its own MPI.
 # module purge
 # module load python/3.11 cuda/12.2 openmpi/5.0
 
-# --- The clone's environment. Unlike the job file, this file is not copied by sbatch: it knows where it lies.
-# With conda (environment.yml), put this in its place: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs
+# --- The clone's environment. sbatch copies the job file, but not this file, so its path leads to the clone.
+# With conda (environment.yml), use this instead: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs
 if [ ! -x "$clone/.venv/bin/labs" ]; then
     echo "labs: error: no $clone/.venv/bin/labs; run \`make env\` in $clone first" >&2
     return 1
@@ -42,11 +42,11 @@ fi
 source "$clone/.venv/bin/activate"
 
 # --- Launcher: mpirun finds the allocation's nodes by itself. LAUNCHER=srun, in a site's file, is for sites whose Slurm
-# speaks the PMI of their own MPI (`srun --mpi=list`); where it does not, the workers say so and stop. LABS_LAUNCHER= in
-# the environment goes before it, to try the other one.
+# supports the PMI of the site's MPI (`srun --mpi=list`); elsewhere the workers stop with an error. LABS_LAUNCHER in the
+# environment overrides it.
 launch() { # LAB [OPTIONS ...]
     local launcher=${LABS_LAUNCHER:-$LAUNCHER}
-    # One name for all starts of the job, so that the next start finds what this one saved.
+    # All starts of the job have the same run name, so that the next start finds what this one saved.
     named "$@" || set -- "$@" --name "$SLURM_JOB_NAME-$SLURM_JOB_ID"
     [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- "$@" --resume
     trap again USR1
@@ -56,10 +56,10 @@ launch() { # LAB [OPTIONS ...]
         *) echo "labs: error: LAUNCHER is '$launcher'; choose mpirun or srun" >&2; return 1 ;;
     esac
     run=$!
-    wait "$run" # In the background, since a shell hears a signal only when nothing runs before it.
+    wait "$run" # The run is in the background: a shell handles a signal only when no foreground program runs.
 }
 
-# Whether the options name a run: --name, or --resume, which finds the newest that is not finished.
+# Whether the options choose a run: --name, or --resume, which takes the newest unfinished run.
 named() {
     local word
     for word; do
@@ -68,26 +68,26 @@ named() {
     return 1
 }
 
-# --- Preemption: some time before the limit (#SBATCH --signal) Slurm sends USR1 to the job. The run saves between two steps,
-# the job goes back into the queue, and its next start resumes from there.
+# --- Preemption: shortly before the time limit (#SBATCH --signal) Slurm sends USR1 to the job. The run saves after the
+# current step, the job is requeued, and its next start resumes from there.
 again() {
     trap '' USR1
     kill -USR1 "$run"
-    wait "$run" && exit 0 # The run had come to its end.
+    wait "$run" && exit 0 # The run has finished.
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "${LABS_REQUEUES:=20}" ]; then
         echo "labs: error: the time limit is near after $LABS_REQUEUES requeues; ask for more time (--time) and add" \
             "--resume, or raise LABS_REQUEUES" >&2
         exit 1
     fi
     echo "labs: the time limit is near: job $SLURM_JOB_ID goes back into the queue, and will go on from there" >&2
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # Slurm ends this script when it has taken the job back.
+    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # Slurm ends this script when the job is back in the queue.
     exit 1
 }
 
-# --- With `sbatch --export=NONE` (some sites' default) the other nodes would get none of the above.
+# --- With `sbatch --export=NONE` (some sites' default) the other nodes would not get the variables above.
 export SLURM_EXPORT_ENV=ALL
 
-# --- Containers: Open MPI refuses to run as root unless it is told twice.
+# --- Containers: Open MPI refuses to run as root without both variables.
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Make the report page from the results store; after a sweep: sbatch --dependency=afterany:JOB jobs/report.sh
+# Make the report page from the results folder; after a sweep: sbatch --dependency=afterany:JOB jobs/report.sh
 #SBATCH --job-name=report
 #SBATCH --output=%x-%j.out
 #SBATCH --ntasks=1

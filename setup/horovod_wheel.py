@@ -45,8 +45,8 @@ class Build:
     @property
     def key(self) -> str:
         """The name of the wheel's cache folder: readable versions, and a digest of everything else."""
-        places = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
-        rest = repr((PARTS, [path.read_text() for path in RECIPE], self.rpath, places))
+        fixed = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
+        rest = repr((PARTS, [path.read_text() for path in RECIPE], self.rpath, fixed))
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
         versions = f"horovod-{self.horovod}_tensorflow-{self.tensorflow}_python-{self.python}"
         return f"{versions}_{self.mpi.version}_{self.gpu.name}_{platform.machine()}_{digest}"

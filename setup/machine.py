@@ -69,14 +69,14 @@ def find_mpi(path: str) -> Mpi:
     """
     compiler, launcher = (_program(name, path) for name in ("mpicxx", "mpirun"))
     output = subprocess.run([launcher, "--version"], capture_output=True, text=True).stdout
-    name = next((short for mark, short in NAMES.items() if mark in output), "mpi")
+    name = next((short for text, short in NAMES.items() if text in output), "mpi")
     number = re.search(r"\d+\.\d+(\.\d+)?", output)
     return Mpi(f"{name}-{number[0] if number else 'unknown'}", Path(compiler).parent)
 
 
 def _program(name: str, path: str) -> str:
-    if found := shutil.which(name, path=path):
-        return found
+    if program := shutil.which(name, path=path):
+        return program
     raise SetupError(
         f"there is no {name} on PATH; load the site's MPI (module load openmpi), or use the kit's: make env MPI=own"
     )

@@ -1,13 +1,14 @@
 """Words that have left the code and the pages, each with the word to use instead.
 
-Notebooks and CHANGELOG.md are exempt. So are names that users type or that records hold: options, check and rule names,
-keys of records.
+Notebooks' prose and CHANGELOG.md are exempt. So are names that users type or that records hold: options, check and
+rule names, keys of records.
 """
 
 from __future__ import annotations
 
 import functools
 import io
+import json
 import keyword
 import re
 import tokenize
@@ -19,9 +20,9 @@ import pytest
 
 from labs.run.paths import ROOT
 
-FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs")
+FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks")
 PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "Makefile", "environment.yml", "pyproject.toml")
-SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake"}
+SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake", ".ipynb"}
 
 
 class Word(NamedTuple):
@@ -99,11 +100,13 @@ def lines() -> list[Line]:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Yield the lines of a file. In CONTRIBUTING the last column of the table of names is left out."""
+    """Yield the lines of a file: of a notebook its code, of CONTRIBUTING not the last column of the table of names."""
     name, text = str(path.relative_to(ROOT)), path.read_text()
     if name == "CONTRIBUTING.md":
         text = re.sub(r"\|[^|\n]*\|$", "|", text, flags=re.MULTILINE)
-    prose, names = parse(text) if path.suffix == ".py" else (dict(enumerate(text.splitlines(), 1)), {})
+    if path.suffix == ".ipynb":
+        text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code")
+    prose, names = parse(text) if path.suffix in (".py", ".ipynb") else (dict(enumerate(text.splitlines(), 1)), {})
     for number, line in enumerate(text.splitlines(), 1):
         yield Line(name, number, line, prose.get(number, ""), frozenset(names.get(number, ())))
 

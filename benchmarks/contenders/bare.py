@@ -11,7 +11,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 name = sys.argv[1]
 for batch_size in cases.BATCH_SIZES:
-    x, y = cases.pictures(cases.STEPS[name] * cases.LONGER * batch_size)
+    x, y = cases.images(cases.STEPS[name] * cases.LONGER * batch_size)
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(10_000).batch(batch_size)
     model = cases.network(name)
     model.compile(tf.keras.optimizers.SGD(cases.LEARNING_RATE, cases.MOMENTUM), "sparse_categorical_crossentropy",

@@ -28,10 +28,10 @@ def network(name: str) -> nn.Module:
 
 def train(name: str, batch_size: int) -> None:
     size = dist.get_world_size()
-    x, y = cases.pictures(cases.STEPS[name] * batch_size * size)
-    pictures = TensorDataset(torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255, torch.from_numpy(y))
-    sampler = DistributedSampler(pictures)
-    loader = DataLoader(pictures, batch_size, sampler=sampler)
+    x, y = cases.images(cases.STEPS[name] * batch_size * size)
+    images = TensorDataset(torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255, torch.from_numpy(y))
+    sampler = DistributedSampler(images)
+    loader = DataLoader(images, batch_size, sampler=sampler)
     model = DistributedDataParallel(network(name))
     optimizer = torch.optim.SGD(model.parameters(), cases.LEARNING_RATE * size, cases.MOMENTUM)
     ends = []

@@ -29,7 +29,7 @@ class Config:
 def train(name: str, batch_size: int, results: Path, clock: str) -> None:
     with workers.start(Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
-        x, y = cases.pictures(steps * batch_size * job.size)
+        x, y = cases.images(steps * batch_size * job.size)
         train_set = Subset(x, y, np.arange(len(x)))
         ends: list[float] = []
         optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * job.size, cases.MOMENTUM)

@@ -42,7 +42,7 @@ def train(name: str) -> None:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     for batch_size in cases.BATCH_SIZES:
-        x, y = cases.pictures(cases.STEPS[name] * batch_size * size)
+        x, y = cases.images(cases.STEPS[name] * batch_size * size)
         dataset = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(10_000).batch(batch_size * size)
         with strategy.scope():
             model = cases.network(name)

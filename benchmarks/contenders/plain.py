@@ -13,7 +13,7 @@ tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)
 name = sys.argv[1]
 for batch_size in cases.BATCH_SIZES:
-    x, y = cases.pictures(cases.STEPS[name] * batch_size * hvd.size())
+    x, y = cases.images(cases.STEPS[name] * batch_size * hvd.size())
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).repeat().shuffle(10_000).batch(batch_size)
     model = cases.network(name)
     optimizer = tf.keras.optimizers.SGD(cases.LEARNING_RATE * hvd.size(), cases.MOMENTUM)

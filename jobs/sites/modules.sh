@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# An example: a site with --gpus-per-node, accounts that pay, modules, and an MPI of its own that its srun speaks to.
-# The environment was made with that MPI: module load ... && make env MPI=system
+# Example: a site with --gpus-per-node, accounts, modules, and its own MPI, which its srun supports.
+# The environment was built with that MPI: module load ... && make env MPI=system
 #
 #   source jobs/sites/modules.sh               # on the login node, once per shell or in ~/.bashrc
 #   labs queue --check --gpus-per-node=2 jobs/lab02_horovod.sh
@@ -9,7 +9,7 @@
 # --- For sbatch. A GPU for each task: --gpus-per-node=4 goes with --ntasks-per-node=4.
 export SBATCH_PARTITION=batch SBATCH_ACCOUNT=ml101
 
-# --- For the jobs, which take this file up by its name (jobs/env.sh). `srun --mpi=list` says what stands in for pmix.
+# --- For the jobs, which source this file by its name (jobs/env.sh). `srun --mpi=list` lists the alternatives to pmix.
 export LABS_SITE=modules
 export SLURM_MPI_TYPE=pmix
 LAUNCHER=srun

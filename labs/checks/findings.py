@@ -13,22 +13,22 @@ class Finding:
 
     state: str
     """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
-    found: str
-    """What the check found; if something is wrong, the cause."""
+    message: str
+    """What is there; if something is wrong, the cause."""
     cure: str = ""
     """What to do about it, as a command where possible."""
     name: str = ""
     """The subject of the line if it is not the check itself: a variable."""
 
 
-def ok(found: str) -> Finding:
+def ok(message: str) -> Finding:
     """Return the finding of a check that passed."""
-    return Finding("ok", found)
+    return Finding("ok", message)
 
 
-def absent(found: str, cure: str = "") -> Finding:
+def absent(message: str, cure: str = "") -> Finding:
     """Return the finding for something that a laptop may well lack; the cure installs it."""
-    return Finding("absent", found, cure)
+    return Finding("absent", message, cure)
 
 
 def warn(cause: str, cure: str) -> Finding:

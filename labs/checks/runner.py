@@ -8,8 +8,6 @@ import importlib
 import json
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 
 from labs.checks.findings import Finding, absent, fail, refused
@@ -75,7 +73,7 @@ def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
         with _waiting(name):
             findings = _run(name, failed)
         for each in findings:
-            print(json.dumps(dataclasses.asdict(each)) if as_json else _line(each), flush=True)
+            print(_json(each) if as_json else _line(each), flush=True)
             failed += [name] if each.state == "fail" else []
     if not (only or as_json):
         print(_summary(failed, quick))
@@ -101,11 +99,16 @@ def _not_tried(cause: str) -> Finding:
     return absent(f"not tried, since {cause} failed")
 
 
+def _json(finding: Finding) -> str:
+    """Return a finding as JSON, with the keys that `labs check --json` has always had."""
+    return json.dumps({"state": finding.state, "found": finding.message, "cure": finding.cure, "name": finding.name})
+
+
 def _line(finding: Finding) -> str:
     state = f"{finding.state:6}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         state = f"\033[{COLOURS[finding.state]}m{state}\033[0m"
-    return f"{state}  {finding.name:10}  {finding.found}" + f" -> {finding.cure}" * bool(finding.cure)
+    return f"{state}  {finding.name:10}  {finding.message}" + f" -> {finding.cure}" * bool(finding.cure)
 
 
 def _summary(failed: Sequence[str], quick: bool) -> str:
@@ -116,22 +119,12 @@ def _summary(failed: Sequence[str], quick: bool) -> str:
 
 @contextlib.contextmanager
 def _waiting(name: str) -> Iterator[None]:
-    """On a terminal, show what is running and for how long, during the block."""
-    if name not in WAITS or not sys.stderr.isatty():
-        yield
-        return
-    began, done = time.monotonic(), threading.Event()
-
-    def tick() -> None:
-        while not done.wait(0.2):
-            line = f"\r...     {name:10}  {WAITS[name]} ({time.monotonic() - began:.0f} s)"
-            print(line, end="", file=sys.stderr, flush=True)
-
-    ticker = threading.Thread(target=tick, daemon=True)
-    ticker.start()
+    """On a terminal, show during the block what is running and how long it usually takes."""
+    shown = name in WAITS and sys.stderr.isatty()
+    if shown:
+        print(f"...     {name:10}  {WAITS[name]}", end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        done.set()
-        ticker.join()
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

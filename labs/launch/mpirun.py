@@ -29,8 +29,8 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
 
     Args:
         workers: How many to start.
-        env: The workers' environment. With a host file, mpirun must be told which variables to pass to other nodes;
-            under Slurm all of them reach the nodes.
+        env: The workers' environment. With a host file, mpirun passes only the named variables to other nodes;
+            under Slurm it passes all of them.
 
     Raises:
         LabError: There is no mpirun.

@@ -1,4 +1,4 @@
-"""What the course reports said, from `data/reference`, to set beside a student's own results."""
+"""Figures of the course reports, from `data/reference`, for comparison with a student's own."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ ALSO = {
     "lab06_memory": ("lab07_backends",),
     "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
 }
-"""Tables that a lab answers to, and that are named after another."""
+"""Further tables of a lab, which are named after another lab."""
 
 
 def paths(lab: str) -> list[Path]:
-    """Return the reports' tables that a lab answers to."""
+    """Return the files of a lab's tables in the course reports."""
     folder = ROOT / "data/reference"
     return [*sorted(folder.glob(f"{lab[:5]}_*.csv")), *(folder / f"{name}.csv" for name in ALSO.get(lab, ()))]
 
 
 def tables(lab: str) -> list[tuple[Grid, list[str]]]:
-    """Return the reports' tables with what lint says of them."""
-    return [(_grid(path), _found(path)) for path in paths(lab)]
+    """Return the tables of the course reports, each with the findings of lint."""
+    return [(_grid(path), _findings(path)) for path in paths(lab)]
 
 
 def _grid(path: Path) -> Grid:
@@ -41,12 +41,12 @@ def _grid(path: Path) -> Grid:
 
 
 def _short(cell: str) -> str:
-    """Return a figure with no more digits than can be read."""
+    """Return a figure with at most four decimals."""
     head, point, digits = cell.partition(".")
     return f"{float(cell):.4f}" if point and head.isdigit() and digits.isdigit() and len(digits) > 4 else cell
 
 
-def _found(path: Path) -> list[str]:
+def _findings(path: Path) -> list[str]:
     try:
         return findings.brief(checker.check_csv(path))
     except LabError:
@@ -54,9 +54,9 @@ def _found(path: Path) -> list[str]:
 
 
 def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
-    """Return the speedups that follow from a report's own times: columns size, speedup, efficiency, some of `by`.
+    """Return the speedups computed from a course report's times: columns size, speedup, efficiency, some of `by`.
 
-    Rows that cannot be are left out; None where nothing fits the columns `by`.
+    Implausible rows are left out. Return None if no table has the columns `by`.
     """
     import pandas as pd
 
@@ -81,6 +81,6 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
 
 
 def _lines(path: Path) -> set[int]:
-    """Return the lines that tell of other workers than ran."""
+    """Return the lines whose steps belong to another number of workers."""
     wrong = [finding for finding in checker.check_csv(path) if finding.rule == "steps of other workers"]
     return {line for finding in wrong for line in finding.rows}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs.results import records, tables
+from labs.results import tables
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _with_digits(rows: pd.DataFrame) -> pd.DataFrame:
 
 def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run; `attrs["varied"]` names the settings in which they differ."""
-    from labs.results import scaling
+    from labs.results import records, scaling
 
     frame = records.table(runs)
     by = scaling.configuration(frame)
@@ -130,10 +130,9 @@ def scaled(frame: pd.DataFrame, kind: Literal["weak", "strong"]) -> pd.DataFrame
 
 def _notes(frame: pd.DataFrame) -> Iterator[str]:
     """Yield notes on how to read the tables."""
-    yield ("layout: nodes x workers on each. Accuracy [95 % interval]: over the seeds; of one seed, that of a share of "
-           "so many test images.\nOverlapping intervals do not prove equality: compare two accuracies by the standard "
-           "error of their difference. all-reduce: all gradients of a "
-           "step, with nothing to hide behind.")
+    yield ("layout: nodes x workers on each. Accuracy [95 % interval]: over the seeds; with one seed, of the share of "
+           "right answers.\nOverlapping intervals do not prove equality: compare two accuracies by the standard error "
+           "of their difference.\nall-reduce: all gradients of a step, with no computation to hide behind.")
     if not frame["own"].all():
-        yield ("Nodes that are one machine share its cores, and nothing crosses a network: what they say of accuracy "
-               "holds,\nwhat they say of speed does not hold for machines of their own.")
+        yield ("Nodes that are one machine share its cores, and nothing crosses a network: their accuracies hold,\n"
+               "their speeds do not hold for separate machines.")

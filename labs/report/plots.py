@@ -11,6 +11,7 @@ import numpy as np
 from labs.measure import ledger_columns
 from labs.results.tables import figure as figure_of
 from labs.results.tables import named
+from labs.run.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""All that is drawn takes its colours from here, or is grey."""
+"""The colours of all plots; everything else is grey."""
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+"""Where a legend goes: beside the plot, not over it."""
 
 
 def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
@@ -27,37 +30,30 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
 
     Args:
         records: Records of runs.
-        labels: What to call them; by default their number of workers.
-        reference: Accuracies of a course report by their label, drawn as grey lines.
+        labels: Their labels in the legend; by default their number of workers.
+        reference: Accuracies of a course report by their label: grey lines.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
+    figure = _figure(11, 3.4)
     loss, accuracy = figure.subplots(1, 2)
-    labels = labels or [_workers(record) for record in records]
-    begun = [record["history"][0] for record in records if record["history"]]
-    metric = "mae" if begun and all("mae" in row for row in begun) else "accuracy"
+    labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
+    first = [record["history"][0] for record in records if record["history"]]
+    metric = "mae" if first and all("mae" in row for row in first) else "accuracy"
     for record, label, colour in zip(records, labels, COLOURS, strict=False):
         for axes, name in ((loss, "loss"), (accuracy, metric)):
             _draw(axes, record["history"], name, label, colour)
-    for place, (label, value) in enumerate((reference or {}).items()):
-        accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, 1 + place)), label=label)
+    for gap, (label, value) in enumerate((reference or {}).items(), start=1):
+        accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, gap)), label=label)
     loss.set(xlabel="epoch", ylabel="loss", title="Loss")
     if metric == "accuracy":
-        accuracy.set(xlabel="epoch", ylabel="accuracy (share right)", ylim=(0, 1), title="Accuracy")
+        accuracy.set(xlabel="epoch", ylabel="accuracy (share of right answers)", ylim=(0, 1), title="Accuracy")
     else:
         accuracy.set(xlabel="epoch", ylabel="mean absolute error (years)", ylim=(0, None), title="Mean absolute error")
     for axes in (loss, accuracy):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)
     if accuracy.get_legend_handles_labels()[0]:
-        accuracy.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))  # Beside the curves, not over them.
+        accuracy.legend(fontsize=8, **BESIDE)
     return figure
-
-
-def _workers(record: dict[str, Any]) -> str:
-    size = record["layout"]["size"]
-    return f"{size} worker{'s' * (size > 1)}"
 
 
 def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
@@ -67,11 +63,6 @@ def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colo
     if history and f"val_{name}" in history[0]:
         axes.plot(epochs, [row.get(f"val_{name}", np.nan) for row in history], "-o", markersize=3, color=colour,
                   label=f"{label}, validation")
-
-
-def save_curves(record: dict[str, Any], path: Path) -> None:
-    """Write the curves of one run as a PNG."""
-    save(curves([record]), path)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -88,9 +79,9 @@ def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", referen
 
     Args:
         frame: From `scaling.speedups`.
-        by: Column, or columns, that tell the lines apart.
-        reference: Speedups of a course report (columns `size`, `speedup` and those of `by`), drawn hollow and dashed.
-        axes: Where to draw; a new figure, if left out.
+        by: The column or columns whose values distinguish the lines.
+        reference: Speedups of a course report (columns `size`, `speedup` and those of `by`), hollow and dashed.
+        axes: The axes to draw on; by default those of a new figure.
     """
     return _scaling(frame, by, "speedup", "speedup: throughput(n) / throughput(1)", reference, axes)
 
@@ -104,9 +95,7 @@ def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", refe
 def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
             reference: pd.DataFrame | None = None) -> Figure:
     """Draw speedup and scaling efficiency side by side; arguments as of `speedup`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 3.5), layout="constrained")
+    figure = _figure(10, 3.5)
     left, right = figure.subplots(1, 2)
     speedup(frame, by, reference, left)
     left.get_legend().remove()
@@ -114,11 +103,11 @@ def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
 
 
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
-    axes = axes or _axes((6.6, 3.6))
+    axes = axes or _figure(6.6, 3.6).subplots()
     by = [by] if isinstance(by, str) else list(by)
     measured = dict(lines(frame, by))
     reported = dict(lines(reference, by)) if reference is not None else {}
-    # By name: the same batch size has one colour in both.
+    # By label, so that measured and reported lines of one batch size have the same colour.
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate({**measured, **reported})}
     for name, line in measured.items():
         line = line.dropna(subset=[value]).sort_values("size")
@@ -135,21 +124,21 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     axes.set(xlabel="workers", ylabel=title, xticks=sizes)
     axes.margins(y=0.08)
     axes.set_ylim(bottom=0)
-    return _finished(axes, outside=True)
+    return _finished(axes)
 
 
 def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the rows of each combination of values of `by`, and what to call it."""
+    """Yield the rows of each combination of values of `by`, with its label."""
     columns = [column for column in by if column in frame]
     if not columns:
         yield "measured", frame
         return
     for values, rows in frame.groupby(columns, dropna=False, sort=True):
-        yield ", ".join(called(column, value) for column, value in zip(columns, values, strict=True)), rows
+        yield ", ".join(label_of(column, value) for column, value in zip(columns, values, strict=True)), rows
 
 
-def called(column: str, value: Any) -> str:
-    """Return what a legend calls a value: a word stands alone, a number needs its column."""
+def label_of(column: str, value: Any) -> str:
+    """Return a value's text in a legend: a word alone, a number with its column."""
     return value if isinstance(value, str) else f"{named(column)} {plain(value)}"
 
 
@@ -163,16 +152,16 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
 
     Args:
         frame: Runs with a ledger, from `records.load` or `scaling.summary`: columns ledger_wall_seconds,
-            ledger_input_seconds and so on. Rows alike in `by` are one bar: their median.
-        by: The columns that tell the bars apart.
-        axes: Where to draw; a new figure, if left out.
+            ledger_input_seconds and so on. Rows that are equal in `by` are one bar, their median.
+        by: The columns whose values distinguish the bars.
+        axes: The axes to draw on; by default those of a new figure.
     """
     by = [column for column in by if column in frame]
     columns = list(ledger_columns.COLUMNS)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
-    names = ["\n".join(called(name, value) for name, value in zip(by, _tuple(key), strict=True))
+    names = ["\n".join(label_of(name, value) for name, value in zip(by, _tuple(key), strict=True))
              for key in bars.index]
-    axes = axes or _axes((max(4.5, 2 + 0.95 * len(bars)), 3.6))
+    axes = axes or _figure(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
     for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
         height = bars[ledger_columns.column(entry)].to_numpy(float)
@@ -181,7 +170,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     axes.plot(range(len(bars)), bars[ledger_columns.WALL], "k_", markersize=14, label="wall time")
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
-    return _finished(axes, outside=True)
+    return _finished(axes)
 
 
 def _tuple(key: Any) -> tuple:
@@ -190,19 +179,19 @@ def _tuple(key: Any) -> tuple:
 
 def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",
           axes: Axes | None = None) -> Figure:
-    """Draw bus bandwidth over message size on logarithmic axes, one line per way to carry it.
+    """Draw bus bandwidth over message size on logarithmic axes, one line per transport.
 
-    Points are medians of the rows alike in `by` and `bytes`, bars their 95 % intervals; those of a single row are its
-    own, `seconds_low` and `seconds_high`, where it has them.
+    Points are medians of the rows that are equal in `by` and `bytes`; bars are their 95 % intervals. A single row has
+    its own interval, `seconds_low` to `seconds_high`, if it was recorded.
 
     Args:
         frame: Rows of the table "collectives" (`records.rows`): columns `bytes` and `busbw`, in bytes and bytes per
             second, and those of `by`.
-        by: The columns that tell the lines apart; those that never vary are left out of the legend.
+        by: The columns whose values distinguish the lines; those with one value are left out of the legend.
         value: "busbw", "algbw" (bytes per second) or "seconds".
-        axes: Where to draw; a new figure, if left out.
+        axes: The axes to draw on; by default those of a new figure.
     """
-    axes = axes or _axes((6.4, 3.8))
+    axes = axes or _figure(6.4, 3.8).subplots()
     scale = 1 if value == "seconds" else 1e9
     varying = [column for column in by if column in frame and frame[column].nunique() > 1]
     for number, (name, rows) in enumerate(lines(frame, varying)):
@@ -214,11 +203,11 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
              ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
     axes.set_xscale("log", base=16)
     axes.xaxis.set_major_formatter(_bytes)
-    return _finished(axes, outside=True)
+    return _finished(axes)
 
 
 def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
-    """Return the median of some rows, and how far their interval reaches below and above it."""
+    """Return the median of some rows, and the lengths of their interval below and above it."""
     from labs.results.statistics import geometric_interval
 
     middle = float(rows[value].median())
@@ -241,21 +230,19 @@ def _bytes(count: float, _: float = 0) -> str:
     return ""
 
 
-def heatmaps(title: str, parts: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -> Figure:
-    """Draw tables side by side in one scale of colours, each cell with its number, or hatched where nothing fits.
+def heatmaps(title: str, panels: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -> Figure:
+    """Draw tables side by side with one colour scale: each cell shows its value, or is hatched if it does not fit.
 
     Args:
-        title: Of the values, with their unit.
-        parts: By name, values and whether they fit, both over the same rows and columns; NaN where nobody has tried.
+        title: What the values are, with their unit.
+        panels: By name, values and whether they fit, with the same rows and columns; NaN where nothing was run.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1 + 3.6 * len(parts), 3.2), layout="constrained")
-    kept = [values.to_numpy(float)[fits.to_numpy(float) == 1] for values, fits in parts.values()]
+    figure = _figure(1 + 3.6 * len(panels), 3.2)
+    kept = [values.to_numpy(float)[fits.to_numpy(float) == 1] for values, fits in panels.values()]
     scale = np.concatenate([*kept, [np.nan]])
     low, high = (np.nanmin(scale), np.nanmax(scale)) if np.isfinite(scale).any() else (0, 1)
-    for axes, (name, (values, fits)) in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts.items(),
-                                            strict=True):
+    row_of_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (name, (values, fits)) in zip(row_of_axes, panels.items(), strict=True):
         fitting = fits.to_numpy(float)
         shown = np.where(fitting == 1, values.to_numpy(float), np.nan)
         image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, origin="lower", aspect="auto")
@@ -279,10 +266,11 @@ def _hatched(axes: Axes, row: int, column: int) -> None:
     axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
 
 
-def _axes(size: tuple[float, float]) -> Axes:
+def _figure(width: float, height: float) -> Figure:
+    """Return an empty figure; matplotlib is imported here, because workers import this module."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=size, layout="constrained").subplots()
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _errors(rows: pd.DataFrame, value: str):
@@ -293,10 +281,10 @@ def _errors(rows: pd.DataFrame, value: str):
     return [side.fillna(0).clip(lower=0).to_numpy(float) for side in (low, high)]
 
 
-def _finished(axes: Axes, outside: bool = False) -> Figure:
+def _finished(axes: Axes) -> Figure:
+    """Add a grid and a legend, and return the figure."""
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
-        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if outside else {}
-        axes.legend(fontsize=8, **place)
-    return axes.figure  # type: ignore[return-value]  # No lab draws on a part of a figure.
+        axes.legend(fontsize=8, **BESIDE)
+    return axes.figure  # type: ignore[return-value]  # Never a SubFigure: no lab draws on one.

@@ -56,7 +56,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     }
     if job.rank == 0:
         if history:
-            plots.save_curves(record, job.folder / "curves.png")
+            plots.save(plots.curves([record]), job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
         for folder in ("heartbeats", "places"):  # Older versions wrote `places`.
             shutil.rmtree(job.folder / folder, ignore_errors=True)
@@ -65,7 +65,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
 
 def exchanged(job: Job) -> list[dict]:
-    """End the run's timeline and return what was exchanged until now, by kind (on rank 0, which wrote it)."""
+    """End the run's timeline and return the exchanges so far, by kind; empty except on rank 0, which wrote it."""
     from labs.measure import timeline
     from labs.training.timeline import FILE, SIZES, stop
 
@@ -74,14 +74,12 @@ def exchanged(job: Job) -> list[dict]:
 
 
 def _timeline(job: Job) -> list[dict]:
-    """End the run's timeline, show and return what was exchanged (rank 0)."""
+    """End the run's timeline; print and return its exchanges (rank 0)."""
     from labs.training.timeline import FILE
 
-    found = exchanged(job)
-    if job.rank:
-        return found
-    job.say(f"\n{texts.messages(found)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
-    return found
+    rows = exchanged(job)
+    job.say(f"\n{texts.messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
+    return rows
 
 
 def _plain(value: Any) -> Any:

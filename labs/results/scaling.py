@@ -94,7 +94,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
 
     The speedup is throughput(n) / throughput(base), the efficiency speedup / (n / base), both with Welch's 95 %
     interval over the repeats (Welch 1947, on the logarithms; NaN if either side ran once). A row is compared only with
-    `base` workers of its own configuration. Without such runs it has NaN, and the column `why` says so.
+    `base` workers of the same configuration. Without such runs it has NaN, and the column `why` says so.
 
     Args:
         frame: Runs, one row each, from `records.load`.

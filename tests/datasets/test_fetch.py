@@ -286,17 +286,17 @@ def test_what_a_killed_unpacking_left_is_cleared_away(offer, tmp_path):
 
 def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(locks, "PATIENCE", 0.05)
-    held, told = threading.Event(), threading.Event()
+    held, answered = threading.Event(), threading.Event()
 
     def hold():
         with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
             held.set()
-            told.wait(30)
+            answered.wait(30)
 
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(30)
-    monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), told.set()))
+    monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), answered.set()))
     with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
         holder.join()
     assert f"labs: waiting for process {os.getpid()} on " in capsys.readouterr().err
@@ -315,7 +315,7 @@ def test_a_full_disk_is_told_before_the_download(offer, tmp_path):
 def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
     server = offer(tar(PICTURES))
     (tmp_path / "data").mkdir(mode=0o555)
-    says, told = forked.Pipe()
+    says, answered = forked.Pipe()
 
     def as_student():
         if os.getuid() == 0:
@@ -323,7 +323,7 @@ def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
         try:
             fetch.fetch_dataset("cifar10", tmp_path / "data")
         except LabError as error:
-            told.send(str(error))
+            answered.send(str(error))
 
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)

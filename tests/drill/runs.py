@@ -49,15 +49,15 @@ class Saves:
     def read(self) -> list[str]:
         """Return "begun" and "done", in their order, since the last call."""
         try:
-            told, heard, place = os.read(self.file, 1 << 16), [], 0
+            events, heard, offset = os.read(self.file, 1 << 16), [], 0
         except BlockingIOError:
             return []
-        while place < len(told):
-            _, mask, _, length = struct.unpack_from("iIII", told, place)
-            name = told[place + 16 : place + 16 + length]
+        while offset < len(events):
+            _, mask, _, length = struct.unpack_from("iIII", events, offset)
+            name = events[offset + 16 : offset + 16 + length]
             if b".npz" in name:
                 heard.append("begun" if mask & self.CREATE else "done")
-            place += 16 + length
+            offset += 16 + length
         return heard
 
 
@@ -71,9 +71,9 @@ class Run:
         save_seconds: See Options.
     """
 
-    def __init__(self, store: Path, name: str, config: training.Config, save_seconds: float = Options.save_seconds):
-        self.config, self.options = config, Options(name, store, resume=True, save_seconds=save_seconds)
-        self.folder = store / training.LAB.name / name
+    def __init__(self, root: Path, name: str, config: training.Config, save_seconds: float = Options.save_seconds):
+        self.config, self.options = config, Options(name, root, resume=True, save_seconds=save_seconds)
+        self.folder = root / training.LAB.name / name
         self.checkpoints = self.folder / "checkpoints"
         self.checkpoints.mkdir(parents=True)
         self.saves = Saves(self.checkpoints)
@@ -186,12 +186,12 @@ class Start:
 
 def below(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that they have started."""
-    found = []
+    result = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # It has ended.
             for child in map(int, path.read_text().split()):
-                found += [child, *below(child)]
-    return found
+                result += [child, *below(child)]
+    return result
 
 
 def called(pid: int) -> str:

@@ -39,8 +39,8 @@ def test_the_heatmap_of_psnr_says_what_the_noisy_pictures_have():
     runs = [run(depth, width, 1, fits=True) for depth in (4, 8) for width in (2, 8)]
     for made in runs:
         made["metrics"]["noisy_psnr"] = 20.172
-    assert [title for title, _ in memory_limits.figures(runs)][-1] == "PSNR (dB); the noisy pictures have 20.17"
-    assert "PSNR (dB); the noisy pictures have 20.17, 1 worker, depth x width:" in memory_limits.summary(runs)
+    assert [title for title, _ in memory_limits.figures(runs)][-1] == "PSNR (dB); the noisy images have 20.17"
+    assert "PSNR (dB); the noisy images have 20.17, 1 worker, depth x width:" in memory_limits.summary(runs)
 
 
 def words(figure) -> list[str]:

@@ -172,8 +172,8 @@ def wait_until(done: Callable[[], bool], folder: Path, complaint: str, seconds: 
     while not done():
         if time.monotonic() > deadline:
             logs = {log.name: log.read_text(errors="replace")[-2000:] for log in folder.glob("*.log")}
-            said = "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
-            raise RuntimeError(f"{complaint} within {seconds:.0f} s\n{said}")
+            output = "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
+            raise RuntimeError(f"{complaint} within {seconds:.0f} s\n{output}")
         time.sleep(0.1)
 
 
@@ -185,11 +185,11 @@ def descendants() -> list[int]:
             state, ppid = stat.read_text().rpartition(")")[2].split()[:2]
             if state != "Z":
                 parent[int(stat.parent.name)] = int(ppid)
-    found, front = [], {os.getpid()}
+    result, front = [], {os.getpid()}
     while front:
         front = {pid for pid, ppid in parent.items() if ppid in front}
-        found += front
-    return found
+        result += front
+    return result
 
 
 def end_descendants(patience: float = 1.5) -> None:

@@ -35,10 +35,10 @@ def test_the_commands_in_the_comments_work(site, file):
     source, check, submit = commands
     check = check.replace("labs", f"{shlex.quote(sys.executable)} -m labs", 1)
     submit = submit.replace("sbatch", "sbatch --test-only")
-    said = site.run("bash", "-c", f"{source} && {check} && {submit}")
+    printed = site.run("bash", "-c", f"{source} && {check} && {submit}")
     partition = re.search(r"SBATCH_PARTITION=(\w+)", file.read_text())[1]
-    assert f"asks partition {partition} for " in said
-    assert f"in partition {partition}" in said.splitlines()[-1]
+    assert f"asks partition {partition} for " in printed
+    assert f"in partition {partition}" in printed.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,6 @@ PROGRAMS = Path(__file__).parent / "programs"
 LABS = [sys.executable, "-m", "labs"]
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.workers)
-
-
 @pytest.fixture(scope="session")
 def workers():
     """Run a program of `programs/` on so many workers and return the finished process."""

@@ -15,6 +15,7 @@ ENOUGH = 5
 """Of about 25 that are aimed into a save, so many must have hit it, or the drill has shown nothing."""
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_a_run_that_is_killed_fifty_times_comes_to_the_end_of_an_undisturbed_one():
     done = subprocess.run(

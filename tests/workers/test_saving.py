@@ -24,10 +24,10 @@ def outcome(folder) -> tuple[dict[str, np.ndarray], list[dict]]:
 @pytest.fixture(scope="module")
 def run(workers, tmp_path_factory):
     """Train on so many workers to some end, and return the finished process and the run's folder."""
-    store = tmp_path_factory.mktemp("store")
+    results_root = tmp_path_factory.mktemp("store")
 
     def start(name: str, end: str, size: int = 2):
-        return workers("stops.py", size, store, name, end, check=False), store / "stops" / name
+        return workers("stops.py", size, results_root, name, end, check=False), results_root / "stops" / name
 
     return start
 
@@ -53,14 +53,14 @@ def test_it_goes_on_between_two_steps(run, undisturbed, end):
     first, folder = run(end, end)
     assert first.returncode != 0
     saved = sorted(path.stem for path in (folder / "checkpoints").glob("*.npz"))[-1]
-    found = re.fullmatch(r"epoch-00001-step-(\d+)", saved)
-    assert found, saved
+    result = re.fullmatch(r"epoch-00001-step-(\d+)", saved)
+    assert result, saved
     if end == "stopped":
-        assert f"asked to stop, and saved after step {int(found[1])} of epoch 2" in first.stderr
+        assert f"asked to stop, and saved after step {int(result[1])} of epoch 2" in first.stderr
         fewer, _ = run(end, "resumed", size=1)
         assert "was saved between two steps of 2 workers, and here are 1; resume it with --workers 2" in fewer.stderr
     again, _ = run(end, "resumed")
-    assert f"resumed after epoch 1, step {int(found[1])}" in again.stdout, again.stderr
+    assert f"resumed after epoch 1, step {int(result[1])}" in again.stdout, again.stderr
     (arrays, history), (expected, expected_history) = outcome(folder), undisturbed
     assert history == expected_history
     assert list(arrays) == list(expected)

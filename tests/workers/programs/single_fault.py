@@ -93,10 +93,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         if mine and kind == "other data":
             images[7, 3, 2] ^= 1
         if mine and kind == "other versions":
-            found = job.folder / "other/numpy-9.9.dist-info/METADATA"
-            found.parent.mkdir(parents=True)
-            found.write_text("Name: numpy\nVersion: 9.9\n")
-            sys.path.insert(0, str(found.parents[1]))
+            result = job.folder / "other/numpy-9.9.dist-info/METADATA"
+            result.parent.mkdir(parents=True)
+            result.write_text("Name: numpy\nVersion: 9.9\n")
+            sys.path.insert(0, str(result.parents[1]))
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])

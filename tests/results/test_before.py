@@ -1,0 +1,59 @@
+"""What the kit wrote before its renovation (commit 860e70b, in `before/`): config hashes, run names, records."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from labs.cli import commands
+from labs.results import records
+from labs.run import catalogue, naming, sweeps
+
+BEFORE = Path(__file__).parent / "before"
+NAMES = json.loads((BEFORE / "names.json").read_text())
+NEW_FIELD = {"lab05_allreduce": {"fp16_allreduce": False}}
+"""Fields that a Config has got since: its hash must be the old one without them."""
+RECORDS = ("lab02_horovod", "lab10_caltech")
+
+
+@pytest.mark.parametrize(("lab", "preset"), [(lab, preset) for lab in NAMES for preset in NAMES[lab]])
+def test_a_config_has_the_hash_that_it_had(lab, preset):
+    config = catalogue.load_lab(lab).presets[preset]
+    new = NEW_FIELD.get(lab, {})
+    assert {name: getattr(config, name) for name in new} == new
+    fields = [(each.name, object) for each in dataclasses.fields(config) if each.name not in new]
+    old = dataclasses.make_dataclass("Config", fields)(*(getattr(config, name) for name, _ in fields))
+    assert naming.config_hash(old) == NAMES[lab][preset]["config_hash"]
+
+
+@pytest.mark.parametrize(("lab", "preset"), [(lab, preset) for lab in NAMES for preset in NAMES[lab]
+                                             if "names" in NAMES[lab][preset]])
+def test_a_sweep_gives_its_runs_the_names_that_they_had(lab, preset):
+    """Lab 5 has a new field; the names of lab 8's runs depend on the machine's cores."""
+    lab_ = catalogue.load_lab(lab)
+    names = [cell.name for cell in sweeps.cells(lab_.sweeps[preset], lab_.presets[preset])]
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    assert {"runs": len(names), "names": digest} == {name: NAMES[lab][preset][name] for name in ("runs", "names")}
+
+
+@pytest.mark.parametrize("lab", RECORDS)
+def test_an_old_record_is_read(lab):
+    record, lab_ = records.read(BEFORE / lab / "d1"), catalogue.load_lab(lab)
+    assert lab_.Config(**record["config"]) == dataclasses.replace(lab_.presets["demo"], epochs=2)
+
+
+@pytest.mark.parametrize("words", [["results"], ["lint"], ["report", "--output", "report.html"]],
+                         ids=lambda words: words[0])
+def test_a_command_takes_old_records(words, tmp_path, monkeypatch, capsys):
+    for lab in RECORDS:
+        shutil.copytree(BEFORE / lab, tmp_path / "results" / lab)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+    assert commands.dispatch(words) == 0
+    text = (tmp_path / "report.html").read_text() if words[0] == "report" else capsys.readouterr().out
+    assert words[0] == "lint" or all(lab in text for lab in RECORDS), text
