@@ -113,10 +113,10 @@ def test_nothing_that_is_read_is_run():
         assert not unsafe, f"{path} imports {unsafe}"
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
+                function = ast.unparse(node.func)
                 keywords = {each.arg: ast.unparse(each.value) for each in node.keywords}
-                assert called.rpartition(".")[2] not in UNSAFE_CALLS, f"{path}:{node.lineno} calls {called}"
-                assert called != "np.load" or keywords.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+                assert function.rpartition(".")[2] not in UNSAFE_CALLS, f"{path}:{node.lineno} calls {function}"
+                assert function != "np.load" or keywords.get("allow_pickle") == "False", f"{path}:{node.lineno}"
                 assert keywords.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"
                 assert keywords.get("shell", "False") == "False", f"{path}:{node.lineno} runs a shell"
 

@@ -23,7 +23,7 @@ FOREIGN = ("LABS_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "SBATCH_", 
 
 
 class Machine:
-    """This machine with a home, results and data of its own."""
+    """This machine with a separate home, results and data."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Machine:
         return package
 
     def environment(self, *without: str) -> Path:
-        """Take a virtual environment of its own, whose packages are the real ones less some; return their folder."""
+        """Make a separate virtual environment, whose packages are the real ones less some; return their folder."""
         prefix = self.folder / ".venv"
         site = prefix / "lib" / "python3.11" / "site-packages"
         site.mkdir(parents=True)
@@ -88,7 +88,7 @@ class Machine:
         self.env["PATH"] = f"{program.parent}:{self.env['PATH']}"
 
     def apart(self, flag: str, script: str = "") -> None:
-        """Run the check in a namespace of its own (`unshare`), in which a script has been run before."""
+        """Run the check in a new namespace (`unshare`), in which a script has run before."""
         apart = ["unshare", *(["--map-root-user"] if os.geteuid() else []), flag]
         if subprocess.run([*apart, "sh", "-ec", script], capture_output=True, check=False).returncode:
             pytest.skip(f"`{' '.join(apart)}` needs more rights here")
@@ -100,7 +100,7 @@ class Machine:
             self.before = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
     def part(self, *names: str) -> Path:
-        """Have a folder of the environment's packages of its own, with links to what is in it, and return it."""
+        """Make a separate folder of the environment's packages, with links to its contents, and return it."""
         site = self.folder / ".venv" / "lib" / "python3.11" / "site-packages"
         if not site.exists():
             self.environment()
@@ -112,7 +112,7 @@ class Machine:
         return folder
 
     def group(self, limit: int) -> None:
-        """Put the check into a control group that may take so many bytes of memory."""
+        """Put the check into a control group with a memory limit in bytes."""
         for top, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
             self._group = Path(top, f"labs-check-{os.getpid()}")
             try:

@@ -87,7 +87,7 @@ def test_an_empty_path_is_an_error(arguments, tmp_path):
 
 
 def test_a_run_does_not_wait_for_a_reader_that_is_gone():
-    """What its workers print is read on: else they would wait for room in a pipe, and for each other."""
+    """The output of its workers is still read: else they would block on a full pipe, and wait for each other."""
     program = [sys.executable, "-c", "for line in range(20_000): print('step', line)"]
     code = None
     with contextlib.suppress(OSError), open("/dev/full", "w") as full, ends(30):  # Closing it tries once more.

@@ -1,4 +1,4 @@
-"""The real data sets come whole or not at all, whatever the network does and whatever the archive holds."""
+"""Downloads of the real data sets are atomic, whatever the network does and whatever the archive holds."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_download_that_was_complete_but_for_its_name(offer, tmp_path):
 
 
 def test_without_a_network_the_synthetic_data_is_named(offer, server, tmp_path):
-    offer(tar(PICTURES), url="http://127.0.0.1:1/file")  # Nobody listens there.
+    offer(tar(PICTURES), url="http://127.0.0.1:1/file")  # No server listens there.
     with pytest.raises(
         LabError, match=r"cannot be reached: no network\? \(NewConnectionError\).*--data embedded"
     ):
@@ -302,7 +302,7 @@ def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     assert f"labs: waiting for process {os.getpid()} on " in capsys.readouterr().err
 
 
-# --- no room ---
+# --- full disks ---
 
 
 def test_a_full_disk_is_told_before_the_download(offer, tmp_path):

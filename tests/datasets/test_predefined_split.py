@@ -13,7 +13,7 @@ from labs.run.errors import LabError
 
 
 def picture(path, seed: int, turn: int = 0, quality: int = 90) -> None:
-    """A smooth random picture, as photos are; `turn` shifts it by so many pixels."""
+    """A smooth random picture, as photos are; `turn` shifts it by a number of pixels."""
     coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     smooth = np.asarray(Image.fromarray(coarse).resize((64, 64), Image.Resampling.BICUBIC))

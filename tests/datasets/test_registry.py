@@ -1,4 +1,4 @@
-"""The registry tells of every data set whence it comes and what it must be."""
+"""The registry: the source and the checksum of every data set."""
 
 from __future__ import annotations
 

@@ -5,11 +5,11 @@
 A campaign is one training of two workers (training.py). It is shot some 20 times, resumed after each shot, and
 then left to come to its end, which must be that of an undisturbed run: weights, optimizer and history, bit for bit. A
 shot is SIGKILL to a worker or to a launcher: half of them at any moment of the run's life, half aimed into the writing
-of a checkpoint. What has hit is told by what it leaves: the file that was being written.
+of a checkpoint. What a shot has hit shows in what it leaves: the file that was being written.
 
 Loading TensorFlow takes far longer than this training. So most starts are forks of this process, which has loaded it
 and has not used it: a launcher in place of horovodrun, with two workers over Gloo. Every tenth is `labs run`'s: mpirun,
-and programs of their own. Both come to the same bits.
+and separate programs. Both come to the same bits.
 
 A thousand take an hour or more: with --keep the tally is written after each campaign, and the same command goes on.
 """
@@ -35,17 +35,17 @@ from tqdm import tqdm
 from tests.drill import training
 from tests.drill.launchers import LIBC, by_fork, by_mpirun
 from tests.drill.runs import BreachError, Run, below
-from tests.drill.shots import Tally, compare, draw, shoot, undisturbed
+from tests.drill.shots import Tally, compare, plan_shot, shoot, undisturbed
 
 SET_CHILD_SUBREAPER = 36  # prctl.h
 
 
 def drill(kills: int, seed: int, results_root: Path, shots: int, every: int, keep: Path | None = None) -> Tally:
-    """Run campaigns until so many shots have killed.
+    """Run campaigns until the given number of shots have killed.
 
     Args:
         kills: How many.
-        seed: Of the plan; the moments of the shots hang on the machine as well.
+        seed: Of the plan; the moments of the shots also depend on the machine.
         store: An empty folder.
         shots: Kills of one campaign.
         every: Which of the starts are `labs run`'s.
@@ -73,7 +73,7 @@ def drill(kills: int, seed: int, results_root: Path, shots: int, every: int, kee
             run, last = Run(results_root, f"seed{config.seed}", config, **between), min(kills, tally.shots + shots)
             while not run.finished:
                 launcher = by_fork if (tally.starts.total() + 1) % every else by_mpirun
-                shot = draw(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
+                shot = plan_shot(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
                 shoot(launcher, run, shot, paces[launcher], tally)
                 bar.set_postfix_str(f"{tally.landed.total()} inside a save", refresh=False)
                 bar.update(tally.shots - bar.n)

@@ -65,7 +65,7 @@ class Run:
     """One run that is started until it comes to its end, and what is known of it.
 
     Args:
-        store: The results store.
+        results_root: The results root.
         name: Of the run.
         config: Of the run.
         save_seconds: See Options.
@@ -95,7 +95,7 @@ class Run:
         return checkpoint.by_age(self.checkpoints)
 
     def outcome(self) -> dict[str, object]:
-        """Return what must not hang on the shots: the arrays of the last checkpoint, and the history without clocks."""
+        """Return what no shot may change: the arrays of the last checkpoint, and the history without clocks."""
         history = json.loads((self.folder / "record.json").read_text())["history"]
         rows = [{name: value for name, value in row.items() if name not in CLOCKS} for row in history]
         arrays = {name: (array.dtype.str, array.shape, array.tobytes())
@@ -162,7 +162,7 @@ class Start:
         if target == "launcher":
             return self.pid
         names = ("mpirun", "prterun") if target == "mpirun" else (target,)
-        return next((pid for pid in below(self.pid) if called(pid) in names), 0)
+        return next((pid for pid in below(self.pid) if program_of(pid) in names), 0)
 
     def close(self) -> int:
         """Wait until no process of the start is left, and return the launcher's exit code.
@@ -179,7 +179,7 @@ class Start:
             while True:
                 if not os.waitpid(-1, os.WNOHANG)[0]:
                     if time.monotonic() > deadline:
-                        raise BreachError(f"left behind: {[called(pid) for pid in below(os.getpid())]}")
+                        raise BreachError(f"left behind: {[program_of(pid) for pid in below(os.getpid())]}")
                     time.sleep(0.005)
         return code
 
@@ -194,7 +194,7 @@ def below(pid: int) -> list[int]:
     return result
 
 
-def called(pid: int) -> str:
+def program_of(pid: int) -> str:
     """Return what a process is: a rank, or the name of its program."""
     with contextlib.suppress(OSError):
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -36,7 +36,7 @@ class Shot:
     """Of the time that a checkpoint takes, or of the window: when to shoot."""
 
 
-def draw(rng: random.Random, launcher: Callable, aimed: bool) -> Shot:
+def plan_shot(rng: random.Random, launcher: Callable, aimed: bool) -> Shot:
     """Plan a shot."""
     targets = ["rank 0", "rank 1", "launcher", *(["mpirun"] if launcher is by_mpirun else [])]
     if aimed:
@@ -54,7 +54,7 @@ class Pace:
     end: float
 
     def window(self, epochs: int) -> float:
-        """Return how long a start lasts that has so many epochs before it; of many, how long it may be shot."""
+        """Return how long a start lasts after a number of epochs; of many, how long it may be shot."""
         return self.start + (epochs * self.epoch + self.end if epochs < AHEAD else AHEAD * self.epoch)
 
 
@@ -140,7 +140,7 @@ def shoot(launcher: Callable, run: Run, shot: Shot | None, pace: Pace, tally: Ta
         raise BreachError("the run hangs")
     code, output = start.close(), start.log.read_text(errors="replace")
     if code and not victim:
-        raise BreachError(f"a start that nobody had shot at failed with code {code}")
+        raise BreachError(f"a start that was not shot at failed with code {code}")
     if code:
         target = "launcher" if victim == start.pid else shot.target
         tally.kills[target, shot.aimed] += 1

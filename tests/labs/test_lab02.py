@@ -52,7 +52,7 @@ def test_a_comment_of_two_lines_and_a_statement_of_two_are_listed_whole():
 
 @pytest.mark.workers
 def test_two_workers_by_hand_compute_what_one_computes():
-    """One worker with the global batch and the scaled rate, against two with the batch and rate of one."""
+    """One worker with the global batch and its scaled learning rate, against two with those of one."""
     import tensorflow as tf
 
     digits = arrays.read_mnist(fetch.locate("mnist", "embedded"))

@@ -1,4 +1,4 @@
-"""Lab 3: the rate follows the global batch; warmup saves a run that fails without it."""
+"""Lab 3: the learning rate follows the global batch; warmup saves a run that fails without it."""
 
 from __future__ import annotations
 

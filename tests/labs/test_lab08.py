@@ -33,7 +33,7 @@ def _own_results(tmp_path, monkeypatch):
 
 @pytest.fixture
 def on(monkeypatch):
-    """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
+    """Pretend that this machine has these numbers of GPUs and cores: the cells of a sweep depend on both."""
 
     def pretend(gpus: int, cores: int = 28):
         for module in (launch, capacity):

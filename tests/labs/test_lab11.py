@@ -1,4 +1,4 @@
-"""Lab 11: the layout is told as it is, rate and batch follow all workers, layouts are compared with their own base."""
+"""Lab 11: the layout as it is, learning rate and batch of all workers, each layout with its own baseline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lab 12: workers that die and come while training goes on, and what that costs; nothing of it is played."""
+"""Lab 12: workers that die and join during training, and what that costs; nothing is simulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """The demo: 2 -> 1 -> 2 workers. Returns its record, what it said, where its processes listened, its store."""
+    """The demo: 2 -> 1 -> 2 workers. Returns record, output, listening addresses and results root."""
     root = tmp_path_factory.mktemp("story")
     with open(root / "said", "w+") as output:
         process = subprocess.Popen(

@@ -235,11 +235,11 @@ def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, da
     text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
     lines = text.splitlines()
     line = data.draw(st.integers(1, len(lines) - 1))
-    mark = max(",;", key=lines[0].count)
-    cells = lines[line].split(mark)
+    delimiter = max(",;", key=lines[0].count)
+    cells = lines[line].split(delimiter)
     position = data.draw(st.integers(0, len(cells) - 1))
     cells[position] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
-    lines[line] = mark.join(cells)
+    lines[line] = delimiter.join(cells)
     path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
     path.write_text("\n".join(lines))
     assert not [line for line in checker.check([path]) if "\n" in str(line)]
@@ -293,7 +293,7 @@ def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
 
 
 def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
-    """Return a record whose epochs took so many seconds."""
+    """Return a record whose epochs took these seconds."""
     made = sound(run, size, 100.0 * size)
     rows = [{"epoch": epoch, "images": 1000, "steps": made["history"][0]["steps"], "train_seconds": each}
             for epoch, each in enumerate(seconds, 1)]
@@ -324,8 +324,8 @@ def test_identical_clocks_in_one_store_and_in_two(tmp_path):
     assert checker.check_store(tmp_path / "ben") == []
     result = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
     assert result == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
-                     f"those of "
-                     f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
+                      f"those of "
+                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
 def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
@@ -333,8 +333,8 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
     seconds = [31.7182818, 10.1415926, 10.5772156]
     search = clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]})
     write_runs(tmp_path, clocked("trial", 1, seconds), search,
-          clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
-          clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
+               clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
+               clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
     assert checker.check_store(tmp_path) == []
 
 
@@ -394,8 +394,8 @@ def test_what_is_not_there(tmp_path):
 def test_columns_have_many_names(tmp_path):
     for head in ("workers,batch,throughput,speedup", "GPUs;Batch size (per worker);images/s;Speedup as reported",
                  "size\tbatch_size_per_gpu\timages_per_second\tspeedup"):
-        mark = max(",;\t", key=head.count)
+        delimiter = max(",;\t", key=head.count)
         path = tmp_path / "names.csv"
         rows = ("1", "32", "100", "1"), ("2", "32", "180", "0.56")
-        path.write_text("\n".join([head, *map(mark.join, rows)]))
+        path.write_text("\n".join([head, *map(delimiter.join, rows)]))
         assert findings(path) == {("wrong speedup", (3,))}

@@ -83,7 +83,7 @@ def test_a_column_is_read_in_each_of_its_spellings(name):
         assert not name or result.factor == pytest.approx(float(factor or 1)), text
 
 
-@pytest.mark.parametrize(("text", "mark", "name", "value"), [
+@pytest.mark.parametrize(("text", "separator", "name", "value"), [
     ("1,905x", ",", "speedup", 1.905), ("1.905", ";", "speedup", 1.905), ("1,905", ";", "speedup", 1.905),
     ("x1.9", ",", "speedup", 1.9), ("1.9\u00d7", ",", "speedup", 1.9), ("1,9-fach", ";", "speedup", 1.9),
     ("60,000", ",", "images", 60000), ("60.000", ";", "images", 60000), ("60 000", ",", "images", 60000),
@@ -100,9 +100,9 @@ def test_a_column_is_read_in_each_of_its_spellings(name):
     ("1e9", ",", "busbw", 1.0), ("10 GB/s", ",", "busbw", 10), ("80 Gbit/s", ",", "busbw", 10),
     ("**1.9**", ",", "speedup", 1.9), ("1.9 (0.1)", ",", "speedup", 1.9),
 ])
-def test_a_cell_is_read_as_it_was_meant(text, mark, name, value, tmp_path):
+def test_a_cell_is_read_as_it_was_meant(text, separator, name, value, tmp_path):
     file = io.StringIO()
-    csv.writer(file, delimiter=mark).writerows([[name, "notes"], [text, "a"]])
+    csv.writer(file, delimiter=separator).writerows([[name, "notes"], [text, "a"]])
     (tmp_path / "typed.csv").write_text(file.getvalue())
     (row,) = reading.read_csv(tmp_path / "typed.csv").rows
     column = columns.meaning(name).name or "size"
@@ -148,7 +148,7 @@ def typed_tables(draw) -> tuple[str, tuple[str, ...]]:
     times = [first / n**draw(st.floats(0.7, 0.95)) for n in (1, 2, 4, 8)]
     rows = figures(mistake, times)
     decimal = draw(st.sampled_from(".,"))
-    mark = draw(st.sampled_from(",;\t"))
+    separator = draw(st.sampled_from(",;\t"))
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " "]))
     names = {name: draw(st.sampled_from(spellings)) for name, spellings in NAMES.items()}
     percent, suffix = draw(st.sampled_from(("", "%", " %", "share"))), draw(st.sampled_from(("", "x", " x")))
@@ -158,7 +158,7 @@ def typed_tables(draw) -> tuple[str, tuple[str, ...]]:
 
     unit = columns.meaning(names["epoch"]).factor
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=mark)
+    writer = csv.writer(file, delimiter=separator)
     writer.writerow(names.values())
     for row in rows:
         share = percent == "share" or not ("%" in percent or columns.meaning(names["efficiency"]).unit)

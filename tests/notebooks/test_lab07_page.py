@@ -35,7 +35,7 @@ def test_each_transport_has_its_own_figure(question, column):
 def test_each_transport_has_its_own_verdict(question):
     """The page said that two workers train the ViT slower; over MPI they were 1.22 times as fast."""
     answers = {name: (float(value), verdict) for name, value, verdict
-            in re.findall(r"over (\w+): speedup ([\d.]+), (\w+) \(1 run\)", answer(question))}
+               in re.findall(r"over (\w+): speedup ([\d.]+), (\w+) \(1 run\)", answer(question))}
     assert answers
     assert all(verdict == ("faster" if value > 1 else "slower") for value, verdict in answers.values() if value != 1)
     if question.endswith("ViT"):

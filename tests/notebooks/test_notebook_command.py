@@ -1,4 +1,4 @@
-"""`labs notebook`: the kit's own kernel, nobody else's machine, an end without a remainder."""
+"""`labs notebook`: the kit's own kernel, this machine only, no processes left."""
 
 from __future__ import annotations
 

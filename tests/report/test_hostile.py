@@ -1,4 +1,4 @@
-"""A results store that others can write into: nothing in it stops a command, or reaches a terminal as it is."""
+"""A results folder that others can write into: nothing in it stops a command or reaches a terminal unescaped."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_bad_record_is_named_in_one_line_and_left_out(what, tmp_path, capsys):
 
 @pytest.fixture
 def special(tmp_path):
-    """A store with one sound record and, as others, everything that is no regular file."""
+    """A results folder with one sound record and everything that is not a regular file."""
     write(tmp_path, "good", json.dumps(record("good")))
     folder = tmp_path / "lab10_caltech"
     for name in ("fifo", "device", "socket", "folder", "endless"):
@@ -179,7 +179,7 @@ NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over
 
 @pytest.fixture
 def named(tmp_path, monkeypatch):
-    """A store whose records hold hostile text wherever text may be; one more cannot be read."""
+    """A results folder whose records have hostile text wherever text may be; one more cannot be read."""
     for number, name in enumerate(NAMES):
         bad = record(name, 1 + number % 2) | {"lab": "lab77_other", "versions": {name: name}, "machine": {"host": name},
                                               "tables": {name: [{name: name, "x": number}]}}

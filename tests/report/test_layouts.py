@@ -15,7 +15,7 @@ PAPER = lab.PRESETS["paper"]
 
 def run(nodes: int, local: int, throughput: float, seed: int = 1, machines: int | None = None, right: float = 0.99,
         hosts: tuple[str, ...] = (), **config) -> dict:
-    """Return a record of a run over so many nodes with so many workers on each."""
+    """Return a record of a run over `nodes` nodes with `local` workers on each."""
     hosts = hosts or tuple(f"node{node}" for node in range(nodes) for _ in range(local))
     made = sound(f"{nodes}x{local}-{throughput}-{seed}-{config}", len(hosts), throughput)
     made["config"] = dataclasses.asdict(dataclasses.replace(PAPER, seed=seed, **config))

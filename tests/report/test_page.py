@@ -56,7 +56,7 @@ class Addresses(HTMLParser):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
-    """Write the page of a store with two sweeps, collectives, a foreign lab and damaged records."""
+    """Write the page of a results folder with two sweeps, collectives, a foreign lab and damaged records."""
     root = tmp_path_factory.mktemp("results")
     foreign = record("<b>bold", 2) | {"lab": "lab77_other"}
     rows = [{"collective": "allreduce", "library": library, "bytes": 4**power, "seconds": 1e-3, "seconds_low": 9e-4,

@@ -22,7 +22,7 @@ def root(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "run"), [("lab10", "a"), ("lab11_m", "b"), ("lab11_multinode", "b"),
-                                            ("lab77_other", "c")])
+                                           ("lab77_other", "c")])
 def test_a_lab_may_be_named_by_its_beginning(name, run, root, capsys):
     commands.dispatch(["results", name])
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]] == [run]

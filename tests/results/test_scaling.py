@@ -18,7 +18,7 @@ from tests.exercises import planted
 
 
 def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:
-    """Return runs whose rate is what `rate(batch_size, size, seed)` says."""
+    """Return runs with the throughput `throughput(batch_size, size, seed)`."""
     frame = pd.DataFrame([
         {"lab": "lab04_speedup", "run": f"b{batch}-w{size}-s{seed}", "batch_size": batch, "seed": seed, "size": size,
          "nodes": 1, "global_batch_size": batch * size, "images_per_sec": throughput(batch, size, seed),
@@ -68,7 +68,7 @@ def test_perfect_scaling_has_the_ideal_speedup(throughput, sizes, repeats):
         if kind == "weak":
             assert table["speedup"].to_numpy() == pytest.approx(table["size"].to_numpy())
             assert len(table) == 2 * len(sizes)
-        else:  # The same global batch on n workers has batch_size / n each: the rate of this made-up machine is equal.
+        else:  # The same global batch on n workers has batch_size / n each: this made-up machine is no faster.
             assert table["scaling_efficiency"].to_numpy() == pytest.approx(1 / table["size"].to_numpy())
 
 

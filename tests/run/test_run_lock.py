@@ -1,4 +1,4 @@
-"""Of all who want a run's name, one gets it, and the others are told who."""
+"""Of all processes that want a run's name one gets it; the others get an error that names the owner."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PARTITIONS = {
     "off": "nodes=node1 state=down", "closed": "nodes=node1 state=inactive",
     "closing": "nodes=node1",
 }
-# By reason: how to make a job wait for it, and what a student must be told.
+# By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
     "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no job that waits is ahead", "expected start: ",
                                                    "smaller it would start about ", "submit it with -N 1",
@@ -165,7 +165,7 @@ def test_an_array_is_one_entry(student, jobs):
 
 @pytest.mark.parametrize("reason", [
     "Resources", "Priority",
-    # What a job in partition "one" is told, now and then, while one of partition "lab" waits for node1.
+    # The advice for a job in partition "one", now and then, while one of partition "lab" waits for node1.
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 ])
 def test_what_waits_for_nodes_is_offered_another_partition(reason):

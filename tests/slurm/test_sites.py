@@ -70,7 +70,7 @@ def test_an_unknown_site_is_one_clear_line(site, clone, tmp_path):
 
 
 def test_workers_that_srun_gave_no_mpi_stop_and_say_so(site, tmp_path):
-    """Not a stand-in: this cluster's srun and Open MPI really do not speak. Each worker would train alone, and save."""
+    """Not simulated: this cluster's srun and Open MPI do not work together. Each worker would train alone, and save."""
     job = site.submit("-N2", "jobs/lab10_caltech.sh", "--epochs", "1", "--results", tmp_path, "--name", "alone",
                       output=tmp_path / "out", LABS_LAUNCHER="srun")
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0"), job.text()

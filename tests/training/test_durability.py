@@ -58,7 +58,7 @@ def restored(folder, model: tf.keras.Model) -> int:
 
 @contextlib.contextmanager
 def room_for(size: int):
-    """Let no file become larger than so many bytes: a write beyond fails as on a full disk, on any machine."""
+    """Limit the size of files: a write beyond fails as on a full disk, on any machine."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -68,7 +68,7 @@ def room_for(size: int):
 
 
 def refusal(write, *arguments) -> str:
-    """Return what is told of a write that fails."""
+    """Return the message of a write that fails."""
     try:
         write(*arguments)
     except OSError as problem:
@@ -94,7 +94,7 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, mo
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of its own of 64 KB."""
+    """A separate disk of 64 KB."""
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "labs-test", tmp_path], capture_output=True,
                              text=True, check=False)
     if mounted.returncode:
@@ -106,7 +106,7 @@ def small_disk(tmp_path):
 def test_a_real_disk_that_is_full_says_so_and_goes_on_when_there_is_room(small_disk):
     record = small_disk / "record.json"
     atomic.write_text(record, "old")
-    for size in range(1, 60_000, 4096):  # From no room but for the first page of the new one, to nearly enough.
+    for size in range(1, 60_000, 4096):  # From no space but for the first page of the new one, to nearly enough.
         with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
             other.write(bytes(61_440 - size))
         assert refusal(atomic.write_text, record, "new" * 20_000) == (
@@ -139,13 +139,13 @@ def sections(path) -> dict[str, range]:
     for member, end in zip(members, [*(each.header_offset for each in members[1:]), directory], strict=True):
         data = end - member.file_size
         result |= {f"header of {member.filename}": range(member.header_offset, data),
-                  f"shape of {member.filename}": range(data, data + 128),
-                  f"data of {member.filename}": range(data + 128, end)}
+                   f"shape of {member.filename}": range(data, data + 128),
+                   f"data of {member.filename}": range(data + 128, end)}
     return result | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
 
 
 def test_a_flipped_byte_anywhere_is_found_or_changes_nothing(tmp_path, model, capsys):
-    """Every byte that says how the weights lie in the file, and every so many of all others.
+    """Every byte that says how the weights lie in the file, and every n-th of all others.
 
     6 makes of "<f4" a "<f2", whose numbers are others and half as many bytes.
     """

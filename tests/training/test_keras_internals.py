@@ -67,7 +67,7 @@ def test_no_other_module_uses_private_keras():
              sorted((ROOT / folder).rglob("*.py"))]
     assert HOME in files
     result = [f"{path}:{node.lineno}: {ast.unparse(node)}" for path in files if path != HOME
-             for node in private_uses(ast.parse((ROOT / path).read_text()))]
+              for node in private_uses(ast.parse((ROOT / path).read_text()))]
     assert not result, result
 
 

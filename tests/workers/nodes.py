@@ -43,7 +43,7 @@ class Nodes:
     def __init__(self, folder: Path):
         if not shutil.which("ip") or not shutil.which("unshare"):
             raise UnavailableError("no `ip` or no `unshare` on this machine")
-        self.mark = f"lab{os.getpid()}"
+        self.bridge = f"lab{os.getpid()}"
         self.started: list[subprocess.Popen] = []
         try:
             self._make()
@@ -59,13 +59,13 @@ class Nodes:
         self.hosts.write_text("".join(f"{name} slots=1\n" for name in NAMES))
 
     def _make(self) -> None:
-        ip("link", "add", self.mark, "type", "bridge")
-        ip("link", "set", self.mark, "up")
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("link", "set", self.bridge, "up")
         for number, name in enumerate(NAMES, 1):
             space = f"{self.mark}-{name}"
             ip("netns", "add", space)
             ip("link", "add", f"{self.mark}{name}", "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", f"{self.mark}{name}", "master", self.mark, "up")
+            ip("link", "set", f"{self.mark}{name}", "master", self.bridge, "up")
             ip("-n", space, "addr", "add", SUBNET.replace("0/", f"{number}/"), "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
             ip("-n", space, "link", "set", "lo", "up")
@@ -100,7 +100,7 @@ class Nodes:
     def mend(self) -> None:
         """Join all nodes again, and end what is left on them."""
         for name in NAMES:
-            ip("link", "set", f"{self.mark}{name}", "master", self.mark)
+            ip("link", "set", f"{self.mark}{name}", "master", self.bridge)
         self._end_all()
 
     def _end_all(self) -> None:
@@ -120,4 +120,4 @@ class Nodes:
         for name in NAMES:
             subprocess.run(["ip", "netns", "del", f"{self.mark}-{name}"], capture_output=True, check=False)
             shutil.rmtree(Path("/etc/netns") / f"{self.mark}-{name}", ignore_errors=True)
-        subprocess.run(["ip", "link", "del", self.mark], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)

@@ -73,7 +73,7 @@ def assert_all_gone(everyone) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The weights at the end of a run that nobody disturbed."""
+    """The weights at the end of an undisturbed run."""
     root = tmp_path_factory.mktemp("undisturbed")
     done = subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--workers", "2", *map(str, SMALL)],
                           env=os.environ | {"LABS_RESULTS": str(root)}, timeout=240, capture_output=True, text=True,

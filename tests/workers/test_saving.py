@@ -1,4 +1,4 @@
-"""A run that is saved between two steps goes on from there, to the end of one that nobody disturbed."""
+"""A run that is saved between two steps continues to the same end as an undisturbed run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def outcome(folder) -> tuple[dict[str, np.ndarray], list[dict]]:
 
 @pytest.fixture(scope="module")
 def run(workers, tmp_path_factory):
-    """Train on so many workers to some end, and return the finished process and the run's folder."""
+    """Train on a number of workers to some end, and return the finished process and the run's folder."""
     results_root = tmp_path_factory.mktemp("store")
 
     def start(name: str, end: str, size: int = 2):
@@ -41,7 +41,7 @@ def logged(folder) -> dict[str, dict[int, float]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(run):
-    """The end of a run that nobody disturbed, and that logs nothing for TensorBoard."""
+    """The end of an undisturbed run that logs nothing for TensorBoard."""
     done, folder = run("undisturbed", "undisturbed")
     assert done.returncode == 0, done.stderr
     assert not (folder / "tensorboard").exists()

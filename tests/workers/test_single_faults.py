@@ -51,7 +51,7 @@ def run(*arguments: str) -> dict:
 
 
 def left(folder) -> list[psutil.Process]:
-    """Return the processes of a run: by its store, since orphans have no parent to know them by."""
+    """Return the processes of a run: by its results root, since orphans have no parent to know them by."""
     result = []
     for process in psutil.process_iter():
         try:

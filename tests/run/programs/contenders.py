@@ -1,4 +1,4 @@
-"""So many processes want one run at the same moment; each tells how that ended, as a line of JSON.
+"""Processes that want one run at the same moment; each reports how that ended, as a line of JSON.
 
     python contenders.py NUMBER RESULTS LAB NAME
 """

@@ -32,7 +32,7 @@ PRESETS = {"demo": Config()}
 
 
 def raises(model):
-    """Meet a problem that nobody has thought of."""
+    """Meet a problem that no code expects."""
     raise RuntimeError("the pipe has burst\nin two lines")
 
 
@@ -52,7 +52,7 @@ def breaks_down(model):
 
 
 def computes_nan(model):
-    """Hold a weight that is no number."""
+    """Make a weight NaN."""
     model.layers[-1].bias.assign([float("nan")] * 10)
 
 
@@ -110,7 +110,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def _after_step(watched, fault, note) -> None:
-    """Have a fault after the given step: the watch is told of each."""
+    """Have a fault after the given step: the heartbeat reports each."""
     tell = watched.step
 
     def step(epoch: int, step: int) -> None:
