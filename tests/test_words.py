@@ -20,7 +20,7 @@ import pytest
 
 from labs.run.paths import ROOT
 
-FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests")
+FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests", "scaffold")
 PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "Makefile", "environment.yml", "pyproject.toml")
 SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake", ".ipynb"}
 
@@ -85,8 +85,8 @@ PHRASES = [
     Word("the surer", "the likelier"), Word("flatters?", "is biased upwards"), Word("gradients travel", "exchange"),
     Word("what is compared with what|whatever was divided", "the baseline"), Word("the input among them", "including"),
     # Words of the private language.
-    Word("stand-?ins?", "synthetic data"), Word("drawn", "synthetic, or plotted"), Word("rooms?", "package, or space"),
-    Word("claims?", "lock, or says"), Word("whole or not", "atomic"), Word("durabl[ey]", "atomic"),
+    Word("stand-?ins?", "synthetic data"), Word("drawn", "synthetic, or plotted", "MATLAB 5.0 MAT-file"),
+    Word("rooms?", "package, or space"), Word("claims?", "lock, or says"), Word("whole or not", "atomic"), Word("durabl[ey]", "atomic"),
     Word("(?:results|whole|the|a|one|every|its|their|another) stores?", "results folder"),
     Word("(?:its|the|a) (?:config(?:'s)? )?mark(?= of)", "config hash"), Word("meeting", "rendezvous"),
     Word("must and aim|musts|aims", "required, targets"), Word("arms", "contenders"),
