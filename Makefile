@@ -69,7 +69,10 @@ notebooks: env ## Execute all notebooks, save their outputs and README's picture
 	@$(BIN)/python notebooks/execute.py
 
 notebook-run: env ## The same for one: make notebook-run LAB=lab05
-	@$(BIN)/python notebooks/execute.py $(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))
+	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))'
+
+lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab13_compression
+	@$(BIN)/python -m scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab13_compression))'
 
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm

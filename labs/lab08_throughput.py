@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
-from labs.launch import visible_gpus
 from labs.run.text import plural
 
 
@@ -138,6 +137,8 @@ def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]
     """Return a sweep's `adapt`, which applies the changes on machines with this kind of device and skips others."""
 
     def adapt(config: Config, workers: int) -> Config:
+        from labs.launch import visible_gpus
+
         gpus = visible_gpus()
         if gpus and device == "cpu":
             raise LabError("this sweep is for CPUs; put CUDA_VISIBLE_DEVICES= in front of the command to hide the GPUs")

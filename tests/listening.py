@@ -7,10 +7,10 @@ import psutil
 
 def addresses(*processes: psutil.Process) -> set[str]:
     """Return the addresses on which processes wait for connections over TCP."""
-    found = set()
+    result = set()
     for one in processes:
         try:
-            found |= {each.laddr.ip for each in one.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
+            result |= {each.laddr.ip for each in one.net_connections("tcp") if each.status == psutil.CONN_LISTEN}
         except psutil.Error:
             continue  # It has ended meanwhile.
-    return found
+    return result

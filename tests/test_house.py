@@ -113,12 +113,12 @@ def test_nothing_that_is_read_is_run():
         assert not unsafe, f"{path} imports {unsafe}"
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                asked = {each.arg: ast.unparse(each.value) for each in node.keywords}
-                assert called.rpartition(".")[2] not in UNSAFE_CALLS, f"{path}:{node.lineno} calls {called}"
-                assert called != "np.load" or asked.get("allow_pickle") == "False", f"{path}:{node.lineno}"
-                assert asked.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"
-                assert asked.get("shell", "False") == "False", f"{path}:{node.lineno} runs a shell"
+                function = ast.unparse(node.func)
+                keywords = {each.arg: ast.unparse(each.value) for each in node.keywords}
+                assert function.rpartition(".")[2] not in UNSAFE_CALLS, f"{path}:{node.lineno} calls {function}"
+                assert function != "np.load" or keywords.get("allow_pickle") == "False", f"{path}:{node.lineno}"
+                assert keywords.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"
+                assert keywords.get("shell", "False") == "False", f"{path}:{node.lineno} runs a shell"
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck on this machine")
@@ -126,8 +126,8 @@ def test_what_jobs_pass_on_is_quoted():
     scripts = [*(ROOT / "jobs").rglob("*.sh"), ROOT / ".ci/run"]
     # It cannot follow a file that is sourced from where sbatch was typed, nor see that one uses what another sets.
     words = ["shellcheck", "--exclude=SC1090,SC1091,SC2034", *scripts]
-    found = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
 
 
 def test_no_registry_and_no_path_of_a_machine_is_named():

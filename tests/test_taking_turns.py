@@ -12,7 +12,7 @@ from tests import taking_turns
 
 @pytest.fixture
 def log(tmp_path, monkeypatch):
-    """Locks of its own: this test may hold the others."""
+    """Separate locks: this test may hold the others."""
     for name in ("QUEUE", "RUNNING"):
         (tmp_path / name).touch()
         monkeypatch.setattr(taking_turns, name, tmp_path / name)
@@ -20,7 +20,7 @@ def log(tmp_path, monkeypatch):
 
 
 def take_turns(log, name: str, alone: bool, times: int) -> None:
-    """Log the beginning and the end of so many turns."""
+    """Log the beginning and the end of each turn."""
     for _ in range(times):
         with taking_turns.turn(alone):
             for moment in ("begins", "ends"):

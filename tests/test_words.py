@@ -20,7 +20,7 @@ import pytest
 
 from labs.run.paths import ROOT
 
-FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks")
+FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests", "scaffold")
 PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "Makefile", "environment.yml", "pyproject.toml")
 SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake", ".ipynb"}
 
@@ -52,33 +52,47 @@ MODULES = {
 
 SUBSETS = r"^(?!labs/(datasets|training|models|lab\d)).*: |path\.parts|\.parts\b"
 NAMES = [
-    Word("aim", "target"), Word("must", "required"), Word("arms?", "contender"),
-    Word("asked", "args or options"), Word("claims?", "lock"), Word("drawn", "figures"),
-    Word("enough", "stop_when"), Word("found", "records, rows, matches, or what was found"),
-    Word("luck", "random_params"), Word("mark", "config_hash", r"^labs/lint/|^setup/machine"),
-    Word("parts?", "splits, subset", SUBSETS), Word("Parts", "Splits"), Word("Place", "Beat"),
-    Word("Watch", "Heartbeat"), Word("watch", "heartbeat", r"tape\.watch"),
+    Word("aim", "target"), Word("must", "required"), Word("arms?", "contender"), Word("asked", "args or options"),
+    Word("called", "lab_name, or label"), Word("claims?", "lock"), Word("drawn", "figures"),
+    Word("draw|luck", "random_params", r"ImageDraw|draw\.polygon|draw\(st\.|\(draw\)"),
+    Word("durable", "atomic"), Word("enough", "stop_when"),
+    Word("found", "records, rows, matches, or what was found"),
+    Word("mark", "config_hash", r"^labs/lint/|pytest\.mark"), Word("meeting", "rendezvous"),
+    Word("parts?", "splits, subset", SUBSETS), Word("Parts", "Splits"),
+    Word("pieces", "micro_batches", "^labs/datasets/low_discrepancy"), Word("Place", "Beat"),
     Word("places?", "path, index, position or heartbeats"),
     Word("rates?", "images_per_sec, throughput", r"(?i)learning|dropout|schedule|optimizers"),
     Word("said", "output or message"), Word("spell(?:ed)?", "to_argv"),
     Word("stack", "hvd_ops", r"np\.stack|tf\.stack"),
     Word("store", "results_root"), Word("supply", "input_rate"), Word("told", "message"),
+    Word("Watch", "Heartbeat"), Word("watch", "heartbeat", r"tape\.watch"),
 ]
 """Names in Python code: variables, arguments, attributes, functions, classes."""
 
 PHRASES = [
+    # Inverted and translated phrases.
     Word("whence", "from which"), Word("for want of", "because there is no, or out of"), Word("anew", "again"),
     Word("be (?:it|they)(?: good| bad)?(?= )", "whether", r"(?:can|may|must|will|should|could|would) be (?:it|they)"),
-    Word("hangs? on", "depends on"), Word("nobody(?:'s)?", "no one, or the passive"), Word("played", "simulated"),
-    Word("that (?:is|are) none", "not a", "strong scaling that is none"),
+    Word("hangs? on", "depends on"), Word("(?:no|any)body(?:'s)?", "no one, anyone, or the passive"),
+    Word("played", "simulated"), Word("that (?:is|are) none", "not a", "strong scaling that is none"),
+    Word("(?:that|which) (?:is|are) no(?= (?:number|crash|regular|record|folder))", "that is not a"),
     Word("so many", "that many, or the number of", "so many that"),
-    Word("of (?:its|their|one's) own", "its own, or separate"), Word("stand-?ins?", "synthetic data"),
-    Word("drawn", "synthetic, or plotted"), Word("rooms?", "package, or space"), Word("claims?", "lock, or says"),
+    Word("of (?:its|their|one's) own", "its own, or separate"),
+    Word("(?:is|are|was|were|been|be) told(?! apart| from)", "is reported, or gets"),
+    Word("who is where|tells? who", "the name of the owner, or where each worker is"),
+    Word("without a word", "silently, or printed nothing"), Word("and no crash", "not a crash"),
+    Word("cheap moment", "cheapest"), Word("dealt out", "divided, or padded"), Word("is the reason for", "because of"),
+    Word("the surer", "the likelier"), Word("flatters?", "is biased upwards"), Word("gradients travel", "exchange"),
+    Word("what is compared with what|whatever was divided", "the baseline"), Word("the input among them", "including"),
+    # Words of the private language.
+    Word("stand-?ins?", "synthetic data"), Word("drawn", "synthetic, or plotted", "MATLAB 5.0 MAT-file"),
+    Word("rooms?", "package, or space"), Word("claims?", "lock, or says"), Word("whole or not", "atomic"),
+    Word("durabl[ey]", "atomic"),
     Word("(?:results|whole|the|a|one|every|its|their|another) stores?", "results folder"),
-    Word("(?:is|are|was|were|been|be) told(?! apart)", "is reported, or gets"),
-    Word("without a word", "without a message"), Word("whole or not", "atomic"),
+    Word("(?:its|the|a) (?:config(?:'s)? )?mark(?= of)", "config hash"), Word("meeting", "rendezvous"),
+    Word("the report (?:has|had|says|said|measured|states)|the report's (?:figure|table|number)s?", "report F, M"),
     Word("must and aim|musts|aims", "required, targets"), Word("arms", "contenders"),
-    Word("images/s rate|rate\\(n\\)|rate of (?:one|a) worker", "throughput"),
+    Word("images/s rate|rate\\(n\\)|rate of (?:one|a) worker", "throughput", "(?i)learning rate of"),
 ]
 """Words and phrases of docstrings, comments, messages and pages."""
 
@@ -95,7 +109,8 @@ class Line(NamedTuple):
 
 @functools.cache
 def lines() -> list[Line]:
-    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES]
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*"))
+             if path.suffix in SUFFIXES and path != Path(__file__)]
     return [line for path in [*paths, *(ROOT / page for page in PAGES)] for line in read(path)]
 
 

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, refused, warn
-from labs.checks.storage import owner
 from labs.launch.supervisor import Outcome, complete
 from labs.run.errors import LabError
 from labs.slurm import site
 
 TELL = "tell the cluster's administrator"
-AS_ROOT = "have the cluster's administrator type: "
+START_MUNGE = "have the cluster's administrator type: systemctl start munge"
 
 
 def slurm() -> Finding | list[Finding]:
@@ -50,26 +49,7 @@ def _munge(conf: Path) -> Finding | None:
     outcome = complete(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
     if outcome.code == 0:
         return None
-    own = Path(named[1]).with_name("munge.key") if named else None
-    key = own if own and own.exists() else Path("/etc/munge/munge.key")
-    return _key(key) or fail(f"munged does not answer: {outcome.cause}", f"{AS_ROOT}systemctl start munge")
-
-
-def _key(key: Path) -> Finding | None:
-    """Return why munged, which runs as the owner of the key's folder, would refuse the key."""
-    try:
-        status, user = key.stat(), owner(key.parent)
-    except PermissionError:
-        return None  # As it should be for a student.
-    except FileNotFoundError:
-        return fail(f"munge has no key {key}", f"{AS_ROOT}mungekey --create")
-    if status.st_uid != key.parent.stat().st_uid:
-        return fail(f"munged refuses its key {key}: it belongs to {owner(key)}, not to {user}",
-                    f"{AS_ROOT}chown {user} {key} && systemctl restart munge")
-    if status.st_mode & 0o077:
-        return fail(f"munged refuses its key {key}: others may read it ({status.st_mode & 0o777:o})",
-                    f"{AS_ROOT}chmod 400 {key} && systemctl restart munge")
-    return None
+    return fail(f"munged does not answer: {outcome.cause}", START_MUNGE)
 
 
 def _partitions() -> Finding:

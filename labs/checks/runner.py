@@ -8,8 +8,6 @@ import importlib
 import json
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
 
 from labs.checks.findings import Finding, absent, fail, refused
@@ -121,22 +119,12 @@ def _summary(failed: Sequence[str], quick: bool) -> str:
 
 @contextlib.contextmanager
 def _waiting(name: str) -> Iterator[None]:
-    """On a terminal, show what is running and for how long, during the block."""
-    if name not in WAITS or not sys.stderr.isatty():
-        yield
-        return
-    began, done = time.monotonic(), threading.Event()
-
-    def tick() -> None:
-        while not done.wait(0.2):
-            line = f"\r...     {name:10}  {WAITS[name]} ({time.monotonic() - began:.0f} s)"
-            print(line, end="", file=sys.stderr, flush=True)
-
-    ticker = threading.Thread(target=tick, daemon=True)
-    ticker.start()
+    """On a terminal, show during the block what is running and how long it usually takes."""
+    shown = name in WAITS and sys.stderr.isatty()
+    if shown:
+        print(f"...     {name:10}  {WAITS[name]}", end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        done.set()
-        ticker.join()
-        print("\r\033[K", end="", file=sys.stderr, flush=True)
+        if shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
+import socket
 import tempfile
-import time
 from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, warn
-from labs.run import paths
+from labs.run import paths, run_lock
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.paths import shown
@@ -19,21 +21,15 @@ NEEDED_MB = 100
 SPARE_MB = 2000
 """A run with a large model, or the decoded images of a data set."""
 SPARE_FILES = 1000
-SKEW_SECONDS = 60
 
 
 def results() -> Finding:
-    """Check the results folder: free space, permissions, and its file system's clock."""
+    """Check the results folder: free space and permissions."""
     finding = _writable(paths.results_dir(), "LABS_RESULTS")
     closed = [lab for lab in paths.results_dir().glob("*/") if not os.access(lab, os.W_OK | os.X_OK)]
     if finding.state != "fail" and closed:  # Made by a run that root has started.
         return fail(f"{shown(closed[0])} cannot be written (it belongs to {owner(closed[0])})",
                     f"sudo chown -R {os.getuid()} {shown(closed[0])}")
-    written = [path.stat().st_mtime for path in paths.results_dir().glob("*/*/record.json")]
-    ahead = max(written, default=0) - time.time()
-    if finding.state == "ok" and ahead > SKEW_SECONDS:
-        return warn(f"its newest record is {ahead / 60:.0f} minutes ahead of this machine's clock: --resume may take "
-                    "an older run for the newest", "set the clock, as root: timedatectl set-ntp true")
     return finding
 
 
@@ -57,19 +53,20 @@ def temporary() -> Finding:
 
 def locks() -> Finding:
     """Find runs and downloads that a process holds, and the last interrupted run."""
-    runs = list(paths.results_dir().glob("*/*/.lock"))
+    runs = [run_lock.run_lock(path.parent) for path in paths.results_dir().glob("*/*/.lock")]
     held = []
-    for lock in [*runs, *paths.data_dir().glob("downloads/*/lock")]:
+    for lock in [*runs, *map(Lock, paths.data_dir().glob("downloads/*/lock"))]:
         try:
-            if Lock(lock).is_held():
+            if lock.is_held():
                 held.append(lock)
         except OSError as error:
-            return _refused(lock, error, f"sudo chown -R {os.getuid()} {shown(lock.parent)}")
+            return _refused(lock.path, error, f"sudo chown -R {os.getuid()} {shown(lock.path.parent)}")
     for lock in held:
-        if stopped := [pid for pid in _open_in(lock) if _state(pid) in "Tt"]:
-            return warn(f"{_of(lock)} is held by process {stopped[0]}, which is stopped", f"kill -CONT {stopped[0]}")
-    state = f"{len(held)} under way: {', '.join(map(_of, held))}" if held else "none is held"
-    return _interrupted([lock.parent for lock in runs if lock not in held], state)
+        if pid := _stopped_holder(lock):
+            return warn(f"{_of(lock)} is held by process {pid}, which is stopped", f"kill -CONT {pid}")
+    state = f"{len(held)} under way: {', '.join(_of(lock) for lock in held)}" if held else "none is held"
+    paths_held = {lock.path for lock in held}
+    return _interrupted([lock.path.parent for lock in runs if lock.path not in paths_held], state)
 
 
 def _interrupted(runs: list[Path], state: str) -> Finding:
@@ -133,24 +130,16 @@ def owner(path: Path) -> str:
         return f"user {path.stat().st_uid}"
 
 
-def _of(lock: Path) -> str:
-    return "/".join(lock.parent.parts[-2:])
+def _of(lock: Lock) -> str:
+    return "/".join(lock.path.parent.parts[-2:])
 
 
-def _open_in(file: Path) -> list[int]:
-    """Return the processes that have a file open, among those that this user may inspect."""
-    pids = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(os.path.samefile(descriptor, file) for descriptor in (process / "fd").iterdir()):
-                pids.append(int(process.name))
-        except OSError:  # The process has ended, or belongs to another user.
-            continue
-    return sorted(pids)
+def _stopped_holder(lock: Lock) -> int | None:
+    """Return the process that holds a lock if it is stopped (Ctrl-Z), else None."""
+    import psutil
 
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
+    signature = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", lock.holder())
+    with contextlib.suppress(psutil.Error):  # It has ended.
+        if signature and psutil.Process(int(signature[1])).status() == psutil.STATUS_STOPPED:
+            return int(signature[1])
+    return None

@@ -36,18 +36,6 @@ def _true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
-def _lacks_plot_backend(name: str) -> bool:
-    try:
-        from matplotlib import rcsetup
-
-        rcsetup.validate_backend(name)
-    except ValueError:
-        return True
-    except ImportError:  # The check `packages` reports it.
-        pass
-    return False
-
-
 def _sites() -> list[str]:
     return sorted(path.stem for path in (ROOT / "jobs" / "sites").glob("*.sh"))
 
@@ -64,8 +52,6 @@ RULES = [
     Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
          lambda value: _number(value) >= 2),
     Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
-    Rule("MPLBACKEND", "fail", "is a plot backend that matplotlib does not have",
-         lambda value: bool(value) and _lacks_plot_backend(value)),
     Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
          lambda value: value.lower() == "gloo"),
     Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",

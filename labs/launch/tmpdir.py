@@ -20,8 +20,6 @@ PREFIX = "labs-mpi-"
 """How the folders' names begin."""
 SETTLED_SECONDS = 60.0
 """A younger folder may not be locked yet."""
-UNLOCKED_SECONDS = 24 * 3600.0
-"""A folder without a lock is from a version that had no locks, and one of its runs may still be going on."""
 
 
 @contextlib.contextmanager
@@ -56,8 +54,7 @@ def _remove_abandoned() -> None:
     """Remove this user's folders of killed launches: a living launch holds the lock in its folder."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError, Timeout):
-            status, lock = folder.lstat(), folder / "lock"
-            age = time.time() - status.st_mtime
-            if status.st_uid == os.getuid() and age > (SETTLED_SECONDS if lock.exists() else UNLOCKED_SECONDS):
-                with Lock(lock).hold():
+            status = folder.lstat()
+            if status.st_uid == os.getuid() and time.time() - status.st_mtime > SETTLED_SECONDS:
+                with Lock(folder / "lock").hold():
                     shutil.rmtree(folder, ignore_errors=True)

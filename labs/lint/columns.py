@@ -2,10 +2,10 @@
 
     meaning("Epoch time [ms]")    Column("epoch_seconds", "ms", 0.001)
     meaning("# GPUs")             Column("size")
-    meaning("ideal speedup")      Column("")     A prediction: no rule may take it for a measurement.
+    meaning("ideal speedup")      Column("")     A prediction, which no rule may take for a measurement.
 
-A name is split into words, its unit is taken off, synonyms become one word, fillers are dropped, and what is left is
-looked up. A name with a word that is not known is not guessed: the column is not used, and lint says so.
+A name is split into words. The unit is taken off, synonyms become one word, fillers are dropped, and the rest is looked
+up in `spellings.MEANINGS`. A name with an unknown word is not guessed: lint says that the column is not used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import dataclasses
 import functools
 import re
 import unicodedata
+from collections.abc import Iterable
 
 from labs.lint.spellings import (
+    BANDWIDTHS,
     FILLERS,
     MEANINGS,
     MEASURED,
     PARTS,
     QUALIFIERS,
-    RATES,
     SAME,
     SECONDS,
     SHARES,
@@ -32,7 +33,11 @@ from labs.lint.spellings import (
 
 BYTES = re.compile(r"(?P<prefix>[kmgt]?)(?P<binary>i?)(?P<what>bytes|byte|bits|bit|b)"
                    r"(?P<per>(?:/| |p)?(?:s|sec|second))?", re.IGNORECASE)
-"""GB/s, GiB, Mbit/s, gbps, kB ... A small b with a large prefix is a bit: Gb/s, as is ...bps without a capital B."""
+"""GB/s, GiB, Mbit/s, gbps, kB. A small b after a capital prefix is a bit (Gb/s), and so is the b of "bps"."""
+
+BRACKETS = r"[(\[{<]([^)\]}>]*)[)\]}>]?"
+FORMULA = re.compile(r"^([STE])\s*(\(\s*[nNpP]\s*\)|_\s*[nNpP]\b)")
+FORMULAS = {"S": "speedup", "T": "time", "E": "efficiency"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +49,11 @@ class Column:
     unit: str = ""
     """As it is written in a message; empty if the name has none."""
     factor: float = 1.0
-    """From the unit to that of the rules: seconds, bytes, GB/s, shares."""
+    """Converts the unit to that of the rules: seconds, bytes, GB/s, shares."""
     spread: bool = False
     """Whether it is the spread or the interval of another column."""
     measured: bool = False
-    """Whether it has the unit of something measured, so that it does not tell configurations apart."""
+    """Whether it holds measurements, which do not tell configurations apart."""
 
 
 @functools.cache
@@ -57,14 +62,10 @@ def meaning(name: str) -> Column:
     text = unicodedata.normalize("NFKC", name).strip(" *`'\"$:").replace("\\", "")
     text = re.sub(r"[ _]as[ _]reported$", "", text)
     text = re.sub(r"(?<=\w)\s*±[^(\[]*", "", text)  # "speedup ± 95 % CI" is the speedup.
-    if re.fullmatch(r"S", text):
-        text = "speedup"
-    text = re.sub(r"^([STE])\s*(\(\s*[nNpP]\s*\)|_\s*[nNpP]\b)",
-                  lambda found: {"S": "speedup", "T": "time", "E": "efficiency"}[found[1]], text)
-    brackets = re.findall(r"[(\[{<]([^)\]}>]*)[)\]}>]?", text)
-    words, unit, factor = _units(_split(re.sub(r"[(\[{<][^)\]}>]*[)\]}>]?", " ", text)))
+    text = "speedup" if text == "S" else FORMULA.sub(lambda match: FORMULAS[match[1]], text)
+    words, unit, factor = _units(_split(re.sub(BRACKETS, " ", text)))
     aside: list[str] = []
-    for part in (part for bracket in brackets for part in re.split(r"[,;]", bracket)):
+    for part in (part for bracket in re.findall(BRACKETS, text) for part in re.split(r"[,;]", bracket)):
         inner, inner_unit, inner_factor = _units(_split(part), bracketed=True)
         if inner_unit and not unit:
             unit, factor = inner_unit, inner_factor
@@ -73,10 +74,9 @@ def meaning(name: str) -> Column:
 
 
 def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Column:
-    bag = [SAME.get(word.lower(), word.lower()) for word in words]
-    bag = [word for word in bag if word not in FILLERS] + aside
+    """Return the column of a name: its words, those in brackets that count, its unit and the unit's factor."""
+    bag = _plain(words) + aside
     timed, sized = unit in TIME, bool(BYTES.fullmatch(unit))
-    measured = bool(unit) and unit != "x"
     if {"predicted", "spread"} & set(bag):
         return Column("", unit, factor, "spread" in bag and "predicted" not in bag, True)
     if not bag and sized and "/" in unit:
@@ -84,64 +84,77 @@ def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Col
     if timed and "time" not in bag and "throughput" not in bag:
         bag.append("time")
     if sized and "/" not in unit:
-        found = _LOOK_UP.get(frozenset({*bag, "bytes"})) or _LOOK_UP.get(frozenset(bag))
+        found = _looked_up(*bag, "bytes") or _looked_up(*bag)
         if found in SIZES | {"size"}:
             return Column("bytes" if found == "size" else found, unit, factor)
         plain = [word.lower() for word in words if word.lower() not in {"as", "reported", "of", "per", "step", "epoch"}]
         per = next((f"_per_{word}" for word in ("step", "epoch") if word in bag), "")
         return Column("_".join([*plain, "bytes"]) + per, unit, factor, measured=True)
-    found = _LOOK_UP.get(frozenset(bag), "")
-    if found in ("images_per_sec", "worker_images_per_sec"):
-        return Column(found, f"images/{unit}" if timed else "", 1 / factor if timed else 1.0)
-    wanted = (found in SECONDS and (timed or not unit)) or (found in RATES and (sized or not unit)) or (
-        found in SHARES and unit in ("", "%", "x")) or (
-        found not in SECONDS | RATES | SHARES and unit in ("", "x", "M", "k", "%"[:found == "speedup"]))
-    if not wanted:
-        return Column("", unit, factor, measured=measured or any(word in bag for word in MEASURED))
-    return Column(found, unit, factor, measured=not found and any(word in bag for word in MEASURED))
+    name = _looked_up(*bag)
+    if name in ("images_per_sec", "worker_images_per_sec"):
+        return Column(name, f"images/{unit}" if timed else "", 1 / factor if timed else 1.0)
+    if name and _fits(name, unit):
+        return Column(name, unit, factor)
+    return Column("", unit, factor, measured=unit not in ("", "x", "M", "k") or not MEASURED.isdisjoint(bag))
+
+
+def _fits(name: str, unit: str) -> bool:
+    """Whether a column of the rules can have a unit."""
+    if name in SECONDS:
+        return not unit or unit in TIME
+    if name in BANDWIDTHS:
+        return not unit or bool(BYTES.fullmatch(unit))
+    if name in SHARES:
+        return unit in ("", "x", "%")
+    return unit in ("", "x", "M", "k") or (unit == "%" and name == "speedup")
+
+
+def _plain(words: Iterable[str], fillers: set[str] = FILLERS) -> list[str]:
+    """Return words in lower case, with one word for all synonyms and without fillers."""
+    return [word for word in (SAME.get(word.lower(), word.lower()) for word in words) if word not in fillers]
 
 
 def _split(text: str) -> list[str]:
-    """Split a name into words; `per`, `number` and `percent` are written out."""
+    """Split a name into words; `per`, `number`, `std` and `%` become words."""
     text = re.sub(r"([a-zé])([A-Z][a-z])", r"\1 \2", text)
-    text = text.replace("#", " number ").replace("%", " % ").replace("/", " per ").replace("±", " std ")
-    text = re.sub(r"\b(pro|par)\b", "per", text)
-    text = re.sub(r"\bBusbandbreite\b", "busbw", text, flags=re.IGNORECASE)
-    text = re.sub(r"\b(Epochen?|Trainings?|Gesamt|Rechen|Schritt)(?=zeit|dauer)", r"\1 ", text, flags=re.IGNORECASE)
-    text = re.sub(r"\ball[-_ ]?reduce\b", "allreduce", text, flags=re.IGNORECASE)
-    text = re.sub(r"\bwall[-_ ]?clock\b", "wall", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(images?|imgs?|samples?)(?=Per|per[A-Z_])", r"\1 ", text)
-    text = re.sub(r"^(n|num|nb)_?(?=(gpus?|workers?|procs?|nodes?|ranks?|processes)\b)", "n ", text,
-                  flags=re.IGNORECASE)
+    text = text.replace("#", " number ").replace("%", " % ").replace("/", " per ").replace("±", " std ")
+    for pattern, instead in (
+            (r"\b(pro|par)\b", "per"),
+            (r"\b(Epochen?|Trainings?|Gesamt|Rechen|Schritt)(?=zeit|dauer)", r"\1 "),
+            (r"(?<![^\W_])(all|wall|speed)[-_ ]?(reduce|clock|up)(?![^\W_])", r"\1\2"),
+            (r"^(n|num|nb)_?(?=(gpus?|workers?|procs?|nodes?|ranks?|processes)\b)", "n ")):
+        text = re.sub(pattern, instead, text, flags=re.IGNORECASE)
     return re.findall(r"[^\W\d_]+|\d+|%", text)
 
 
 def _units(words: list[str], bracketed: bool = False) -> tuple[list[str], str, float]:
     """Take the unit off a name's words; return the others, the unit, and its factor."""
     low = [word.lower() for word in words]
-    for place, word in enumerate(low):  # images per second, images per second per GPU
-        if word == "per" and low[place + 1:place + 2] and low[place + 1] in TIME_WORDS and place and (
-                low[place - 1] in SAME and SAME[low[place - 1]] == "image"):
-            unit = TIME_WORDS[low[place + 1]]
-            return words[:place] + words[place + 2:], unit, TIME[unit]
+
+    def time(index: int, *others: str) -> tuple[list[str], str, float]:
+        unit = TIME_WORDS[low[index]]
+        return list(others), unit, TIME[unit]
+
+    for index in range(1, len(low) - 1):  # images per second, images per second per GPU
+        if low[index] == "per" and low[index + 1] in TIME_WORDS and SAME.get(low[index - 1]) == "image":
+            return time(index + 1, *words[:index], *words[index + 2:])
     if low and low[0] in TIME_WORDS and low[1:2] == ["per"]:  # s per epoch
-        unit = TIME_WORDS[low[0]]
-        return words[2:], unit, TIME[unit]
+        return time(0, *words[2:])
     if low[-2:-1] == ["per"] and SAME.get(low[-1], low[-1]) in ("step", "epoch", "batch"):  # bytes per step
         inner, unit, factor = _units(words[:-2])
         if unit:
             return [*inner, *words[-2:]], unit, factor
     for count in (3, 2, 1):
-        if len(words) >= count and (found := _unit(words[-count:], bracketed or len(words) > count)):
-            return words[:-count], *found
+        if len(words) >= count and (unit_factor := _unit(words[-count:], bracketed or len(words) > count)):
+            return words[:-count], *unit_factor
     if bracketed and low and low[0] in TIME_WORDS:  # (s, mean of 3)
-        unit = TIME_WORDS[low[0]]
-        return words[1:], unit, TIME[unit]
+        return time(0, *words[1:])
     return words, "", 1.0
 
 
 def _unit(words: list[str], apart: bool) -> tuple[str, float] | None:
-    """Return a unit and its factor, if these words are one.
+    """Return the unit that some words are, and its factor; None if they are not one.
 
     Args:
         words: The last words of a name.
@@ -153,15 +166,15 @@ def _unit(words: list[str], apart: bool) -> tuple[str, float] | None:
             return TIME_WORDS[low], TIME[TIME_WORDS[low]]
         if low in ("%", "percent", "pct", "percentage", "prozent"):
             return "%", 0.01
-        if words[0] in ("x", "X", "\u00d7"):
+        if low in ("x", "\u00d7"):
             return "x", 1.0
         if (apart and words[0] in ("M", "k", "K")) or low in ("millions", "million", "mio", "thousands"):
             return ("k", 1e3) if low in ("k", "thousands") else ("M", 1e6)
-    found = BYTES.fullmatch(text)
-    if not found or (low == "b" and not (apart and text == "B")) or (text.lower() in ("bs", "b s", "bps")):
+    match = BYTES.fullmatch(text)
+    if not match or (low == "b" and not (apart and text == "B")) or (text.lower() in ("bs", "b s", "bps")):
         return None
-    prefix, binary, what, per = found["prefix"].lower(), found["binary"], found["what"], found["per"] or ""
-    bits = what.lower().startswith("bit") or (what == "b" and (found["prefix"].isupper() or per.startswith("p")))
+    prefix, binary, what, per = match["prefix"].lower(), match["binary"], match["what"], match["per"] or ""
+    bits = what.lower().startswith("bit") or (what == "b" and (match["prefix"].isupper() or per.startswith("p")))
     if bits and not per:
         return None
     scale = (1024.0 if binary else 1000.0) ** " kmgt".index(prefix or " ") / (8 if bits else 1)
@@ -170,31 +183,36 @@ def _unit(words: list[str], apart: bool) -> tuple[str, float] | None:
 
 
 def _aside(words: list[str]) -> list[str]:
-    """Return what words in brackets add to a name: nothing, a qualifier, or that no rule may use the column."""
-    bag = [SAME.get(word.lower(), word.lower()) for word in words]
-    bag = [word for word in bag if word not in FILLERS - {"all"}]
-    if {"predicted", "spread"} & set(bag):
-        return [word for word in bag if word in ("predicted", "spread")]
-    if "vs" in bag or "previous" in bag or "prev" in bag:
-        own = set(bag) <= {"vs", "to", "1", "one", "worker", "baseline", "base", "node", "t"}
-        return [] if own else ["predicted"]
+    """Return what words in brackets add to a name: nothing, qualifiers, or that no rule may use the column."""
+    bag = _plain(words, FILLERS - {"all"})
+    if special := [word for word in bag if word in ("predicted", "spread")]:
+        return special
+    if {"vs", "previous", "prev"} & set(bag):
+        of_one = set(bag) <= {"vs", "to", "1", "one", "worker", "baseline", "base", "node", "t"}
+        return [] if of_one else ["predicted"]
     if bag and set(bag) <= QUALIFIERS:
         return [word for word in bag if word != "all"]
     return []
 
 
-def _look_up() -> dict[frozenset[str], str]:
-    """Return the rules' column of each set of words."""
-    found = {}
-    for name, spellings in MEANINGS.items():
-        for spelling in spellings.split(";"):
-            words = (SAME.get(word, word) for word in _split(spelling.strip()))
-            bag = frozenset(word for word in words if word not in FILLERS)
-            found[bag] = name
-            if name in PARTS:
-                found[bag | {"epoch"}] = name
-                found[bag | {"step"}] = found[bag | {"batch"}] = f"step_{name}"
-    return found
+def _spellings() -> list[tuple[str, set[str], set[str]]]:
+    """Return the names of `MEANINGS`: the rules' column, the words that must be there, and those that may be."""
+    names = [(column, name.split()) for column, names in MEANINGS.items() for name in names.split(";")]
+    return [(column, set(_plain(word for word in words if "?" not in word)),
+             set(_plain(word.rstrip("?") for word in words))) for column, words in names]
 
 
-_LOOK_UP = _look_up()
+SPELLINGS = _spellings()
+
+
+def _looked_up(*words: str) -> str:
+    """Return the rules' column that some words name, or ""."""
+    bag = set(words)
+    for column, required, possible in SPELLINGS:
+        if required <= bag <= possible:
+            return column
+    for column, required, possible in SPELLINGS:  # A part of an epoch or a step: "compute time per step".
+        for period, prefix in (("epoch", ""), ("step", "step_"), ("batch", "step_")):
+            if column in PARTS and period in bag and required <= bag - {period} <= possible:
+                return prefix + column
+    return ""

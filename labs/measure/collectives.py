@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import horovod.tensorflow as hvd
@@ -31,7 +31,7 @@ FIRST = 40
 """Calls at the start of a run that are reported separately: until its threads have settled, calls are several times
 slower."""
 REPEATS = 10, 50
-"""Least and most repeats of a case: the median of fewer depends on luck."""
+"""Least and most repeats of a case: the median of fewer is too uncertain."""
 
 
 def busbw_factor(collective: str, size: int) -> float:
@@ -172,14 +172,10 @@ def _repeated(calls: dict[str, Call], repeats: int) -> dict[str, np.ndarray]:
     """Run each call `repeats` times, in turns, and return the seconds of each repeat on its slowest worker."""
     times = {name: np.empty(repeats) for name in calls}
     for repeat in range(repeats):
-        for name in _rotated(list(calls), repeat):
+        first = repeat % len(calls)
+        for name in [*calls][first:] + [*calls][:first]:
             times[name][repeat] = _time(calls[name])
     return {name: np.max(hvd_ops.gather_object(mine), axis=0) for name, mine in times.items()}
-
-
-def _rotated(names: list[str], by: int) -> Iterator[str]:
-    yield from names[by % len(names):]
-    yield from names[:by % len(names)]
 
 
 def _time(call: Call) -> float:

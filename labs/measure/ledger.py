@@ -23,7 +23,8 @@ from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
 from labs.measure import ledger_columns
 from labs.training import hvd_ops
-from labs.training.loop import local_copy, take_steps
+from labs.training.keras_internals import take_steps
+from labs.training.loop import local_copy
 from labs.training.workers import Job
 
 

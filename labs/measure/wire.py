@@ -20,7 +20,8 @@ from labs.datasets.sharding import steps_per_epoch
 from labs.datasets.splits import Subset
 from labs.measure import collectives
 from labs.training import hvd_ops
-from labs.training.loop import local_copy, take_steps
+from labs.training.keras_internals import take_steps
+from labs.training.loop import local_copy
 from labs.training.workers import Job
 
 CROSSED_SHARE = 0.01

@@ -41,26 +41,15 @@ def photo_cnn(image_size: int, classes: int, width: int = 16,
         image_size: Side of an image in pixels; each of the first four convolutions halves it.
         classes: Number of classes.
         width: Channels of the first convolution; they double three times.
-        norm: See `photo_features`.
-    """
-    images = layers.Input((image_size, image_size, 3), dtype="uint8")
-    features = photo_features(images, width, norm)
-    return tf.keras.Model(images, layers.Dense(classes, activation="softmax")(features), name="photo_cnn")
-
-
-def photo_features(images, width: int = 16, norm: Literal["batch", "group"] = "batch"):
-    """Return the features of five convolutions after global average pooling: [batch, 8 * width].
-
-    Args:
-        images: Input tensor, uint8 [batch, image_size, image_size, 3].
-        width: Channels of the first convolution; they double three times.
         norm: "batch" normalizes over the images of one worker's batch, so the result depends on how a global batch is
             divided among workers; "group" (Wu and He 2018, arXiv 1803.08494) normalizes each image by itself.
     """
+    images = layers.Input((image_size, image_size, 3), dtype="uint8")
     x = layers.Rescaling(1 / 127.5, offset=-1)(images)
     for channels, strides in ((width, 2), (2 * width, 2), (4 * width, 2), (8 * width, 2), (8 * width, 1)):
         x = layers.Conv2D(channels, 3, strides=strides, padding="same", use_bias=False)(x)
         # Keras' default of 0.99 averages over about a hundred steps: a small data set has that many in ten epochs.
         x = layers.BatchNormalization(momentum=0.9)(x) if norm == "batch" else layers.GroupNormalization(8)(x)
         x = layers.ReLU()(x)
-    return layers.GlobalAveragePooling2D()(x)
+    x = layers.GlobalAveragePooling2D()(x)
+    return tf.keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="photo_cnn")

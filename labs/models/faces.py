@@ -26,8 +26,6 @@ from labs.run.errors import LabError
 layers = tf.keras.layers
 applications = tf.keras.applications
 
-PUBLISHED_SIZE = {"resnet50": 224, "inception_v3": 299, "vgg16": 224, "vgg16_dense": 224}
-"""Side in pixels of the images that the networks were designed for."""
 SMALLEST_SIZE = {"resnet50": 32, "inception_v3": 75, "vgg16": 32, "vgg16_dense": 32}
 """Side in pixels of the smallest image that each network accepts."""
 

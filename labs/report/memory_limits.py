@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.results import records
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     Args:
         runs: Records of lab 6.
     """
+    from labs.results import records
+
     frame = records.table(runs)
     return "\n\n".join([*_grids(frame), *_remedies(frame), *_limits(frame)])
 
@@ -31,6 +32,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
 def figures(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Figure]]:
     """Yield the heatmaps of the grid with their titles, one figure per value and one heatmap per number of workers."""
     from labs.report import plots
+    from labs.results import records
 
     for title, group in itertools.groupby(heatmaps(records.table(runs)), key=lambda heatmap: heatmap[0]):
         yield title, plots.heatmaps(title, {plural(size, "worker"): (table, fits) for _, size, table, fits in group})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.results import records, tables
+from labs.results import tables
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.results import scaling
+    from labs.results import records, scaling
 
     frame = records.table(runs)
     ignored = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.

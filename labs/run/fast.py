@@ -11,9 +11,15 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
     Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
 
-Outside this file: optimizers that update in one pass (labs/training/optimizers.py: 1,288 -> 1,479 for the MNIST CNN at
-batch 32), Horovod's functions without AutoGraph (labs/training/hvd_ops.py: 38 processor seconds of a run of lab 10),
-several steps per return to Python (labs/training/callbacks.py).
+Tricks that cannot be settings are where they act, all in labs/training:
+
+    optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
+                                                       629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
+    hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 processor s     lab 10, three epochs, 1 worker
+    keras_internals.py: a step is traced once          half the wait for the first step
+    checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
+                                                                                meets its bound in `make bench`
+    callbacks.py: several steps per return to Python   not measured apart       small models
 """
 
 from __future__ import annotations
@@ -52,7 +58,7 @@ NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\
 """How these numbers must be written: of others Horovod would read the beginning, or 0."""
 
 
-def horovod_environment(nccl: bool) -> dict[str, str]:
+def horovod_defaults(nccl: bool) -> dict[str, str]:
     """Return Horovod's environment variables that are faster than its defaults, for workers that mpirun has started.
 
     Nothing was measured, and nothing is set, for NCCL and Gloo, and for messages between machines.

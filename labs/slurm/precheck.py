@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import math
-import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -39,7 +38,7 @@ def _misplaced(request: Request) -> list[str]:
     """Find sbatch's options after the job file: there they belong to the lab, and Slurm never sees them."""
     if request.file is None or request.file.stem not in catalogue.lab_names():
         return []
-    return [f"{word} stands behind {request.file.name}, where Slurm does not see it; put it before the file"
+    return [f"{word} comes after {request.file.name}, where Slurm does not see it; put it before the file"
             for word in request.lab_args if _is_sbatch_option(word)]
 
 
@@ -73,8 +72,6 @@ def _unwritable(request: Request, name: str) -> list[str]:
     if not folder.is_dir():
         return [f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, and the job "
                 f"would fail without a message; mkdir -p {shlex.quote(str(folder))}"]
-    if not os.access(folder, os.W_OK):
-        return [f"{request.describe(name)}: you may not write into {folder}; choose another folder"]
     return []
 
 
@@ -90,8 +87,8 @@ def _late(request: Request) -> list[str]:
         return []
     lines = request.file.read_text(errors="replace").splitlines()
     unread = sum(line.startswith(DIRECTIVE) for line in lines) - len(header(lines))
-    return [f"{plural(unread, f'{DIRECTIVE} line')} of {request.file.name} behind its first command, where Slurm does "
-            "not read on; move them up"] if unread else []
+    return [f"{plural(unread, f'{DIRECTIVE} line')} of {request.file.name} after its first command, where Slurm "
+            "stops reading; move them up"] if unread else []
 
 
 def _signal(request: Request) -> list[str]:
@@ -175,7 +172,7 @@ CURES = {
     "feature": "what nodes have: sinfo -o '%P %D %f'",
     "node name": "the nodes: sinfo -N",
     "node configuration": "what nodes have: sinfo -o '%P %D %c %m %G'",
-    "unrecognized option": "sbatch's options: man sbatch; a lab's options stand behind the file",
+    "unrecognized option": "sbatch's options: man sbatch; a lab's options come after the file",
     "time limit": "the partition's: sinfo -s; write --time=HH:MM:SS",
 }
 

@@ -57,15 +57,11 @@ def _select(jobs: Sequence[str], user: str | None) -> list[Job]:
     wrong = [number for number in jobs if not number.replace("_", "").isdigit()]
     if wrong:
         raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
-                       "a job file to look at: labs queue --check FILE")
-    code, out, errors = site.run("squeue", "--noheader", f"--jobs={','.join(jobs)}", f"--format={site.JOB_FORMAT}")
-    shown = [Job(*line.split(site.SEPARATOR, site.JOB_FORMAT.count(site.SEPARATOR))) for line in out.splitlines()]
-    gone = [number for number in jobs if not any(number in (job.id, job.base) for job in shown)]
-    if gone and (code == 0 or "Invalid job id" in errors):
-        raise LabError(f"no job {', '.join(gone)} in the queue: finished, or never there; "
-                       f"how it ended: sacct -j {','.join(gone)}")
-    if code:
-        raise LabError(f"squeue refused: {errors.strip()}")
+                       "to check a job file: labs queue --check FILE")
+    shown = [job for job in site.jobs() if {job.id, job.base} & {*jobs}]
+    if gone := {*jobs} - {name for job in shown for name in (job.id, job.base)}:
+        raise LabError(f"no job {', '.join(sorted(gone))} in the queue: finished, or never there; "
+                       f"how it ended: sacct -j {','.join(sorted(gone))}")
     return shown
 
 

@@ -69,8 +69,8 @@ class Request:
 
     def number(self, name: str, default: int) -> int:
         """Return an option's whole number; sbatch itself reports a malformed one."""
-        match = re.match(r"(\d+)([kKmM]?)", self.get(name))
-        return int(match[1]) * {"": 1, "k": 1024, "m": 1024**2}[match[2].lower()] if match else default
+        match = re.match(r"\d+", self.get(name))
+        return int(match[0]) if match else default
 
     @property
     def nodes(self) -> int:
@@ -105,7 +105,7 @@ class Request:
         name = self.gpu_option
         if name == "gres":
             return site.gpus(self.get(name))
-        count = _gpu_count(self.get(name)) if name else 0
+        count = site.gpus(re.sub(r"(^|,)", r"\1gpu:", self.get(name)))  # "4", or with types: "a100:2,v100:2".
         if name == "gpus":
             return -(-count // self.nodes)
         return count * self.tasks_per_node if name == "gpus-per-task" else count
@@ -140,7 +140,7 @@ def read(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> Reques
     typed, rest = split_options(args)
     file = Path(rest[0]) if rest and "wrap" not in typed else None
     if file is None and "wrap" not in typed:
-        raise LabError("no job file to look at; type what you would type behind sbatch: "
+        raise LabError("no job file to check; type what you would type after sbatch: "
                        "labs queue --check -N 2 jobs/lab10_caltech.sh")
     in_file = split_options(directives(file))[0] if file else {}
     settings = {name: Setting(value, file.name) for name, value in in_file.items() if file}
@@ -179,8 +179,8 @@ def directives(file: Path) -> list[str]:
     try:
         lines = file.read_text(errors="replace").splitlines()
     except OSError as problem:
-        raise LabError(f"cannot read the job file {file}: {problem.strerror}; sbatch's options stand before it, "
-                       "the lab's behind it") from None
+        raise LabError(f"cannot read the job file {file}: {problem.strerror}; sbatch's options come before it, "
+                       "the lab's after it") from None
     if not lines or not lines[0].startswith("#!"):
         raise LabError(f"{file} is not a script: its first line must be #!/bin/bash")
     return [word for line in header(lines) for word in shlex.split(line.removeprefix(DIRECTIVE), comments=True)]
@@ -196,8 +196,3 @@ def _megabytes(text: str) -> float:
     """Return sbatch's memory in MiB: "4G" is 4096."""
     match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.upper())
     return int(match[1]) * UNITS[match[2] or "M"] if match else 0
-
-
-def _gpu_count(text: str) -> int:
-    """Return the number of GPUs in "4", "a100:4" or "a100:2,v100:2"."""
-    return sum(int(item.rpartition(":")[2]) for item in text.split(",") if item.rpartition(":")[2].isdigit())

@@ -14,7 +14,7 @@ from labs.run.errors import LabError
 
 SEPARATOR = "|"
 # Columns with a separator, not JSON: they are the same in every Slurm, and 22.05's JSON lacks half of them.
-JOB_FORMAT = "%i|%F|%u|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
+JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,6 @@ class Job:
     id: str
     base: str
     """The number that commands take: "12" for all of the array "12_[0-7]"."""
-    user: str
     state: str
     partition: str
     limit: str

@@ -4,9 +4,10 @@ from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "batch_norm": ["recompute_statistics"],
-    "core_binding": ["bind_to_cores"],
+    "devices": ["bind_to_cores"],
     "elastic": ["Elastic"],
-    "loop": ["compile_for", "evaluate", "fit", "take_steps"],
+    "keras_internals": ["take_steps"],
+    "loop": ["compile_for", "evaluate", "fit"],
     "optimizers": ["fused"],
     "schedule": ["Warmup", "scaled_lr"],
     "workers": ["Job", "start"],

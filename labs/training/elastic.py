@@ -29,8 +29,9 @@ from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
 from labs.training import agreement, checkpoint, devices, hvd_ops, keras_internals, loopback, schedule
+from labs.training.keras_internals import take_steps
 from labs.training.layout import Layout, current_layout
-from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout, take_steps
+from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
 from labs.training.workers import Job
 
 LOST = "worker lost"

@@ -41,7 +41,7 @@ def set_steps_per_execution(model: tf.keras.Model, steps: int) -> None:
 
 
 def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
-    """Take training steps in one call, and return the loss when they are done.
+    """Take training steps in one call, and return the loss, which on a GPU waits until they are done.
 
     `Model.fit` is the public way, and starts a new pipeline and callbacks each time; `train_on_batch` takes one step
     and does not use the train function that `fit` uses.
@@ -121,22 +121,6 @@ def moments(optimizer: tf.keras.optimizers.Adam, variable: tf.Variable) -> tuple
 
 def _index(optimizer: tf.keras.optimizers.Optimizer, variable: tf.Variable) -> int:
     return optimizer._index_dict[optimizer._var_key(variable)]
-
-
-class HistoryBoard(tf.keras.callbacks.TensorBoard):
-    """Keras' TensorBoard callback for rows that are already complete, written at once.
-
-    Keras adds the optimizer's present learning rate to each row, also to rows of earlier epochs, and has no public way
-    to flush its writers.
-    """
-
-    def flush(self) -> None:
-        """Write what has been logged."""
-        for writer in self._writers.values():
-            writer.flush()
-
-    def _collect_learning_rate(self, logs: dict[str, float]) -> dict[str, float]:
-        return logs
 
 
 def onednn_enabled() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -23,23 +23,14 @@ from labs.training.workers import Job
 NOT_FINITE = "the loss is not finite"
 
 
-@tf.keras.utils.register_keras_serializable("labs")
-class Finite(tf.keras.losses.Loss):
-    """A loss that raises in the step in which it is NaN or infinite.
+def finite(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Return the Keras loss of a name; it raises in the step in which it is NaN or infinite."""
+    inner = tf.keras.losses.get(name)
 
-    Args:
-        inner: Name of a Keras loss, such as "sparse_categorical_crossentropy".
-    """
+    def loss(y_true, y_pred):
+        return tf.debugging.check_numerics(inner(y_true, y_pred), NOT_FINITE)
 
-    def __init__(self, inner: str, name: str = "loss", **rest):
-        super().__init__(name=name, **rest)
-        self.inner = inner
-
-    def call(self, y_true, y_pred):
-        return tf.debugging.check_numerics(tf.keras.losses.get(self.inner)(y_true, y_pred), NOT_FINITE)
-
-    def get_config(self):
-        return super().get_config() | {"inner": self.inner}
+    return loss
 
 
 def fit(
@@ -96,7 +87,8 @@ def fit(
     position = _begin(job, model, train, validation)
     job.say(_coverage(job, train, batch_size, position.epoch))
     saver = Saver(job, model, position)
-    board = tensorboard.begin(job, model, position.history)
+    # Horovod: all workers have the same history; one of them logs it.
+    board = tensorboard.TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
     with stop.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
@@ -126,7 +118,7 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
         metrics: Names of Keras metrics, or functions of labels and outputs.
     """
     optimizer.build(model.trainable_variables)
-    model.compile(optimizer, Finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
+    model.compile(optimizer, finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
     keras_internals.trace_once(model)
 
 
@@ -141,17 +133,6 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
     copy = tf.keras.models.clone_model(model)
     compile_for(copy, hvd_ops.undistributed(model.optimizer), loss, metrics)
     return copy
-
-
-def take_steps(model: tf.keras.Model, batches: Iterator, count: int) -> None:
-    """Take `count` training steps in one call, and return when they are done.
-
-    Args:
-        model: Compiled by `compile_for`.
-        batches: An iterator over images, labels and weights.
-        count: At least 1.
-    """
-    keras_internals.take_steps(model, batches, count)  # It waits for the loss: on a GPU the steps end only then.
 
 
 def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | None) -> checkpoint.Position:

@@ -48,10 +48,4 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
         return (self.start + (self.peak - self.start) * progress) * self.decay**decays
 
     def get_config(self):
-        return {
-            "start": self.start,
-            "peak": self.peak,
-            "warmup_steps": self.warmup_steps,
-            "milestones": self.milestones,
-            "decay": self.decay,
-        }
+        return dict(vars(self))

@@ -8,39 +8,36 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from labs.run.paths import shown
-from labs.training import keras_internals
 from labs.training.workers import Job
 
 FOLDER = "tensorboard"
 
 
-def begin(job: Job, model: tf.keras.Model, history: Iterable[dict[str, float]]) -> TensorBoard | None:
-    """Return this run's TensorBoard, on rank 0 and with `--tensorboard`; arguments as of `TensorBoard`."""
-    # Horovod: all workers have the same history; one of them writes it.
-    return TensorBoard(job, model, history) if job.options.tensorboard and job.rank == 0 else None
-
-
-class TensorBoard(keras_internals.HistoryBoard):
-    """Keras' callback, which gets the rows of the history from `fit`: by itself it would log one worker's metrics.
+class TensorBoard:
+    """Logs a run's history under the names of Keras' TensorBoard callback, which would log one worker's metrics.
 
     The logs always equal the history: those of an interrupted run are rewritten.
 
     Args:
         job: The run.
-        model: The model that is trained.
         history: The run's rows so far.
     """
 
-    def __init__(self, job: Job, model: tf.keras.Model, history: Iterable[dict[str, float]]):
-        folder = job.folder / FOLDER
-        shutil.rmtree(folder, ignore_errors=True)
-        super().__init__(folder, write_graph=False)
-        self.set_model(model)
+    def __init__(self, job: Job, history: Iterable[dict[str, float]]):
+        self.folder = job.folder / FOLDER
+        self.writers: dict[str, tf.summary.SummaryWriter] = {}
+        shutil.rmtree(self.folder, ignore_errors=True)
         for row in history:
             self.add(row)
-        job.say(f"TensorBoard: tensorboard --logdir {shown(folder)}")
+        job.say(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
 
     def add(self, row: dict[str, float]) -> None:
         """Log a row of the history, and write it at once."""
-        self.on_epoch_end(row["epoch"], {name: row[name] for name in row if name not in ("epoch", "steps", "images")})
-        self.flush()
+        for name in sorted(row.keys() - {"epoch", "steps", "images"}):
+            subset = "validation" if name.startswith("val_") else "train"
+            if subset not in self.writers:
+                self.writers[subset] = tf.summary.create_file_writer(str(self.folder / subset))
+            with self.writers[subset].as_default():
+                tf.summary.scalar(f"epoch_{name.removeprefix('val_')}", row[name], step=int(row["epoch"]))
+        for writer in self.writers.values():
+            writer.flush()

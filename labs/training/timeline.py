@@ -24,11 +24,6 @@ def note_sizes(variables: Iterable[tf.Variable]) -> None:
                   variable.shape.num_elements() * variable.dtype.size for variable in variables})
 
 
-def environment(wanted: bool) -> dict[str, str]:
-    """Return the environment variables that allow a timeline to start later; Horovod's writer then takes a core."""
-    return {"HOROVOD_TIMELINE": "DYNAMIC"} if wanted else {}
-
-
 def start(folder: Path) -> None:
     """Start the timeline of a run; every worker calls it, rank 0 writes the file.
 

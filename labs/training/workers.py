@@ -71,7 +71,9 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     """
     fields.check(config)
     lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
-    environment = horovod_environment(config) | timeline.environment(options.timeline)
+    environment = horovod_environment(config)
+    if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
+        environment["HOROVOD_TIMELINE"] = "DYNAMIC"
     layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(stop.handle_signal())
@@ -128,7 +130,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    for name, value in fast.horovod_environment(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
+    for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
         os.environ.setdefault(name, value)
     fast.horovod_settings()  # Raises now if at all: at the end a run would lose its record.
     # Horovod: find the other workers; from here on rank, size and local_rank are known.

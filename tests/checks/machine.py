@@ -23,7 +23,7 @@ FOREIGN = ("LABS_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "SBATCH_", 
 
 
 class Machine:
-    """This machine with a home, results and data of its own."""
+    """This machine with a separate home, results and data."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Machine:
         command = [*self.before, self.python, *self.program, "check", *words]
         return subprocess.run(command, env=self.env, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
 
-    def found(self, name: str) -> list[dict[str, str]]:
+    def findings(self, name: str) -> list[dict[str, str]]:
         """Return the lines of one check; the command's status must say the same as they do."""
         done = self.check("--json", "--only", name)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -55,17 +55,17 @@ class Machine:
 
     def overlay(self, name: str, version: str | None, text: str = "") -> Path:
         """Lay a package over the environment's, as PYTHONPATH does, and return its folder."""
-        place = self.folder / "overlay"
-        package = place / name
+        layer = self.folder / "overlay"
+        package = layer / name
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(text)
         if version:
-            pretend_installed(place, name, version)
-        self.env["PYTHONPATH"] = f"{place}:{ROOT}"
+            pretend_installed(layer, name, version)
+        self.env["PYTHONPATH"] = f"{layer}:{ROOT}"
         return package
 
     def environment(self, *without: str) -> Path:
-        """Take a virtual environment of its own, whose packages are the real ones less some; return their folder."""
+        """Make a separate virtual environment, whose packages are the real ones less some; return their folder."""
         prefix = self.folder / ".venv"
         site = prefix / "lib" / "python3.11" / "site-packages"
         site.mkdir(parents=True)
@@ -88,7 +88,7 @@ class Machine:
         self.env["PATH"] = f"{program.parent}:{self.env['PATH']}"
 
     def apart(self, flag: str, script: str = "") -> None:
-        """Run the check in a namespace of its own (`unshare`), in which a script has been run before."""
+        """Run the check in a new namespace (`unshare`), in which a script has run before."""
         apart = ["unshare", *(["--map-root-user"] if os.geteuid() else []), flag]
         if subprocess.run([*apart, "sh", "-ec", script], capture_output=True, check=False).returncode:
             pytest.skip(f"`{' '.join(apart)}` needs more rights here")
@@ -99,12 +99,12 @@ class Machine:
         if os.geteuid() == 0:
             self.before = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
-    def part(self, *place: str) -> Path:
-        """Have a folder of the environment's packages of its own, with links to what is in it, and return it."""
+    def part(self, *names: str) -> Path:
+        """Make a separate folder of the environment's packages, with links to its contents, and return it."""
         site = self.folder / ".venv" / "lib" / "python3.11" / "site-packages"
         if not site.exists():
             self.environment()
-        folder, real = site.joinpath(*place), SITE.joinpath(*place)
+        folder, real = site.joinpath(*names), SITE.joinpath(*names)
         folder.unlink()
         folder.mkdir()
         for entry in real.iterdir():
@@ -112,7 +112,7 @@ class Machine:
         return folder
 
     def group(self, limit: int) -> None:
-        """Put the check into a control group that may take so many bytes of memory."""
+        """Put the check into a control group with a memory limit in bytes."""
         for top, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
             self._group = Path(top, f"labs-check-{os.getpid()}")
             try:
@@ -151,24 +151,11 @@ class Machine:
         if not shutil.which(program, path=self.env["PATH"]):
             pytest.skip(f"no {program} on this machine")
 
-    def munge(self) -> Path:
-        """Know a cluster by its slurm.conf, and return the key of its munge."""
+    def munge(self) -> None:
+        """Know a cluster by its slurm.conf, whose munged does not run."""
         self.needs("scontrol")
         self.needs("munge")
-        conf, key = self.folder / "slurm.conf", self.folder / "munge.key"
+        conf = self.folder / "slurm.conf"
         conf.write_text("ClusterName=labs\nSlurmctldHost=localhost\nAuthType=auth/munge\n"
                         f"AuthInfo=socket={self.folder}/munge.socket\n")
-        key.write_bytes(os.urandom(128))
-        key.chmod(0o600)
         self.env["SLURM_CONF"] = str(conf)
-        return key
-
-    def refused_by_munged(self, words: str) -> None:
-        """Start munged with the key, which it must refuse for the same reason."""
-        files = [f"--{name}-file={self.folder}/munge{end}" for name, end in
-                 (("key", ".key"), ("pid", "d.pid"), ("log", "d.log"), ("seed", "d.seed"))]
-        munged = shutil.which("munged", path=f"{self.env['PATH']}:/usr/sbin")
-        done = subprocess.run([munged, "--foreground", f"--socket={self.folder}/munge.socket", *files],
-                              capture_output=True, text=True, timeout=20, check=False)
-        assert done.returncode == 1
-        assert words in done.stderr

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -191,13 +190,6 @@ def results_in_a_file(machine: Machine) -> None:
     machine.results.write_text("not a folder")
 
 
-def results_from_the_future(machine: Machine) -> None:
-    record = machine.results / "lab02_horovod" / "it" / "record.json"
-    record.parent.mkdir(parents=True)
-    record.write_text("{}")
-    os.utime(record, (time.time() + 7200,) * 2)
-
-
 def read_only_data(machine: Machine) -> None:
     machine.apart("--mount", f"mount -t tmpfs -o ro none {machine.data}")
 
@@ -237,20 +229,7 @@ def nonsense_in_slurm_conf(machine: Machine) -> None:
 
 
 def no_munged(machine: Machine) -> None:
-    machine.munge().chmod(0o600)
-
-
-def key_of_somebody_else(machine: Machine) -> None:
-    if os.geteuid():
-        pytest.skip("needs root to give a file away")
-    key = machine.munge()
-    os.chown(key, 12345, -1)
-    machine.refused_by_munged("should be owned by UID")
-
-
-def open_key(machine: Machine) -> None:
-    machine.munge().chmod(0o644)
-    machine.refused_by_munged("should not be readable")
+    machine.munge()
 
 
 BREAKAGES = [  # Check, state, how it is made, cause, cure.
@@ -276,7 +255,6 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("variables", "fail", variable("PYTHONWARNINGS", "error"), "turns warnings into errors", "unset PYTHONWARNINGS"),
     ("variables", "fail", variable("PYTHONOPTIMIZE", "2"), "removes docstrings", "unset PYTHONOPTIMIZE"),
     ("variables", "warn", variable("PYTHONDONTWRITEBYTECODE", "1"), "for 12 s", "unset PYTHONDONTWRITEBYTECODE"),
-    ("variables", "fail", variable("MPLBACKEND", "screen"), "=screen is a plot backend that", "unset MPLBACKEND"),
     ("variables", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "crashes", "unset HOROVOD_CPU_OPERATIONS"),
     ("variables", "warn", variable("HOROVOD_CYCLE_TIME", "1000"), "=1000 delays every", "unset HOROVOD_CYCLE_TIME"),
     ("variables", "fail", variable("HOROVOD_CYCLE_TIME", "soon"), "not a plain number:", "unset HOROVOD_CYCLE_TIME"),
@@ -305,7 +283,6 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("results", "fail", results_of_somebody_else, r"\(it belongs to user 12345\)", "export LABS_RESULTS="),
     ("results", "fail", results_of_a_run_of_roots, "lab02_horovod cannot be written", r"chown -R \d+ .*lab02_horovod"),
     ("results", "fail", results_in_a_file, "is a file, but should be a folder", "export LABS_RESULTS="),
-    ("results", "warn", results_from_the_future, "1[12]. minutes ahead of this machine's clock", "timedatectl"),
     ("data", "fail", read_only_data, "data cannot be written: Read-only file system", "export LABS_DATA="),
     ("datasets", "fail", half_a_data_set, "is not CIFAR-10, .*: no data_batch_1", "then labs data fetch cifar10"),
     ("locks", "warn", stopped_holder, r"lab02_horovod/it is held by process \d+, which is stopped", r"kill -CONT \d+"),
@@ -314,8 +291,6 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("slurm", "fail", no_configuration_of_slurm, r"SLURM_CONF=/.*gone.conf is not a file", "unset SLURM_CONF"),
     ("slurm", "fail", nonsense_in_slurm_conf, "Parse error in file .*slurm.conf line 1", "unset SLURM_CONF"),
     ("slurm", "fail", no_munged, "munged does not answer", "systemctl start munge"),
-    ("slurm", "fail", key_of_somebody_else, "munge.key: it belongs to user 12345, not to", r"chown \S+ /.*munge.key"),
-    ("slurm", "fail", open_key, r"munge.key: others may read it \(644\)", r"chmod 400 /.*munge.key"),
     ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "did not get through a step: signal 11",
      "unset HOROVOD_CPU_OPERATIONS"),
 ]
@@ -324,10 +299,10 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
 @pytest.mark.parametrize(("check", "state", "broken", "cause", "cure"), BREAKAGES)
 def test_a_breakage_is_named_with_its_cause_and_its_cure(check, state, broken, cause, cure, machine):
     broken(machine)
-    (found,) = machine.found(check)
-    assert found["state"] == state, found
-    assert re.search(cause, found["found"]), found
-    assert re.search(cure, found["cure"]), found
+    (result,) = machine.findings(check)
+    assert result["state"] == state, result
+    assert re.search(cause, result["found"]), result
+    assert re.search(cure, result["cure"]), result
 
 
 @pytest.mark.workers
@@ -361,18 +336,18 @@ def test_a_link_to_an_environment_is_no_move(machine):
     (machine.folder / "clone").mkdir()
     (machine.folder / "clone" / ".venv").symlink_to(machine.folder / ".venv")
     machine.python = machine.folder / "clone" / ".venv" / "bin" / "python"
-    (found,) = machine.found("python")
-    assert found["state"] == "ok", found
+    (result,) = machine.findings("python")
+    assert result["state"] == "ok", result
 
 
 def test_a_run_that_is_under_way_is_no_stale_lock(machine):
     holder = machine.hold("signal.pause()")
-    (found,) = machine.found("locks")
-    assert (found["state"], found["found"]) == ("ok", "1 under way: lab02_horovod/it")
+    (result,) = machine.findings("locks")
+    assert (result["state"], result["found"]) == ("ok", "1 under way: lab02_horovod/it")
     holder.kill()
     holder.wait()
-    (found,) = machine.found("locks")
-    assert (found["state"], found["found"]) == ("ok", "none is held")
+    (result,) = machine.findings("locks")
+    assert (result["state"], result["found"]) == ("ok", "none is held")
 
 
 def test_a_check_that_is_not_there(machine):
@@ -396,6 +371,6 @@ def test_colour_on_a_terminal_alone_and_never_against_its_owners_will(machine):
 
 def test_a_terminal_sees_that_what_takes_long_is_under_way(machine):
     damaged_tensorflow(machine)
-    told = on_a_terminal(machine, "tensorflow")
-    assert "...     tensorflow  loading" in told
-    assert told.index("loading") < told.index("fail")
+    output = on_a_terminal(machine, "tensorflow")
+    assert "...     tensorflow  loading" in output
+    assert output.index("loading") < output.index("fail")

@@ -45,7 +45,7 @@ bindkey '^I' complete-word '^N' next
 LINES = {
     "labs ": list(commands.COMMANDS),
     "labs re": ["results", "report"],
-    "labs run lab1": ["lab10_caltech", "lab11_multinode", "lab12_elastic"],
+    "labs run lab1": [lab for lab in catalogue.lab_names() if lab.startswith("lab1")],
     "labs run lab10_caltech --ba": ["--batch-size", "--base-lr"],
     "labs run lab10 --workers 2 --no-a": ["--no-augment"],
     "labs sweep lab04 --sb": ["--sbatch"],
@@ -56,7 +56,7 @@ LINES = {
     "labs sweep 2 --co": ["--code"],
     "labs run 02 --code ": ["kit", "textbook"],
     "labs run lab10 --workers 2 --code ki": [],
-    "labs exercises lab1": ["lab10_caltech", "lab11_multinode", "lab12_elastic"],
+    "labs exercises lab0": [lab for lab in catalogue.lab_names() if lab.startswith("lab0")],
     "labs results lab02": ["lab02_horovod"],
     "labs data fetch ": list(registry.DATASETS),
     "labs data ve": ["verify"],
@@ -65,7 +65,7 @@ LINES = {
     "labs completion ": ["bash", "zsh"],
 }
 FILES = {"labs run lab10 --data ./so": "solutions", "labs lint da": "data"}
-"""Whatever has no words of its own is completed as a file's name."""
+"""Whatever has no completions is completed as a file's name."""
 
 
 def bash(lines: Iterable[str]) -> list[list[str]]:

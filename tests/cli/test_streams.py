@@ -24,7 +24,7 @@ def labs(arguments, **how) -> subprocess.CompletedProcess:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def store(tmp_path_factory):
+def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("results")
     (root / "lab10_caltech/a").mkdir(parents=True)
     (root / "lab10_caltech/a/record.json").write_text(json.dumps(record()))
@@ -53,14 +53,14 @@ def test_a_reader_that_is_gone_ends_a_command_quietly(arguments):
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["results"], ["report"], ["nosuch"]], ids=" ".join)
-def test_a_closed_standard_output_is_no_output(arguments, store):
+def test_a_closed_standard_output_is_no_output(arguments, root):
     for closed in (">&-", "<&- >&-"):
         done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],
                               stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         wrong = arguments == ["nosuch"]
         assert (done.returncode, done.stderr.count("\n")) == (wrong, wrong), done.stderr
     if arguments == ["report"]:
-        assert (store / "report.html").read_text().endswith("</html>"), "what is printed does not go into the page"
+        assert (root / "report.html").read_text().endswith("</html>"), "what is printed does not go into the page"
 
 
 def test_another_full_disk_is_not_blamed_on_standard_output(tmp_path):
@@ -87,7 +87,7 @@ def test_an_empty_path_is_an_error(arguments, tmp_path):
 
 
 def test_a_run_does_not_wait_for_a_reader_that_is_gone():
-    """What its workers print is read on: else they would wait for room in a pipe, and for each other."""
+    """The output of its workers is still read: else they would block on a full pipe, and wait for each other."""
     program = [sys.executable, "-c", "for line in range(20_000): print('step', line)"]
     code = None
     with contextlib.suppress(OSError), open("/dev/full", "w") as full, ends(30):  # Closing it tries once more.

@@ -1,4 +1,4 @@
-"""The real data sets come whole or not at all, whatever the network does and whatever the archive holds."""
+"""Downloads of the real data sets are atomic, whatever the network does and whatever the archive holds."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_download_that_was_complete_but_for_its_name(offer, tmp_path):
 
 
 def test_without_a_network_the_synthetic_data_is_named(offer, server, tmp_path):
-    offer(tar(PICTURES), url="http://127.0.0.1:1/file")  # Nobody listens there.
+    offer(tar(PICTURES), url="http://127.0.0.1:1/file")  # No server listens there.
     with pytest.raises(
         LabError, match=r"cannot be reached: no network\? \(NewConnectionError\).*--data embedded"
     ):
@@ -286,23 +286,23 @@ def test_what_a_killed_unpacking_left_is_cleared_away(offer, tmp_path):
 
 def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(locks, "PATIENCE", 0.05)
-    held, told = threading.Event(), threading.Event()
+    held, answered = threading.Event(), threading.Event()
 
     def hold():
         with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
             held.set()
-            told.wait(30)
+            answered.wait(30)
 
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(30)
-    monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), told.set()))
+    monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), answered.set()))
     with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
         holder.join()
     assert f"labs: waiting for process {os.getpid()} on " in capsys.readouterr().err
 
 
-# --- no room ---
+# --- full disks ---
 
 
 def test_a_full_disk_is_told_before_the_download(offer, tmp_path):
@@ -315,7 +315,7 @@ def test_a_full_disk_is_told_before_the_download(offer, tmp_path):
 def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
     server = offer(tar(PICTURES))
     (tmp_path / "data").mkdir(mode=0o555)
-    says, told = forked.Pipe()
+    says, answered = forked.Pipe()
 
     def as_student():
         if os.getuid() == 0:
@@ -323,7 +323,7 @@ def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
         try:
             fetch.fetch_dataset("cifar10", tmp_path / "data")
         except LabError as error:
-            told.send(str(error))
+            answered.send(str(error))
 
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)

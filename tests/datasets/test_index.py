@@ -13,23 +13,23 @@ from labs.run.errors import LabError
 
 
 def test_images_are_listed_by_class_and_name(tree):
-    found = index_folder(tree({"dog": 2, "cat": 1}))
-    assert found.class_names == ("cat", "dog")
-    assert found.paths == ["cat/0001.png", "dog/0001.png", "dog/0002.png"]
-    assert found.labels.tolist() == [0, 1, 1]
-    assert found.labels.dtype == np.int64
-    assert len(found) == 3
+    result = index_folder(tree({"dog": 2, "cat": 1}))
+    assert result.class_names == ("cat", "dog")
+    assert result.paths == ["cat/0001.png", "dog/0001.png", "dog/0002.png"]
+    assert result.labels.tolist() == [0, 1, 1]
+    assert result.labels.dtype == np.int64
+    assert len(result) == 3
 
 
 def test_real_tree_with_its_strays(caltech):
-    found = index_folder(caltech)
-    assert (len(found), len(found.class_names)) == (1240, 21)
-    assert found.skipped == {
+    result = index_folder(caltech)
+    assert (len(result), len(result.class_names)) == (1240, 21)
+    assert result.skipped == {
         "folder": ["005.car-side/greg"],
         "no extension": ["017.starfish/RENAME2", "257.clutter/tmp"],
     }
-    assert "1240 images in 21 classes (from 40 in 257.clutter to 60" in describe(found)
-    assert "no extension: 2 (017.starfish/RENAME2, 257.clutter/tmp)" in describe(found)
+    assert "1240 images in 21 classes (from 40 in 257.clutter to 60" in describe(result)
+    assert "no extension: 2 (017.starfish/RENAME2, 257.clutter/tmp)" in describe(result)
 
 
 def test_strays_are_counted_by_name_and_left_out(tree):
@@ -45,9 +45,9 @@ def test_strays_are_counted_by_name_and_left_out(tree):
     (root / "a" / "gone.png").symlink_to("nowhere")
     (root / "a" / "circle.png").symlink_to("circle.png")
     os.mkfifo(root / "b" / "pipe.png")
-    found = index_folder(root)
-    assert found.paths == ["a/0001.png", "b/0001.png"]
-    assert found.skipped == {
+    result = index_folder(root)
+    assert result.paths == ["a/0001.png", "b/0001.png"]
+    assert result.skipped == {
         "not an image": ["a/notes.docx", "readme.txt"],
         "outside a class folder": ["loose.jpg"],
         "hidden": [".git", "a/._0001.png"],
@@ -64,22 +64,22 @@ def test_links_to_folders_are_classes_and_circles_end(tree, tmp_path):
     (root / "linked").symlink_to(elsewhere / "real")
     (root / "up").symlink_to("..")
     (root / "a" / "again").symlink_to("..")
-    found = index_folder(root)
-    assert found.class_names == ("a", "linked")
-    assert found.skipped == {"folder": ["a/again", "up/elsewhere", "up/tree"], "folder without images": ["up"]}
+    result = index_folder(root)
+    assert result.class_names == ("a", "linked")
+    assert result.skipped == {"folder": ["a/again", "up/elsewhere", "up/tree"], "folder without images": ["up"]}
 
 
 def test_strange_names(tree):
     names = ["a b", "äöü 猫", "line\nbreak", os.fsdecode(b"caf\xe9"), "Apple", "apple"]
     root = tree(dict.fromkeys(names, 1))
     (root / "Apple" / "not\nan image.txt").touch()
-    found = index_folder(root)
-    assert sorted(found.class_names) == sorted(names)
-    text = describe(found)
+    result = index_folder(root)
+    assert sorted(result.class_names) == sorted(names)
+    text = describe(result)
     assert r"left out, not an image: 1 (Apple/not\nan image.txt)" in text
     assert "names that differ only in case: 2 (Apple, apple)" in text
     assert text.encode()  # Can be printed.
-    assert split_images(found, 0, 0, 1).train.tolist() == list(range(6))
+    assert split_images(result, 0, 0, 1).train.tolist() == list(range(6))
 
 
 @pytest.mark.parametrize("extension", ["JPG", "jpeg", "Png", "tiff"])
@@ -123,10 +123,10 @@ def test_a_folder_that_may_not_be_read_is_an_error():
 
 
 def test_undecodable_images_are_taken_out_and_told(tree):
-    found = index_folder(tree({"a": 2, "b": 2}))
-    rest = drop_images(found, {"a/0001.png": "truncated"})
+    result = index_folder(tree({"a": 2, "b": 2}))
+    rest = drop_images(result, {"a/0001.png": "truncated"})
     assert rest.paths == ["a/0002.png", "b/0001.png", "b/0002.png"]
     assert rest.labels.tolist() == [0, 1, 1]
     assert "undecodable: 1 (a/0001.png)" in describe(rest)
     with pytest.raises(LabError, match="no image of class a can be decoded"):
-        drop_images(found, ["a/0001.png", "a/0002.png"])
+        drop_images(result, ["a/0001.png", "a/0002.png"])

@@ -30,13 +30,13 @@ class Recorded:
     """An array that remembers which rows were asked for."""
 
     def __init__(self, array):
-        self.array, self.shape, self.dtype, self.asked = array, array.shape, array.dtype, []
+        self.array, self.shape, self.dtype, self.requested = array, array.shape, array.dtype, []
 
     def __len__(self):
         return len(self.array)
 
     def __getitem__(self, rows):
-        self.asked.append(rows)
+        self.requested.append(rows)
         return self.array[rows]
 
 
@@ -50,9 +50,9 @@ def test_batches_hold_what_the_shard_says():
     assert dataset.element_spec == (
         tf.TensorSpec([8, 9, 7, 1], tf.uint8), tf.TensorSpec([8], tf.int64), tf.TensorSpec([8], tf.float32),
     )  # fmt: skip
-    found = batches(dataset)
-    assert len(found) == mine.steps == dataset.cardinality()
-    for step, (x, y, weight) in enumerate(found):
+    outcome = batches(dataset)
+    assert len(outcome) == mine.steps == dataset.cardinality()
+    for step, (x, y, weight) in enumerate(outcome):
         assert np.array_equal(x, DIGITS[mine.rows[step]])
         assert np.array_equal(y, LABELS[mine.rows[step]])
         assert np.array_equal(weight, mine.weights[step])
@@ -98,9 +98,9 @@ def test_no_picture_is_read_too_early_or_in_vain():
     images = Recorded(DIGITS)
     iterator = iter(train_batches(images, LABELS, shard(50, 2, 0, 1, 0, 1), epoch=0, seed=1))
     next(iterator)
-    assert len(images.asked) <= 1 + AHEAD + 1
+    assert len(images.requested) <= 1 + AHEAD + 1
     assert len(list(iterator)) == 24
-    assert len(images.asked) == 25
+    assert len(images.requested) == 25
 
 
 @pytest.mark.parametrize("augment", [None, Augment(), Augment(rotation=20, zoom=0.2)])
@@ -152,11 +152,11 @@ def test_going_on_in_the_middle_of_an_epoch():
 def test_judged_pictures_are_whole_in_order_and_not_varied():
     positions = np.arange(1, 50, 3)
     dataset = eval_batches(DIGITS, LABELS, positions, 5)
-    found = batches(dataset)
-    assert [len(x) for x, _ in found] == [5, 5, 5, 2]
+    outcome = batches(dataset)
+    assert [len(x) for x, _ in outcome] == [5, 5, 5, 2]
     assert dataset.element_spec[0].shape.as_list() == [None, 9, 7, 1]
-    assert np.array_equal(np.concatenate([x for x, _ in found]), DIGITS[positions])
-    assert np.array_equal(np.concatenate([y for _, y in found]), LABELS[positions])
+    assert np.array_equal(np.concatenate([x for x, _ in outcome]), DIGITS[positions])
+    assert np.array_equal(np.concatenate([y for _, y in outcome]), LABELS[positions])
     assert batches(eval_batches(DIGITS, LABELS, positions[:0], 5)) == []
 
 
@@ -229,8 +229,8 @@ def test_a_picture_that_breaks_during_training_is_named(tree):
     (index.root / "b" / "0002.png").write_text("broken")
     with pytest.raises(tf.errors.OpError) as raised:
         batches(train_batches(images, index.labels, shard(8, 4, 0, 1, 0, 1), epoch=0, seed=1))
-    found = lab_error(raised.value)
-    assert str(found).endswith("b/0002.png (not an image); repair or remove the file, then start again")
+    outcome = lab_error(raised.value)
+    assert str(outcome).endswith("b/0002.png (not an image); repair or remove the file, then start again")
     assert lab_error(tf.errors.InvalidArgumentError(None, None, "loss")) is None
 
 

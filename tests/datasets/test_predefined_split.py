@@ -13,7 +13,7 @@ from labs.run.errors import LabError
 
 
 def picture(path, seed: int, turn: int = 0, quality: int = 90) -> None:
-    """A smooth random picture, as photos are; `turn` shifts it by so many pixels."""
+    """A smooth random picture, as photos are; `turn` shifts it by a number of pixels."""
     coarse = np.random.default_rng(seed).integers(0, 256, (6, 6, 3), dtype=np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     smooth = np.asarray(Image.fromarray(coarse).resize((64, 64), Image.Resampling.BICUBIC))
@@ -69,9 +69,9 @@ def leak(tree):
 
 
 def test_different_pictures_are_no_leak(tree):
-    found = leak(tree)
-    assert (found.tests, found.identical, found.alike) == (10, (), ())
-    assert str(found) == "leak check: none of the 10 test pictures is in the training"
+    result = leak(tree)
+    assert (result.tests, result.identical, result.alike) == (10, (), ())
+    assert str(result) == "leak check: none of the 10 test pictures is in the training"
 
 
 def test_a_copy_and_one_saved_again_are_found_and_told_apart(tree):
@@ -80,19 +80,19 @@ def test_a_copy_and_one_saved_again_are_found_and_told_apart(tree):
     shutil.copy(train / "freshapples/3.jpg", test / "freshapples/copy.jpg")
     picture(test / "rottenapples/again.jpg", 100 + 4, quality=60)
     picture(test / "rottenapples/moved.jpg", 100 + 5, turn=30)
-    found = leak(tree)
+    result = leak(tree)
     names = train.name, test.name
-    assert found.identical == ((f"{names[1]}/freshapples/copy.jpg", f"{names[0]}/freshapples/3.jpg"),)
-    assert found.alike == ((f"{names[1]}/rottenapples/again.jpg", f"{names[0]}/rottenapples/4.jpg"),)
-    assert "of 13 test pictures 1 are byte for byte in the training, 1 nearly the same" in str(found)
-    assert str(found).endswith("the test accuracy is partly memory")
+    assert result.identical == ((f"{names[1]}/freshapples/copy.jpg", f"{names[0]}/freshapples/3.jpg"),)
+    assert result.alike == ((f"{names[1]}/rottenapples/again.jpg", f"{names[0]}/rottenapples/4.jpg"),)
+    assert "of 13 test pictures 1 are byte for byte in the training, 1 nearly the same" in str(result)
+    assert str(result).endswith("the test accuracy is partly memory")
 
 
 def test_one_look_alike_in_120_synthetic_fruits_does_not_prove_a_leak():
     """No two synthetic fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
-    found = leak(fetch.locate("fruits360", "embedded"))
-    assert (found.tests, found.identical, len(found.alike)) == (120, (), 1)
-    assert str(found).endswith("so few may be false alarms of the hash: look at the pictures")
+    result = leak(fetch.locate("fruits360", "embedded"))
+    assert (result.tests, result.identical, len(result.alike)) == (120, (), 1)
+    assert str(result).endswith("so few may be false alarms of the hash: look at the pictures")
 
 
 def test_many_are_compared_in_blocks(monkeypatch):
@@ -106,7 +106,7 @@ def test_many_are_compared_in_blocks(monkeypatch):
 
 def test_the_real_fruits_leak(samples):
     """Fruits-360's test pictures are other frames of the films that its training pictures are from."""
-    found = leak(samples / "fruits-sample")
-    assert found.tests == 320
-    assert len(found.alike) > 100
-    assert str(found).endswith("the test accuracy is partly memory")
+    result = leak(samples / "fruits-sample")
+    assert result.tests == 320
+    assert len(result.alike) > 100
+    assert str(result).endswith("the test accuracy is partly memory")

@@ -37,7 +37,7 @@ def parts_of(tree, test_split, validation_split, seed=1):
         division = split_images(index, test_split, validation_split, seed)
     except LabError:
         return None
-    return {index.paths[place]: part for part, places_ in enumerate(division) for place in places_}
+    return {index.paths[position]: part for part, positions in enumerate(division) for position in positions}
 
 
 @settings(max_examples=50)
@@ -64,8 +64,8 @@ def test_order_of_the_list_does_not_matter(order, share):
     ids = [f"{number}.png" for number in range(60)]
     straight = split_images((ids, np.zeros(60)), 0, share, 5) if share > 0.1 else None
     if straight:
-        mixed = split_images(([ids[place] for place in order], np.zeros(60)), 0, share, 5)
-        assert {order[place] for place in mixed.validation} == set(straight.validation)
+        mixed = split_images(([ids[position] for position in order], np.zeros(60)), 0, share, 5)
+        assert {order[position] for position in mixed.validation} == set(straight.validation)
 
 
 @given(

@@ -32,7 +32,7 @@ def test_undecodable_pictures_are_named(spoilt, capfd):
     assert bad.keys() == {"a/cut.jpg", "a/empty.jpg", "b/program.jpg", "b/text.jpg"}
     assert "truncated" in bad["a/cut.jpg"]
     assert bad["b/text.jpg"] == bad["b/program.jpg"] == "not an image"
-    assert capfd.readouterr().err == ""  # Nobody watches: no progress bar.
+    assert capfd.readouterr().err == ""  # Not a terminal: no progress bar.
     assert len(drop_images(spoilt, bad)) == 60
 
 

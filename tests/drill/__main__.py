@@ -5,11 +5,11 @@
 A campaign is one training of two workers (training.py). It is shot some 20 times, resumed after each shot, and
 then left to come to its end, which must be that of an undisturbed run: weights, optimizer and history, bit for bit. A
 shot is SIGKILL to a worker or to a launcher: half of them at any moment of the run's life, half aimed into the writing
-of a checkpoint. What has hit is told by what it leaves: the file that was being written.
+of a checkpoint. What a shot has hit shows in what it leaves: the file that was being written.
 
 Loading TensorFlow takes far longer than this training. So most starts are forks of this process, which has loaded it
 and has not used it: a launcher in place of horovodrun, with two workers over Gloo. Every tenth is `labs run`'s: mpirun,
-and programs of their own. Both come to the same bits.
+and separate programs. Both come to the same bits.
 
 A thousand take an hour or more: with --keep the tally is written after each campaign, and the same command goes on.
 """
@@ -35,17 +35,17 @@ from tqdm import tqdm
 from tests.drill import training
 from tests.drill.launchers import LIBC, by_fork, by_mpirun
 from tests.drill.runs import BreachError, Run, below
-from tests.drill.shots import Tally, compare, draw, shoot, undisturbed
+from tests.drill.shots import Tally, compare, plan_shot, shoot, undisturbed
 
 SET_CHILD_SUBREAPER = 36  # prctl.h
 
 
-def drill(kills: int, seed: int, store: Path, shots: int, every: int, keep: Path | None = None) -> Tally:
-    """Run campaigns until so many shots have killed.
+def drill(kills: int, seed: int, results_root: Path, shots: int, every: int, keep: Path | None = None) -> Tally:
+    """Run campaigns until the given number of shots have killed.
 
     Args:
         kills: How many.
-        seed: Of the plan; the moments of the shots hang on the machine as well.
+        seed: Of the plan; the moments of the shots also depend on the machine.
         store: An empty folder.
         shots: Kills of one campaign.
         every: Which of the starts are `labs run`'s.
@@ -62,18 +62,18 @@ def drill(kills: int, seed: int, store: Path, shots: int, every: int, keep: Path
     tqdm.monitor_interval = 0  # No thread: this process forks.
     with tqdm(total=kills, initial=tally.shots, desc="kills", unit="", mininterval=1, file=sys.stderr) as bar:
         while tally.shots < kills:
-            luck, began = random.Random(f"{seed} {tally.campaigns}"), time.perf_counter()
+            rng, began = random.Random(f"{seed} {tally.campaigns}"), time.perf_counter()
             config = training.Config(seed=1000 * seed + tally.campaigns)
-            calm = Run(store, f"seed{config.seed}-undisturbed", config)
+            calm = Run(results_root, f"seed{config.seed}-undisturbed", config)
             pace = undisturbed(calm)
             # Two programs load TensorFlow, where two forks have it.
             paces = {by_fork: pace, by_mpirun: dataclasses.replace(pace, start=3 * pace.start)}
             # Every second campaign saves between its steps as well, every third of a second.
             between = {"save_seconds": 0.3} if tally.campaigns % 2 else {}
-            run, last = Run(store, f"seed{config.seed}", config, **between), min(kills, tally.shots + shots)
+            run, last = Run(results_root, f"seed{config.seed}", config, **between), min(kills, tally.shots + shots)
             while not run.finished:
                 launcher = by_fork if (tally.starts.total() + 1) % every else by_mpirun
-                shot = draw(luck, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
+                shot = plan_shot(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
                 shoot(launcher, run, shot, paces[launcher], tally)
                 bar.set_postfix_str(f"{tally.landed.total()} inside a save", refresh=False)
                 bar.update(tally.shots - bar.n)
@@ -113,24 +113,24 @@ def main() -> int:
     parser.add_argument("--shots", type=int, default=20, help="kills of one campaign")
     parser.add_argument("--every", type=int, default=10, help="which of the starts are by mpirun")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the tally there, and go on from it")
-    asked = parser.parse_args()
-    store = Path(tempfile.mkdtemp(prefix="drill-"))
+    args = parser.parse_args()
+    results_root = Path(tempfile.mkdtemp(prefix="drill-"))
     # What Open MPI keeps while it runs, and a killed one leaves, lies there too.
-    os.environ |= {"TMPDIR": str(store), "OMPI_MCA_btl_sm_backing_directory": str(store)}
+    os.environ |= {"TMPDIR": str(results_root), "OMPI_MCA_btl_sm_backing_directory": str(results_root)}
     try:
-        tally = drill(asked.kills, asked.seed, store, asked.shots, asked.every, asked.keep)
+        tally = drill(args.kills, args.seed, results_root, args.shots, args.every, args.keep)
     except BreachError as problem:
-        print(f"drill: error: {problem}; see {store}, and again with --seed {asked.seed}", file=sys.stderr)
+        print(f"drill: error: {problem}; see {results_root}, and again with --seed {args.seed}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        shutil.rmtree(store, ignore_errors=True)
+        shutil.rmtree(results_root, ignore_errors=True)
         return 130
     finally:
         for pid in below(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
     print(table(tally))
-    shutil.rmtree(store)
+    shutil.rmtree(results_root)
     return 0
 
 

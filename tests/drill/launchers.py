@@ -1,4 +1,4 @@
-"""Two ways to start the drilled training; each is called in a process of its own, and ends when its workers have."""
+"""Two ways to start the drilled training; each is called in a separate process, and ends when its workers have."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
         worker._leave(problem)
     import horovod.tensorflow as hvd
 
-    hvd.shutdown()  # Horovod: an exit in which the workers wait for each other; a fork has none of its own.
+    hvd.shutdown()  # Horovod: an exit in which the workers wait for each other; a forked process has none.
 
 
 def by_mpirun(config: training.Config, options: Options) -> None:

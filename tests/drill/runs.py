@@ -49,15 +49,15 @@ class Saves:
     def read(self) -> list[str]:
         """Return "begun" and "done", in their order, since the last call."""
         try:
-            told, heard, place = os.read(self.file, 1 << 16), [], 0
+            events, heard, offset = os.read(self.file, 1 << 16), [], 0
         except BlockingIOError:
             return []
-        while place < len(told):
-            _, mask, _, length = struct.unpack_from("iIII", told, place)
-            name = told[place + 16 : place + 16 + length]
+        while offset < len(events):
+            _, mask, _, length = struct.unpack_from("iIII", events, offset)
+            name = events[offset + 16 : offset + 16 + length]
             if b".npz" in name:
                 heard.append("begun" if mask & self.CREATE else "done")
-            place += 16 + length
+            offset += 16 + length
         return heard
 
 
@@ -65,15 +65,15 @@ class Run:
     """One run that is started until it comes to its end, and what is known of it.
 
     Args:
-        store: The results store.
+        results_root: The results root.
         name: Of the run.
         config: Of the run.
         save_seconds: See Options.
     """
 
-    def __init__(self, store: Path, name: str, config: training.Config, save_seconds: float = Options.save_seconds):
-        self.config, self.options = config, Options(name, store, resume=True, save_seconds=save_seconds)
-        self.folder = store / training.LAB.name / name
+    def __init__(self, root: Path, name: str, config: training.Config, save_seconds: float = Options.save_seconds):
+        self.config, self.options = config, Options(name, root, resume=True, save_seconds=save_seconds)
+        self.folder = root / training.LAB.name / name
         self.checkpoints = self.folder / "checkpoints"
         self.checkpoints.mkdir(parents=True)
         self.saves = Saves(self.checkpoints)
@@ -95,7 +95,7 @@ class Run:
         return checkpoint.by_age(self.checkpoints)
 
     def outcome(self) -> dict[str, object]:
-        """Return what must not hang on the shots: the arrays of the last checkpoint, and the history without clocks."""
+        """Return what no shot may change: the arrays of the last checkpoint, and the history without clocks."""
         history = json.loads((self.folder / "record.json").read_text())["history"]
         rows = [{name: value for name, value in row.items() if name not in CLOCKS} for row in history]
         arrays = {name: (array.dtype.str, array.shape, array.tobytes())
@@ -162,7 +162,7 @@ class Start:
         if target == "launcher":
             return self.pid
         names = ("mpirun", "prterun") if target == "mpirun" else (target,)
-        return next((pid for pid in below(self.pid) if called(pid) in names), 0)
+        return next((pid for pid in below(self.pid) if program_of(pid) in names), 0)
 
     def close(self) -> int:
         """Wait until no process of the start is left, and return the launcher's exit code.
@@ -179,22 +179,22 @@ class Start:
             while True:
                 if not os.waitpid(-1, os.WNOHANG)[0]:
                     if time.monotonic() > deadline:
-                        raise BreachError(f"left behind: {[called(pid) for pid in below(os.getpid())]}")
+                        raise BreachError(f"left behind: {[program_of(pid) for pid in below(os.getpid())]}")
                     time.sleep(0.005)
         return code
 
 
 def below(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that they have started."""
-    found = []
+    result = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # It has ended.
             for child in map(int, path.read_text().split()):
-                found += [child, *below(child)]
-    return found
+                result += [child, *below(child)]
+    return result
 
 
-def called(pid: int) -> str:
+def program_of(pid: int) -> str:
     """Return what a process is: a rank, or the name of its program."""
     with contextlib.suppress(OSError):
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -36,12 +36,12 @@ class Shot:
     """Of the time that a checkpoint takes, or of the window: when to shoot."""
 
 
-def draw(luck: random.Random, launcher: Callable, aimed: bool) -> Shot:
+def plan_shot(rng: random.Random, launcher: Callable, aimed: bool) -> Shot:
     """Plan a shot."""
     targets = ["rank 0", "rank 1", "launcher", *(["mpirun"] if launcher is by_mpirun else [])]
     if aimed:
         targets.append("rank 0")  # It is the one that writes.
-    return Shot(luck.choice(targets), aimed, luck.random())
+    return Shot(rng.choice(targets), aimed, rng.random())
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Pace:
     end: float
 
     def window(self, epochs: int) -> float:
-        """Return how long a start lasts that has so many epochs before it; of many, how long it may be shot."""
+        """Return how long a start lasts after a number of epochs; of many, how long it may be shot."""
         return self.start + (epochs * self.epoch + self.end if epochs < AHEAD else AHEAD * self.epoch)
 
 
@@ -71,7 +71,7 @@ def undisturbed(run: Run) -> Pace:
     return Pace(done[0] - epoch, epoch, float(np.median(done - begun)), time.perf_counter() - start.began - done[-1])
 
 
-def aim(start: Start, shot: Shot, pace: Pace) -> int:
+def aim_at(start: Start, shot: Shot, pace: Pace) -> int:
     """Wait for the moment of a shot, and return whom it kills: 0 if the start has ended before."""
     if not shot.aimed:
         ended = start.ends(shot.share * pace.window(start.run.config.epochs - start.run.reported))
@@ -132,35 +132,35 @@ def shoot(launcher: Callable, run: Run, shot: Shot | None, pace: Pace, tally: Ta
     torn, resumes = run.torn(), bool(run.saved())
     start = Start(launcher, run)
     tally.starts[launcher.__name__] += 1
-    victim = aim(start, shot, pace) if shot else 0
+    victim = aim_at(start, shot, pace) if shot else 0
     if victim:
         with contextlib.suppress(ProcessLookupError):  # It has done its work.
             os.kill(victim, signal.SIGKILL)
     elif not start.ends(SECONDS_TO_HANG):
         raise BreachError("the run hangs")
-    code, said = start.close(), start.log.read_text(errors="replace")
+    code, output = start.close(), start.log.read_text(errors="replace")
     if code and not victim:
-        raise BreachError(f"a start that nobody had shot at failed with code {code}")
+        raise BreachError(f"a start that was not shot at failed with code {code}")
     if code:
         target = "launcher" if victim == start.pid else shot.target
         tally.kills[target, shot.aimed] += 1
         tally.landed[target] += bool(run.torn() - torn)
-    if f"{training.LAB.name}: {SIZE} workers" in said and run.torn() & torn:
+    if f"{training.LAB.name}: {SIZE} workers" in output and run.torn() & torn:
         raise BreachError("what a killed writer left stays for ever")
     for path in run.saved():
         try:
             load(path)
         except Exception as problem:
             raise BreachError(f"{path.name} does not load: {problem}") from None
-    _follow(run, said, resumes, tally)
+    _follow(run, output, resumes, tally)
 
 
-def _follow(run: Run, said: str, resumes: bool, tally: Tally) -> None:
+def _follow(run: Run, output: str, resumes: bool, tally: Tally) -> None:
     """Hold what a start said against what the earlier ones had reached."""
-    resumed = re.search(r"^resumed after epoch (\d+)(?:, step (\d+))?", said, re.MULTILINE)
+    resumed = re.search(r"^resumed after epoch (\d+)(?:, step (\d+))?", output, re.MULTILINE)
     tally.resumes += resumes
     tally.loaded += bool(resumed)
-    if resumes and ("nothing to resume" in said or "is damaged" in said):
+    if resumes and ("nothing to resume" in output or "is damaged" in output):
         raise BreachError("there was a checkpoint, and it was not used")
     if resumed:
         point = int(resumed[1]) + int(resumed[2] or 0) / training.STEPS
@@ -169,9 +169,9 @@ def _follow(run: Run, said: str, resumes: bool, tally: Tally) -> None:
             raise BreachError(f"epoch {run.reported} was said to be finished, and it {resumed[0]}")
         if run.reached - point > 1:
             raise BreachError(f"it had come {run.reached:.2f} epochs far, and {resumed[0]}")
-    run.reported = max([run.reported, *map(int, re.findall(r"^epoch (\d+)/", said, re.MULTILINE))])
-    for place in heartbeat.read_beats(run.folder / "heartbeats"):
-        run.reached = max(run.reached, place.epoch - 1 + place.step / training.STEPS)
+    run.reported = max([run.reported, *map(int, re.findall(r"^epoch (\d+)/", output, re.MULTILINE))])
+    for beat in heartbeat.read_beats(run.folder / "heartbeats"):
+        run.reached = max(run.reached, beat.epoch - 1 + beat.step / training.STEPS)
 
 
 def compare(run: Run, calm: Run) -> None:

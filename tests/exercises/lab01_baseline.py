@@ -35,8 +35,8 @@ def unweighted(runs) -> float:
 
 
 RECORDS = [
-    *(made("lab01", rate=rate, batch_size=batch, metrics={"cpu_percent": busy})
-      for batch, rate, busy in ((8, 100, 40), (32, 260, 70), (1024, 350, 99), (128, 410, 90))),
+    *(made("lab01", images_per_sec=throughput, batch_size=batch, metrics={"cpu_percent": busy})
+      for batch, throughput, busy in ((8, 100, 40), (32, 260, 70), (1024, 350, 99), (128, 410, 90))),
 ]
 
 WRONG = [

@@ -7,7 +7,7 @@ import math
 from tests.exercises.planted import made, totals
 
 RECORDS = [
-    made("lab02", rate=100), made("lab02", 4, 230),
+    made("lab02", images_per_sec=100), made("lab02", 4, 230),
 ]
 
 WRONG = [

@@ -7,9 +7,9 @@ from tests.exercises.planted import made
 VIT = {"parameters": 114_250}
 
 RECORDS = [
-    made("lab07", rate=100, metrics={"parameters": 6_858}, width=16),
+    made("lab07", images_per_sec=100, metrics={"parameters": 6_858}, width=16),
     made("lab07", 4, 60, metrics={"parameters": 6_858}, width=16, batch_size=8, traffic=False),
-    made("lab07", rate=100, metrics=VIT), made("lab07", 4, 170, metrics=VIT, batch_size=8, backend="gloo"),
+    made("lab07", images_per_sec=100, metrics=VIT), made("lab07", 4, 170, metrics=VIT, batch_size=8, backend="gloo"),
 ]
 
 WRONG = [

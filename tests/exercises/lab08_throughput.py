@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.exercises.planted import made
 
 RECORDS = [
-    made("lab08", rate=100, epochs=5, metrics={"input_images_per_sec": 900}),
+    made("lab08", images_per_sec=100, epochs=5, metrics={"input_images_per_sec": 900}),
     made("lab08", 4, 190, batch_size=4, metrics={"input_images_per_sec": 2000}),
     made("lab08", 4, 310, metrics={"input_images_per_sec": 2000}),
 ]

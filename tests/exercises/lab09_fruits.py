@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.exercises.planted import made, totals
 
 RECORDS = [
-    made("lab09", trials=3), made("lab09", rate=100), made("lab09", 4, 260, scaling="none"),
+    made("lab09", trials=3), made("lab09", images_per_sec=100), made("lab09", 4, 260, scaling="none"),
     made("lab09", base_lr=0.1, leak_check=False),
 ]
 

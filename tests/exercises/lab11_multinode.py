@@ -7,7 +7,7 @@ import math
 from tests.exercises.planted import made
 
 RECORDS = [
-    made("lab11", rate=90, base_batch_size=20, metrics={"test_accuracy": 0.93, "test_images": 359}),
+    made("lab11", images_per_sec=90, base_batch_size=20, metrics={"test_accuracy": 0.93, "test_images": 359}),
     made("lab11", 4, 280, base_batch_size=20,
          metrics={"test_accuracy": 0.96, "test_images": 359, "allreduce_seconds": 0.07}),
 ]

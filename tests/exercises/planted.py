@@ -22,7 +22,7 @@ IMAGES = 1000
 NAMES = itertools.count(1)
 
 
-def made(lab: str, size: int = 1, rate: float = 100.0, *, epochs: int = 3, metrics: dict | None = None,
+def made(lab: str, size: int = 1, images_per_sec: float = 100.0, *, epochs: int = 3, metrics: dict | None = None,
          tables: dict | None = None, scores: tuple = (), layout: dict | None = None, **config) -> dict:
     """Return a record as a lab writes it."""
     definition, number = catalogue.load_lab(lab), next(NAMES)
@@ -31,7 +31,7 @@ def made(lab: str, size: int = 1, rate: float = 100.0, *, epochs: int = 3, metri
     settings = dataclasses.asdict(dataclasses.replace(definition.Config(), **config))
     together = settings["batch_size"] * size
     history = [{"epoch": epoch, "accuracy": 0.3 + 0.1 * epoch, "images": IMAGES, "steps": math.ceil(IMAGES / together),
-                "train_seconds": IMAGES / rate + 7 * (epoch == 1)} for epoch in range(1, epochs + 1)]
+                "train_seconds": IMAGES / images_per_sec + 7 * (epoch == 1)} for epoch in range(1, epochs + 1)]
     for row, score in zip(history, scores, strict=False):
         row |= {"val_accuracy": score, "val_loss": 2 - score, "val_seconds": 1.5}
     return {

@@ -93,8 +93,8 @@ def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, results_root, t
     for part, key in sorted(keys):
         damaged = json.loads(json.dumps(mine))
         for record in damaged:
-            for place in record["history"] if part == "history" else [record[part]]:
-                place.pop(key, None)
+            for fields in record["history"] if part == "history" else [record[part]]:
+                fields.pop(key, None)
         planted.write(tmp_path, *damaged)
         for question, answer in right.items():
             message = complaint(question, answer, tmp_path)
@@ -148,10 +148,10 @@ def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
 
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
-    told = capsys.readouterr().out
-    assert [line.partition(" ")[0] for line in told.splitlines() if line.startswith("lab")] == [
+    output = capsys.readouterr().out
+    assert [line.partition(" ")[0] for line in output.splitlines() if line.startswith("lab")] == [
         "lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
-    assert "lab02.q2: no answer yet" in told
+    assert "lab02.q2: no answer yet" in output
 
 
 def test_a_real_run_of_lab_10_is_graded(tmp_path):
@@ -162,7 +162,8 @@ def test_a_real_run_of_lab_10_is_graded(tmp_path):
 
 def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
     """Steps of 32 images that took a quarter of the time they should: the machine was busy during the others."""
-    runs = [planted.made("lab01", rate=rate, batch_size=batch) for batch, rate in ((32, 900), (128, 240), (1024, 230))]
+    runs = [planted.made("lab01", images_per_sec=throughput, batch_size=batch)
+            for batch, throughput in ((32, 900), (128, 240), (1024, 230))]
     planted.write(tmp_path, *runs)
     with pytest.raises(AssertionError, match=r"negative a, .* something else running\? Repeat section 'M1: how busy'"):
         exercises.check("lab01.q4", {"a": 1, "c": 1, "step": 257}, tmp_path)
@@ -171,7 +172,7 @@ def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
 # Which runs.
 
 def pair(*runs, **how) -> list[str]:
-    return [run["run"] for run in grading.pair_with_one_worker(runs, "nothing", **how)]
+    return [run["run"] for run in grading.pair_with_one_worker("nothing", **how)(runs)]
 
 
 def test_runs_are_compared_with_one_worker_of_the_same_settings():

@@ -108,7 +108,7 @@ def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
         return known[name]
 
-    def rates(gpu):
+    def utilization(gpu):
         if gpu is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return pynvml.c_nvmlUtilization_t(gpu=gpu)
@@ -117,7 +117,7 @@ def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 2)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", handle)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", rates)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", utilization)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)

@@ -52,15 +52,15 @@ def test_a_comment_of_two_lines_and_a_statement_of_two_are_listed_whole():
 
 @pytest.mark.workers
 def test_two_workers_by_hand_compute_what_one_computes():
-    """One worker with the global batch and the scaled rate, against two with the batch and rate of one."""
+    """One worker with the global batch and its scaled learning rate, against two with those of one."""
     import tensorflow as tf
 
     digits = arrays.read_mnist(fetch.locate("mnist", "embedded"))
     train = digits.train_images, digits.train_labels
     model = lab.train_alone(*train, batch_size=64, epochs=2, base_lr=0.002, seed=3)
     loss, accuracy = model.evaluate(digits.test_images, digits.test_labels, verbose=0)
-    asked = ["--code", "textbook", "--batch-size", "32", "--epochs", "2", "--base-lr", "0.001", "--seed", "3"]
-    two = local.run(lab, asked, workers=2, oversubscribe=True)
+    args = ["--code", "textbook", "--batch-size", "32", "--epochs", "2", "--base-lr", "0.001", "--seed", "3"]
+    two = local.run(lab, args, workers=2, oversubscribe=True)
     assert two["layout"]["size"] == 2
     assert two["metrics"]["test_loss"] == pytest.approx(loss, rel=1e-3)
     assert two["metrics"]["test_accuracy"] == pytest.approx(accuracy, abs=0.01)

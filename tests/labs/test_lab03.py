@@ -1,4 +1,4 @@
-"""Lab 3: the rate follows the global batch; warmup saves a run that fails without it."""
+"""Lab 3: the learning rate follows the global batch; warmup saves a run that fails without it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _own_results(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("batch_size", "size"), [(64, 2), (128, 1), (32, 4)])
 def test_the_rate_depends_on_the_global_batch_alone(batch_size, size):
-    rate = lab.learning_rate(dataclasses.replace(DEMO, batch_size=batch_size), 1600, size)
-    assert (rate.start, rate.peak) == (0.001, pytest.approx(0.032))
-    assert (rate.warmup_steps, rate.milestones) == (39, (65,))
+    schedule = lab.learning_rate(dataclasses.replace(DEMO, batch_size=batch_size), 1600, size)
+    assert (schedule.start, schedule.peak) == (0.001, pytest.approx(0.032))
+    assert (schedule.warmup_steps, schedule.milestones) == (39, (65,))
 
 
 def test_m5_is_the_case_of_one_workers_batch_as_reference():

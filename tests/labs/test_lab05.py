@@ -26,9 +26,9 @@ def test_horovod_and_raw_mpi_are_in_one_table():
     for collective, libraries in (("allreduce", {"Horovod over MPI", "Horovod over MPI, eager", "raw MPI"}),
                                   ("broadcast", {"Horovod over MPI", "raw MPI"}),
                                   ("allgather", {"Horovod over MPI", "raw MPI"})):
-        found = [row for row in rows if row["collective"] == collective]
-        assert {row["library"] for row in found} == libraries
-        assert [row["bytes"] for row in found if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
+        result = [row for row in rows if row["collective"] == collective]
+        assert {row["library"] for row in result} == libraries
+        assert [row["bytes"] for row in result if row["library"] == "raw MPI"] == [8] + [4**n for n in range(2, 10)]
     factors = {"allreduce": 1.0, "broadcast": 1.0, "allgather": 0.5}
     for row in rows:
         assert row["seconds_low"] <= row["seconds"] <= row["seconds_high"]
@@ -77,7 +77,7 @@ def test_half_precision_halves_the_bytes_on_the_wire():
 @pytest.mark.workers
 def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     record = local.run(lab, ["--study", "messages", "--name", "it"], workers=2, oversubscribe=True)
-    told, gradients = record["metrics"], record["metrics"]["gradient_bytes"]
+    metrics, gradients = record["metrics"], record["metrics"]["gradient_bytes"]
     by_kind = {row["kind"]: row for row in record["tables"]["messages"]}
     assert by_kind["gradients"]["bytes"] == record["history"][0]["steps"] * gradients
     assert by_kind["gradients"]["messages"] < by_kind["gradients"]["exchanges"], "tensors were fused"
@@ -88,11 +88,11 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     assert record["tables"]["timeline"] == record["tables"]["messages"], "one run has one share of gradients"
     assert f"{by_kind['gradients']['share']:.2%}" in capfd.readouterr().out
     json.loads((results_dir() / "lab05_allreduce/it/timeline.json").read_text())
-    assert told["spread_of_weights"] == 0
-    assert told["spread_of_statistics_before"] > 1e-3
-    assert told["spread_of_statistics_after"] == 0
-    assert told["accuracy_weighted_mean"] == pytest.approx(told["accuracy_of_all"], abs=1e-9)
-    assert abs(told["accuracy_plain_mean"] - told["accuracy_of_all"]) > 1e-4
+    assert metrics["spread_of_weights"] == 0
+    assert metrics["spread_of_statistics_before"] > 1e-3
+    assert metrics["spread_of_statistics_after"] == 0
+    assert metrics["accuracy_weighted_mean"] == pytest.approx(metrics["accuracy_of_all"], abs=1e-9)
+    assert abs(metrics["accuracy_plain_mean"] - metrics["accuracy_of_all"]) > 1e-4
     solved("lab05.q4")
 
 

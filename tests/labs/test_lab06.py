@@ -75,12 +75,12 @@ def test_the_search_finds_the_largest_batch():
     config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)
     record = lab.run(config)
     trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
-    found = int(record["metrics"]["largest_batch_size"])
-    assert trials[found]
-    assert found == max(value for value, fits in trials.items() if fits)
-    assert found == pytest.approx(200, rel=0.15)
+    result = int(record["metrics"]["largest_batch_size"])
+    assert trials[result]
+    assert result == max(value for value, fits in trials.items() if fits)
+    assert result == pytest.approx(200, rel=0.15)
     above = min(value for value, fits in trials.items() if not fits)
-    assert above - found <= max(1, found / 16)
+    assert above - result <= max(1, result / 16)
     solved("lab06.q3")
 
 

@@ -51,15 +51,15 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
         assert mine["learning_rate"] == pytest.approx(theirs["learning_rate"])
         assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
     assert one["tables"]["wire"] == two["tables"]["wire"] == []
-    told = capfd.readouterr().out
-    assert "no speedup" not in told, "the run of one worker has another batch per worker, and the same global batch"
-    assert "2 workers against one, same global batch: speedup " in told
+    output = capfd.readouterr().out
+    assert "no speedup" not in output, "the run of one worker has another batch per worker, and the same global batch"
+    assert "2 workers against one, same global batch: speedup " in output
     (_, row) = transports.compare([one, two | {"metrics": one["metrics"]}]).to_dict("records")
     assert row["speedup"] == pytest.approx(two["timings"]["images_per_sec"] / one["timings"]["images_per_sec"])
     solved("lab07.q2", "lab07.q3")
 
 
-@pytest.mark.parametrize(("wrong", "told"), [
+@pytest.mark.parametrize(("wrong", "output"), [
     ({"heads": 5}, "5 heads in a width of 16"),
     ({"patch_size": 5}, "patches of 5 in images of 32 pixels"),
     ({"width": 0}, "--width 0 is out of range"),
@@ -67,8 +67,8 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
     ({"patch_size": 0}, "--patch-size 0 is out of range"),
     ({"depth": -1}, "--depth -1 is out of range"),
 ])
-def test_shapes_that_are_none_get_one_line(wrong, told):
-    with pytest.raises(LabError, match=f"^{told}|.*{told}") as problem:
+def test_shapes_that_are_none_get_one_line(wrong, output):
+    with pytest.raises(LabError, match=f"^{output}|.*{output}") as problem:
         lab.run(dataclasses.replace(TINY, **wrong))
     assert "\n" not in str(problem.value)
 

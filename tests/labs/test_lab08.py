@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from labs import lab08_throughput as lab
+from labs import launch
 from labs.datasets import splits
 from labs.datasets.synthetic.embedded import make_synthetic
 from labs.exercises import lab08_throughput as exercise
@@ -32,10 +33,10 @@ def _own_results(tmp_path, monkeypatch):
 
 @pytest.fixture
 def on(monkeypatch):
-    """Pretend that this machine has so many GPUs and cores: which cells a sweep has depends on both."""
+    """Pretend that this machine has these numbers of GPUs and cores: the cells of a sweep depend on both."""
 
     def pretend(gpus: int, cores: int = 28):
-        for module in (lab, capacity):
+        for module in (launch, capacity):
             monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
 
@@ -126,20 +127,20 @@ def test_cells_of_one_global_batch_have_one_learning_rate(preset, name, on):
 
 
 def test_the_learning_rate_follows_the_global_batch():
-    def rate(workers: int, batch: int, scaling: str) -> float:
+    def lr(workers: int, batch: int, scaling: str) -> float:
         config = dataclasses.replace(DEMO, batch_size=batch, scaling=scaling)
         return lab.learning_rate(config, workers) / DEMO.base_lr
 
-    assert rate(1, 16, "linear") == rate(4, 4, "linear") == 1, "16 images, however they are divided"
-    assert (rate(4, 16, "linear"), rate(4, 16, "sqrt"), rate(4, 16, "none")) == pytest.approx((4, 2, 1))
-    assert rate(1, 64, "linear") == rate(4, 16, "linear"), "64 images on one worker or on four"
+    assert lr(1, 16, "linear") == lr(4, 4, "linear") == 1, "16 images, however they are divided"
+    assert (lr(4, 16, "linear"), lr(4, 16, "sqrt"), lr(4, 16, "none")) == pytest.approx((4, 2, 1))
+    assert lr(1, 64, "linear") == lr(4, 16, "linear"), "64 images on one worker or on four"
 
 
 def test_layouts_divide_cores_and_batch(on):
     """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
     on(gpus=0, cores=28)
-    found = {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in planned("paper", "layouts")}
-    assert found == {(1, 28, 128), (2, 14, 64), (4, 7, 32)}
+    result = {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in planned("paper", "layouts")}
+    assert result == {(1, 28, 128), (2, 14, 64), (4, 7, 32)}
     on(gpus=0, cores=6)
     assert {cell.skipped for cell in planned("paper", "layouts") if cell.workers == 4} == {
         "4 workers cannot share 6 cores evenly"
@@ -147,10 +148,11 @@ def test_layouts_divide_cores_and_batch(on):
 
 
 def test_every_network_gets_pictures_of_its_own_size(on):
-    from labs.models.faces import PUBLISHED_SIZE, SMALLEST_SIZE
+    from labs.models.faces import SMALLEST_SIZE
 
     on(gpus=0)
-    for preset, sizes in (("paper", PUBLISHED_SIZE), ("demo", SMALLEST_SIZE)):
+    published = {"resnet50": 224, "inception_v3": 299, "vgg16": 224}
+    for preset, sizes in (("paper", published), ("demo", SMALLEST_SIZE)):
         todo = planned(preset, "weak")
         assert {cell.config.model for cell in todo} == {"resnet50", "inception_v3", "vgg16"}
         assert all(cell.config.image_size == sizes[cell.config.model] for cell in todo)
@@ -176,7 +178,7 @@ def test_cells_that_several_sweeps_need_run_once(on):
 
 
 def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():
-    runs = [planted.made("lab08", rate=100), planted.made("lab08", 4, 450, batch_size=4)]
+    runs = [planted.made("lab08", images_per_sec=100), planted.made("lab08", 4, 450, batch_size=4)]
     grade = exercise.QUESTIONS["q2"].grade
     assert grade((100 / 450 - 1 / 4) / (1 - 1 / 4), runs)
     with pytest.raises(AssertionError, match="0 is not right"):

@@ -25,14 +25,14 @@ def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsy
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     config = dataclasses.replace(TINY, trials=5)
     record = lab.run(config, Options(name="it", results=whole))
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     undisturbed = trials(whole)
     assert len(undisturbed) == 5
     assert {len(each["history"]) for each in undisturbed.values()} > {3}, "no trial was broken off"
     best = max(each["history"][-1]["val_accuracy"] for each in undisturbed.values() if len(each["history"]) == 3)
     assert record["history"][-1]["val_accuracy"] == best
     assert [row["best"] for row in record["tables"]["trials"]].count(True) == 1
-    assert f"labs sweep lab09_fruits --base-lr {record['config']['base_lr']:.4g}" in told
+    assert f"labs sweep lab09_fruits --base-lr {record['config']['base_lr']:.4g}" in output
 
     train, count = lab.train, []
 
@@ -84,8 +84,8 @@ def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, sam
     assert "no speedup: no run of 1 worker with these settings" in capfd.readouterr().out
     lab.run(dataclasses.replace(config, scaling="none"), Options(results=tmp_path))
     record = local.run(lab, words, workers=2, oversubscribe=True)
-    told = capfd.readouterr().out
-    assert "2 workers against one, same batch per worker: speedup " in told
+    output = capfd.readouterr().out
+    assert "2 workers against one, same batch per worker: speedup " in output
     solved("lab09.q1", "lab09.q3", results_root=tmp_path)
     assert record["metrics"]["leak_alike"] > 100
     assert record["metrics"]["test_accuracy"] > 0.5

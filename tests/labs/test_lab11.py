@@ -1,4 +1,4 @@
-"""Lab 11: the layout is told as it is, rate and batch follow all workers, layouts are compared with their own base."""
+"""Lab 11: the layout as it is, learning rate and batch of all workers, each layout with its own baseline."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def test_two_workers_of_one_node_say_and_record_their_layout(capfd):
     assert 0 < metrics["allreduce_seconds"] < 10
     assert metrics["test_images"] == 359
     solved("lab11.q1", "lab11.q2")
-    told = capfd.readouterr().out
+    output = capfd.readouterr().out
     assert ("layout: 1 x 2 (nodes x workers on each)\nglobal batch: 2 x 16 = 32 images, 8 steps per epoch\n"
-            "learning rate: 0.001 -> 0.002: scaling linear, k = 32 / 16 = 2, after 1 epochs of warmup\n") in told
+            "learning rate: 0.001 -> 0.002: scaling linear, k = 32 / 16 = 2, after 1 epochs of warmup\n") in output
 
 
 def test_report_ms_run_of_3120_steps_is_that_of_6_workers():
@@ -46,12 +46,12 @@ def test_report_ms_run_of_3120_steps_is_that_of_6_workers():
     assert steps(2) > 3 * 3120 - 3 * PAPER.epochs
 
 
-@pytest.mark.parametrize(("size", "batch", "rate"), [
+@pytest.mark.parametrize(("size", "batch", "lr"), [
     (1, 128, 0.001), (2, 256, 0.002), (6, 768, 0.006), (8, 1024, 0.008)])
-def test_the_reports_rate_is_0001_times_all_workers(size, batch, rate):
+def test_the_reports_rate_is_0001_times_all_workers(size, batch, lr):
     planned = lab.plan(PAPER, 60_000, size)
     assert planned["global_batch_size"] == batch
-    assert planned["scaled_lr"] == pytest.approx(rate)
+    assert planned["scaled_lr"] == pytest.approx(lr)
     assert lab.plan(dataclasses.replace(PAPER, scaling="sqrt"), 60_000, size)["scaled_lr"] == pytest.approx(
         0.001 * size**0.5)
 

@@ -1,4 +1,4 @@
-"""Lab 12: workers that die and come while training goes on, and what that costs; nothing of it is played."""
+"""Lab 12: workers that die and join during training, and what that costs; nothing is simulated."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory):
-    """The demo: 2 -> 1 -> 2 workers. Returns its record, what it said, where its processes listened, its store."""
-    store = tmp_path_factory.mktemp("story")
-    with open(store / "said", "w+") as said:
+    """The demo: 2 -> 1 -> 2 workers. Returns record, output, listening addresses and results root."""
+    root = tmp_path_factory.mktemp("story")
+    with open(root / "said", "w+") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "labs", "run", "lab12", "--workers", "2", "--oversubscribe", "--name", "it"],
-            stdout=said, stderr=subprocess.STDOUT, env=os.environ | {"LABS_RESULTS": str(store)},
+            stdout=output, stderr=subprocess.STDOUT, env=os.environ | {"LABS_RESULTS": str(root)},
         )
         addresses, deadline = set(), time.monotonic() + 180
         while process.poll() is None:
             launcher = psutil.Process(process.pid)
             addresses |= listening.addresses(launcher, *launcher.children(recursive=True))
-            assert time.monotonic() < deadline, (process.terminate(), said.seek(0), said.read())
+            assert time.monotonic() < deadline, (process.terminate(), output.seek(0), output.read())
             time.sleep(0.3)
-        said.seek(0)
-        text = said.read()
+        output.seek(0)
+        text = output.read()
     assert process.returncode == 0, text
-    return json.loads((store / "lab12_elastic/it/record.json").read_text()), text, addresses, store
+    return json.loads((root / "lab12_elastic/it/record.json").read_text()), text, addresses, root
 
 
 @pytest.mark.workers
@@ -108,8 +108,8 @@ def test_nothing_listens_beyond_this_machine(story):
     assert all(address.startswith("127.") for address in story[2]), story[2]
 
 
-def weights(store) -> dict[str, np.ndarray]:
-    with np.load(max((store / "lab12_elastic/it/checkpoints").glob("*.npz"))) as file:
+def weights(root) -> dict[str, np.ndarray]:
+    with np.load(max((root / "lab12_elastic/it/checkpoints").glob("*.npz"))) as file:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
@@ -153,7 +153,7 @@ def test_what_needs_workers_that_stay_is_refused(option):
     from labs.training.elastic import Elastic
 
     with pytest.raises(LabError, match=f"leave out --{option}, or add --study resume"):
-        Elastic("lab12_elastic", DEMO, options.Options(**{option: True}))
+        Elastic(DEMO, options.Options(**{option: True}))
 
 
 @pytest.mark.workers

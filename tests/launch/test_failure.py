@@ -53,7 +53,7 @@ def test_a_worker_that_has_finished_is_not_missed(two_nodes):
 def test_silence_does_not_grow_while_labs_itself_is_stopped(two_nodes):
     _, evidence, listen = two_nodes
     listen(1)
-    time.sleep(1.5)  # As after Ctrl-Z, or with the lid closed: nobody's heartbeats are read.
+    time.sleep(1.5)  # As after Ctrl-Z, or with the lid closed: no heartbeats are read.
     assert not evidence.silent_node(0.9)
 
 

@@ -1,4 +1,4 @@
-"""mpirun's host file: how many nodes there are, and what mpirun is told for several."""
+"""mpirun's host file: the number of nodes, and the command line of mpirun for several."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from labs.run.errors import LabError
 from tests.workers.programs import ends_early
 
 
-@pytest.mark.parametrize(("program", "told"), [
+@pytest.mark.parametrize(("program", "output"), [
     ("exit 0", "the launcher ended with code 0, but the run has written no record"),
     ("exit 3", "the launcher ended with code 3: it gave no reason; `labs check` looks for the cause"),
     ("kill -KILL $$", "the launcher was killed by SIGKILL"),
@@ -18,8 +18,8 @@ from tests.workers.programs import ends_early
      "the launcher ended with code 0, but the run has written no record: A daemon failed on Remote host: n2"),
     ("printf 'labs: error: it is \\e[31mred\\a\\n' >&2; exit 1", "it is \\x1b[31mred\\x07"),
 ], ids=["no record", "no reason", "killed", "terminated", "message", "escape sequence"])
-def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, told):
+def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, output):
     monkeypatch.setenv("LAUNCHER", program)
     with pytest.raises(LabError) as caught:
         local.run(ends_early, ["--name", "it", "--results", str(tmp_path)], workers=1)
-    assert str(caught.value) == told
+    assert str(caught.value) == output

@@ -62,9 +62,9 @@ def test_cpus_per_task(variables, expected):
     assert allocation.current(PLAIN | variables).cpus_per_task == expected
 
 
-@pytest.mark.parametrize("asked", ["4", "a100:4", "gpu:a100:4"])
-def test_gpus_as_asked_for(asked):
-    assert allocation.current(PLAIN | {"SLURM_GPUS_PER_NODE": asked}).gpus_per_node == 4
+@pytest.mark.parametrize("requested", ["4", "a100:4", "gpu:a100:4"])
+def test_gpus_as_asked_for(requested):
+    assert allocation.current(PLAIN | {"SLURM_GPUS_PER_NODE": requested}).gpus_per_node == 4
 
 
 @settings(deadline=None)  # The machine may be busy.
@@ -98,27 +98,27 @@ def test_nonsense_is_one_line(name, value):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("asked", "expected"), [(None, 4), (1, 1), (4, 4), (8, 8)])
-def test_workers(asked, expected):
-    assert allocation.workers(allocation.current(FULL), asked) == expected
+@pytest.mark.parametrize(("requested", "expected"), [(None, 4), (1, 1), (4, 4), (8, 8)])
+def test_workers(requested, expected):
+    assert allocation.workers(allocation.current(FULL), requested) == expected
 
 
-@pytest.mark.parametrize("asked", [-1, 0, 9])
-def test_workers_without_cpus(asked):
+@pytest.mark.parametrize("requested", [-1, 0, 9])
+def test_workers_without_cpus(requested):
     with pytest.raises(
         LabError,
-        match=rf"--workers {asked}, but job 4 has 8 CPUs for workers on 2 nodes; .*sbatch -N",
+        match=rf"--workers {requested}, but job 4 has 8 CPUs for workers on 2 nodes; .*sbatch -N",
     ):
-        allocation.workers(allocation.current(FULL), asked)
+        allocation.workers(allocation.current(FULL), requested)
 
 
 @pytest.mark.parametrize(
-    ("gpus", "said"), [("0", ""), ("2", ""), ("4", "2 will stand idle"), ("1", "workers will share one")]
+    ("gpus", "message"), [("0", ""), ("2", ""), ("4", "2 will stand idle"), ("1", "workers will share one")]
 )
-def test_advice_on_gpus(gpus, said):
+def test_advice_on_gpus(gpus, message):
     line = allocation.advice(allocation.current(FULL | {"SLURM_GPUS_ON_NODE": gpus}))
-    assert said in line
-    assert bool(line) == bool(said)
+    assert message in line
+    assert bool(line) == bool(message)
 
 
 def test_tasks_that_mpi_did_not_join():

@@ -21,7 +21,7 @@ from labs.launch.sweep import run_sweep
 from labs.report import plots
 from labs.results import speed_tables
 from labs.run.sweeps import Sweep, cells, finished
-from tests.lint.test_lint import sound, store
+from tests.lint.test_lint import sound, write_runs
 from tests.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]
@@ -37,44 +37,44 @@ def labs(*arguments: str, **rest) -> subprocess.CompletedProcess:
 def test_the_cells_are_all_combinations_each_once():
     sweeps = [Sweep("a", "", {"batch_size": (16, 64), "epochs": (2, 3)}, workers=(1, 2), seeds=(1, 2)),
               Sweep("b", "", {"batch_size": (16,), "epochs": (2,)}, workers=(1, 4), seeds=(1,))]
-    found = cells(sweeps, DEMO)
-    assert len(found) == 2 * 2 * 2 * 2 + 1, "one of the second sweep's two is a cell of the first"
-    assert len({cell.name for cell in found}) == len(found)
-    seeds = [cell.config.seed for cell in found]
+    result = cells(sweeps, DEMO)
+    assert len(result) == 2 * 2 * 2 * 2 + 1, "one of the second sweep's two is a cell of the first"
+    assert len({cell.name for cell in result}) == len(result)
+    seeds = [cell.config.seed for cell in result]
     assert seeds == sorted(seeds), "all settings run once before one is repeated"
-    first = [(cell.config.batch_size, cell.config.epochs, cell.workers) for cell in found if cell.config.seed == 1]
+    first = [(cell.config.batch_size, cell.config.epochs, cell.workers) for cell in result if cell.config.seed == 1]
     assert first != sorted(first), "not in order"
-    assert found == cells(sweeps, DEMO), "the same order every time"
+    assert result == cells(sweeps, DEMO), "the same order every time"
 
 
 def test_what_cannot_run_is_left_out_with_the_reason():
-    found = cells([dataclasses.replace(STRONG, workers=(1, 3), seeds=(1,))], DEMO)
-    assert sorted(cell.skipped for cell in found) == [
+    result = cells([dataclasses.replace(STRONG, workers=(1, 3), seeds=(1,))], DEMO)
+    assert sorted(cell.skipped for cell in result) == [
         "", "", "a global batch of 16 cannot be divided among 3 workers",
         "a global batch of 64 cannot be divided among 3 workers"]
 
 
 def test_strong_scaling_holds_the_global_batch():
-    found = cells([STRONG], DEMO)
-    assert {cell.workers * cell.config.batch_size for cell in found} == {16, 64}
+    result = cells([STRONG], DEMO)
+    assert {cell.workers * cell.config.batch_size for cell in result} == {16, 64}
 
 
 def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypatch):
     spread = Sweep("a", "", workers=(1, 2, 3, 4), seeds=(1,), nodes=lambda workers: min(2, workers))
     packed = dataclasses.replace(spread, workers=(2,), nodes=lambda workers: 1)
-    found = {(cell.nodes, cell.workers): cell for cell in cells([spread, packed], DEMO)}
-    assert set(found) == {(1, 1), (2, 2), (2, 3), (2, 4), (1, 2)}
-    assert found[1, 2].name.startswith("sweep-w2-seed1-")
-    assert found[2, 2].name.startswith("sweep-w2-n2-seed1-")
-    assert found[2, 3].skipped == "3 workers cannot be spread evenly over 2 nodes"
-    assert "needs 2 x 2 (nodes x tasks on each)" in sweep._skip_unless_fits(found[2, 4], True).skipped, "no Slurm here"
+    result = {(cell.nodes, cell.workers): cell for cell in cells([spread, packed], DEMO)}
+    assert set(result) == {(1, 1), (2, 2), (2, 3), (2, 4), (1, 2)}
+    assert result[1, 2].name.startswith("sweep-w2-seed1-")
+    assert result[2, 2].name.startswith("sweep-w2-n2-seed1-")
+    assert result[2, 3].skipped == "3 workers cannot be spread evenly over 2 nodes"
+    assert "needs 2 x 2 (nodes x tasks on each)" in sweep._skip_unless_fits(result[2, 4], True).skipped, "no Slurm here"
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_TASKS_PER_NODE", "2(x2)")
-    assert not sweep._skip_unless_fits(found[2, 4], False).skipped
-    assert sweep._skip_unless_fits(found[2, 2], False).skipped, "mpirun would fill the first node"
+    assert not sweep._skip_unless_fits(result[2, 4], False).skipped
+    assert sweep._skip_unless_fits(result[2, 2], False).skipped, "mpirun would fill the first node"
 
 
-@pytest.mark.parametrize(("arguments", "told"), [
+@pytest.mark.parametrize(("arguments", "output"), [
     (["lab04", "--workers", "1,999"], r"999 workers on \d+ cores would wait for each other; .*--oversubscribe"),
     (["lab04", "--workers", "0"], "--workers: '0' is not a whole number from 1"),
     (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
@@ -83,10 +83,10 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
     (["lab04", "--cell", "500"], "--cell 500: there are 12 runs, numbered from 0"),
     (["lab04", "--batch-size", "0"], "--batch-size 0 is out of range"),
 ])
-def test_bad_requests_get_one_line(arguments, told):
+def test_bad_requests_get_one_line(arguments, output):
     done = labs("sweep", *arguments)
     assert done.returncode == 1
-    assert re.search(f"^labs: error: .*{told}", done.stderr)
+    assert re.search(f"^labs: error: .*{output}", done.stderr)
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -110,25 +110,25 @@ def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
 @pytest.mark.workers
 def test_a_sweep_killed_twice_ends_with_the_same_cells(tmp_path):
     command = [sys.executable, "-m", "labs", "sweep", "lab04", *TINY, "--results", str(tmp_path)]
-    store = tmp_path / "lab04_speedup"
+    lab_folder = tmp_path / "lab04_speedup"
     for number, blow in enumerate((signal.SIGKILL, signal.SIGINT)):
         sweep = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while len([*store.glob("*/record.json")]) < number or not (kin := _workers(sweep)):
+        while len([*lab_folder.glob("*/record.json")]) < number or not (kin := _workers(sweep)):
             assert sweep.poll() is None, sweep.communicate()
             time.sleep(0.2)
         time.sleep(1)
         sweep.send_signal(blow)
-        _, told = sweep.communicate(timeout=20)
+        _, output = sweep.communicate(timeout=20)
         _, left = psutil.wait_procs(kin, timeout=10)
         assert not left
-    assert told.strip().splitlines()[-1] == "labs: interrupted; the same command goes on"
-    before = {path: path.stat().st_mtime_ns for path in store.glob("*/record.json")}
+    assert output.strip().splitlines()[-1] == "labs: interrupted; the same command continues"
+    before = {path: path.stat().st_mtime_ns for path in lab_folder.glob("*/record.json")}
     assert before
 
     done = labs(*command[3:])
     assert done.returncode == 0, done.stderr
     assert "3 of 3 runs done, 0 failed" in done.stdout
-    records = {path: json.loads(path.read_text()) for path in store.glob("*/record.json")}
+    records = {path: json.loads(path.read_text()) for path in lab_folder.glob("*/record.json")}
     assert sorted((each["layout"]["size"], each["config"]["batch_size"]) for each in records.values()) == [
         (1, 16), (2, 8), (2, 16)]
     assert all(path.stat().st_mtime_ns == when for path, when in before.items()), "a finished run was run again"
@@ -147,12 +147,12 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
     words += ["--batch-size", str(DEMO.batch_size)]
     with FileLock(held):
         assert commands.dispatch(words) == 0
-        told = capsys.readouterr()
+        output = capsys.readouterr()
         assert not (tmp_path / "lab04_speedup" / cell.name).exists()
         assert commands.dispatch([*words, "--list"]) == 0
         assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
-    assert told.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
-    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in told.err
+    assert output.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
+    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in output.err
     assert commands.dispatch([*words, "--list"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("to do")
 
@@ -160,25 +160,25 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
 def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):
     summarized = dataclasses.replace(lab.LAB, summary=lambda records: f"a summary of {len(records)} runs")
     monkeypatch.setattr(lab, "LAB", summarized)
-    store(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
+    write_runs(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
 
 
 def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
-    store(tmp_path, *records_of("weak"))
+    write_runs(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert told.startswith(f"{speed_tables.TITLES['weak']}\n")
-    assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", told)
-    assert "speedup: throughput(n) / throughput(1) of the same configuration" in told
+    output = capsys.readouterr().out
+    assert output.startswith(f"{speed_tables.TITLES['weak']}\n")
+    assert re.search(r"\n +16 +2 +3 +153 \[149, 157\] .* 1\.5 \[1\.47, 1\.53\]  0\.75 \[0\.734, 0\.767\]\n", output)
+    assert "speedup: throughput(n) / throughput(1) of the same configuration" in output
 
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):
     figures = lambda records: [("Speed (images/s)", plots.curves(records[:1]))]  # noqa: E731
     monkeypatch.setattr(lab, "LAB", dataclasses.replace(lab.LAB, summary=lambda records: "", figures=figures))
-    store(tmp_path, *records_of("weak"))
+    write_runs(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
-    drawn = tmp_path / "lab04_speedup" / "speed-images-s.png"
-    assert drawn.read_bytes().startswith(b"\x89PNG")
+    plot = tmp_path / "lab04_speedup" / "speed-images-s.png"
+    assert plot.read_bytes().startswith(b"\x89PNG")
     assert "plot: " in capsys.readouterr().out

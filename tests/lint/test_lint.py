@@ -183,10 +183,10 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
 def test_a_seeded_mistake_is_found(name, old, new, rule, lines, words, tmp_path):
     assert RIGHT[name].count(old) == 1
     (tmp_path / "mistake.csv").write_text(RIGHT[name].replace(old, new))
-    found = [finding for finding in checker.check_csv(tmp_path / "mistake.csv") if finding.rule == rule]
-    assert lines in [finding.rows for finding in found]
-    assert any(words in finding.text for finding in found if finding.rows == lines)
-    assert all(str(finding).count("\n") == 0 for finding in found)
+    result = [finding for finding in checker.check_csv(tmp_path / "mistake.csv") if finding.rule == rule]
+    assert lines in [finding.rows for finding in result]
+    assert any(words in finding.text for finding in result if finding.rows == lines)
+    assert all(str(finding).count("\n") == 0 for finding in result)
 
 
 @st.composite
@@ -235,17 +235,17 @@ def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, da
     text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
     lines = text.splitlines()
     line = data.draw(st.integers(1, len(lines) - 1))
-    mark = max(",;", key=lines[0].count)
-    cells = lines[line].split(mark)
-    place = data.draw(st.integers(0, len(cells) - 1))
-    cells[place] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
-    lines[line] = mark.join(cells)
+    delimiter = max(",;", key=lines[0].count)
+    cells = lines[line].split(delimiter)
+    position = data.draw(st.integers(0, len(cells) - 1))
+    cells[position] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
+    lines[line] = delimiter.join(cells)
     path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
     path.write_text("\n".join(lines))
     assert not [line for line in checker.check([path]) if "\n" in str(line)]
 
 
-def store(root, *runs: dict):
+def write_runs(root, *runs: dict):
     for run in runs:
         folder = root / run["lab"] / run["run"]
         folder.mkdir(parents=True)
@@ -253,11 +253,11 @@ def store(root, *runs: dict):
     return root
 
 
-def sound(run: str, size: int, rate: float, **config) -> dict:
+def sound(run: str, size: int, throughput: float, **config) -> dict:
     made = record(run, size)
     made["config"] = {"batch_size": 32, "seed": 1, "base_lr": 0.1, **config}
     made["layout"] |= {"threads": 1, "backend": "none" if size == 1 else "MPI"}
-    made["timings"]["images_per_sec"] = rate
+    made["timings"]["images_per_sec"] = throughput
     steps = -(-1000 // (32 * size))
     made["history"] = [row | {"steps": steps} for row in made["history"]]
     return made
@@ -266,7 +266,7 @@ def sound(run: str, size: int, rate: float, **config) -> dict:
 def test_nothing_is_found_in_sound_records(tmp_path):
     runs = [sound(f"sweep-w{size}-seed{seed}", size, 100 * size**0.8 + seed, seed=seed, threads=1, backend="mpi")
             for size in (1, 2, 4) for seed in (1, 2, 3)]
-    assert checker.check_store(store(tmp_path, *runs)) == []
+    assert checker.check_store(write_runs(tmp_path, *runs)) == []
 
 
 @pytest.mark.parametrize(("rule", "change"), [
@@ -288,12 +288,12 @@ def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
     wrong = sound("b", 2, 180.0, threads=1, backend="mpi")
     for part, values in change.items():
         wrong[part] = wrong[part] | values if isinstance(values, dict) else values
-    found = checker.check_store(store(tmp_path, sound("a", 1, 100.0, threads=1, backend="mpi"), wrong))
-    assert {(finding.where, finding.rule) for finding in found} == {(f"lab10_caltech/{wrong['run']}", rule)}
+    result = checker.check_store(write_runs(tmp_path, sound("a", 1, 100.0, threads=1, backend="mpi"), wrong))
+    assert {(finding.where, finding.rule) for finding in result} == {(f"lab10_caltech/{wrong['run']}", rule)}
 
 
 def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
-    """Return a record whose epochs took so many seconds."""
+    """Return a record whose epochs took these seconds."""
     made = sound(run, size, 100.0 * size)
     rows = [{"epoch": epoch, "images": 1000, "steps": made["history"][0]["steps"], "train_seconds": each}
             for epoch, each in enumerate(seconds, 1)]
@@ -305,8 +305,8 @@ def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
     ([10.0, 0.0, 1.0], False),
 ])
 def test_epochs_of_one_run_that_differ_are_a_busy_machine(seconds, uneven, tmp_path):
-    found = checker.check_store(store(tmp_path, clocked("a", 1, seconds)))
-    assert [str(finding) for finding in found] == [
+    result = checker.check_store(write_runs(tmp_path, clocked("a", 1, seconds)))
+    assert [str(finding) for finding in result] == [
         "lab10_caltech/a: uneven epochs: the slowest epoch took 1.6 times as long as the fastest, the first left "
         "out: was the "
         "machine busy? Measure again"] * uneven
@@ -314,26 +314,27 @@ def test_epochs_of_one_run_that_differ_are_a_busy_machine(seconds, uneven, tmp_p
 
 def test_identical_clocks_in_one_store_and_in_two(tmp_path):
     first, second = [31.7182818, 10.1415926, 10.5772156], [31.7182818, 10.1415926, 10.5772157]
-    store(tmp_path / "anna", clocked("a", 1, first), clocked("b", 1, first), clocked("c", 1, second))
+    write_runs(tmp_path / "anna", clocked("a", 1, first), clocked("b", 1, first), clocked("c", 1, second))
     assert [str(finding) for finding in checker.check_store(tmp_path / "anna")] == [
         "lab10_caltech/b: identical clocks: its 3 epochs took the same times as those of lab10_caltech/a, to the "
         "last digit: "
         "copied, not measured"]
-    store(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
+    write_runs(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
     (tmp_path / "alias").symlink_to(tmp_path / "ben")
     assert checker.check_store(tmp_path / "ben") == []
-    found = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
-    assert found == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
-                     f"those of "
-                     f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
+    result = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
+    assert result == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
+                      f"those of "
+                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
 def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
     """A search has its best trial's history, elastic epochs have other workers, and short epochs no exact time."""
     seconds = [31.7182818, 10.1415926, 10.5772156]
-    store(tmp_path, clocked("trial", 1, seconds), clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]}),
-          clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
-          clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
+    search = clocked("search", 1, seconds, tables={"trials": [{"run": "trial"}]})
+    write_runs(tmp_path, clocked("trial", 1, seconds), search,
+               clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
+               clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
     assert checker.check_store(tmp_path) == []
 
 
@@ -345,9 +346,9 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
 def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes, busbw, limit, tmp_path):
     run = sound("a", 8, 800.0) | {"machine": {"gpus": gpus}}
     run["metrics"] = {"busbw_gb_per_sec": busbw}
-    found = [finding.text for finding in checker.check_store(store(tmp_path, run))]
-    assert len(found) == bool(limit)
-    assert all(text.startswith(f"{busbw:.0f} GB/s; no all-reduce reaches {limit} ") for text in found)
+    result = [finding.text for finding in checker.check_store(write_runs(tmp_path, run))]
+    assert len(result) == bool(limit)
+    assert all(text.startswith(f"{busbw:.0f} GB/s; no all-reduce reaches {limit} ") for text in result)
 
 
 @pytest.mark.parametrize(("row", "limit"), [
@@ -358,8 +359,8 @@ def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes,
 ])
 def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit, tmp_path):
     (tmp_path / "typed.csv").write_text(f"nodes,gpu,workers,busbw (GB/s),network\n{row}\n")
-    found = [finding.text for finding in checker.check_csv(tmp_path / "typed.csv")]
-    assert [limit in text for text in found] == [True] * bool(limit)
+    result = [finding.text for finding in checker.check_csv(tmp_path / "typed.csv")]
+    assert [limit in text for text in result] == [True] * bool(limit)
 
 
 @pytest.mark.parametrize(("text", "line"), [
@@ -374,10 +375,10 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
 def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
     path = tmp_path / "typed.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(LabError, match=re.escape(line)) as told:
+    with pytest.raises(LabError, match=re.escape(line)) as raised:
         checker.check_csv(path)
-    assert str(told.value).startswith("typed.csv")
-    assert "\n" not in str(told.value)
+    assert str(raised.value).startswith("typed.csv")
+    assert "\n" not in str(raised.value)
 
 
 def test_what_is_not_there(tmp_path):
@@ -386,15 +387,15 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(LabError, match="holds no record"):
         checker.check_store(tmp_path)
     bad, good = tmp_path / "none.csv", REFERENCE / "lab08_speedup.csv"
-    told = list(checker.check([bad, good]))
-    assert [type(line) for line in told] == [LabError, checker.Finding], "one bad table does not hide the others"
+    verdicts = list(checker.check([bad, good]))
+    assert [type(line) for line in verdicts] == [LabError, checker.Finding], "one bad table does not hide the others"
 
 
 def test_columns_have_many_names(tmp_path):
     for head in ("workers,batch,throughput,speedup", "GPUs;Batch size (per worker);images/s;Speedup as reported",
                  "size\tbatch_size_per_gpu\timages_per_second\tspeedup"):
-        mark = max(",;\t", key=head.count)
+        delimiter = max(",;\t", key=head.count)
         path = tmp_path / "names.csv"
         rows = ("1", "32", "100", "1"), ("2", "32", "180", "0.56")
-        path.write_text("\n".join([head, *map(mark.join, rows)]))
+        path.write_text("\n".join([head, *map(delimiter.join, rows)]))
         assert findings(path) == {("wrong speedup", (3,))}

@@ -749,5 +749,5 @@ b,4,2,1423.718"""),
 def test_the_mistake_of_a_wrong_table_is_found(name, tmp_path):
     rule, line, table = WRONG[name]
     (tmp_path / "wrong.csv").write_text(table)
-    found = checker.check_csv(tmp_path / "wrong.csv")
-    assert (rule, line) in {(finding.rule, row) for finding in found for row in finding.rows}
+    result = checker.check_csv(tmp_path / "wrong.csv")
+    assert (rule, line) in {(finding.rule, row) for finding in result for row in finding.rows}

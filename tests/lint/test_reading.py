@@ -78,12 +78,12 @@ SPELLINGS = {  # The rules' name -> names that students write, with the factor o
 def test_a_column_is_read_in_each_of_its_spellings(name):
     for spelling in SPELLINGS[name].split("|"):
         text, _, factor = spelling.partition("=")
-        found = columns.meaning(text)
-        assert (found.name, text) == (name, text)
-        assert not name or found.factor == pytest.approx(float(factor or 1)), text
+        result = columns.meaning(text)
+        assert (result.name, text) == (name, text)
+        assert not name or result.factor == pytest.approx(float(factor or 1)), text
 
 
-@pytest.mark.parametrize(("text", "mark", "name", "value"), [
+@pytest.mark.parametrize(("text", "separator", "name", "value"), [
     ("1,905x", ",", "speedup", 1.905), ("1.905", ";", "speedup", 1.905), ("1,905", ";", "speedup", 1.905),
     ("x1.9", ",", "speedup", 1.9), ("1.9\u00d7", ",", "speedup", 1.9), ("1,9-fach", ";", "speedup", 1.9),
     ("60,000", ",", "images", 60000), ("60.000", ";", "images", 60000), ("60 000", ",", "images", 60000),
@@ -100,9 +100,9 @@ def test_a_column_is_read_in_each_of_its_spellings(name):
     ("1e9", ",", "busbw", 1.0), ("10 GB/s", ",", "busbw", 10), ("80 Gbit/s", ",", "busbw", 10),
     ("**1.9**", ",", "speedup", 1.9), ("1.9 (0.1)", ",", "speedup", 1.9),
 ])
-def test_a_cell_is_read_as_it_was_meant(text, mark, name, value, tmp_path):
+def test_a_cell_is_read_as_it_was_meant(text, separator, name, value, tmp_path):
     file = io.StringIO()
-    csv.writer(file, delimiter=mark).writerows([[name, "notes"], [text, "a"]])
+    csv.writer(file, delimiter=separator).writerows([[name, "notes"], [text, "a"]])
     (tmp_path / "typed.csv").write_text(file.getvalue())
     (row,) = reading.read_csv(tmp_path / "typed.csv").rows
     column = columns.meaning(name).name or "size"
@@ -126,29 +126,29 @@ def figures(mistake: str, times: list[float]) -> list[dict[str, float]]:
     if mistake == "slow":
         times = [times[0], 2.6 * times[0], 2.5 * times[0], 2.4 * times[0]]
     rows = []
-    for place, time in enumerate(times):
+    for index, time in enumerate(times):
         speedup = times[0] / time
-        efficiency = speedup / 2**place
+        efficiency = speedup / 2**index
         if mistake == "inverted":
-            speedup, efficiency = time / times[0], time / times[0] / 2**place
-        if mistake == "row before" and place:
-            speedup = times[place - 1] / time
-            efficiency = speedup / 2**place
-        if mistake == "efficiency" and place == 2:
+            speedup, efficiency = time / times[0], time / times[0] / 2**index
+        if mistake == "row before" and index:
+            speedup = times[index - 1] / time
+            efficiency = speedup / 2**index
+        if mistake == "efficiency" and index == 2:
             efficiency = 1.02
-        rows.append({"size": 2**place, "epoch": time, "speedup": speedup, "efficiency": efficiency, "images": 60_000})
+        rows.append({"size": 2**index, "epoch": time, "speedup": speedup, "efficiency": efficiency, "images": 60_000})
     return rows
 
 
 @st.composite
-def spelled(draw) -> tuple[str, tuple[str, ...]]:
+def typed_tables(draw) -> tuple[str, tuple[str, ...]]:
     """Draw a table of the figures in one of their spellings, and the rules that must find its mistake."""
     mistake = draw(st.sampled_from([*MISTAKES]))
     first = draw(st.floats(20, 900))
     times = [first / n**draw(st.floats(0.7, 0.95)) for n in (1, 2, 4, 8)]
     rows = figures(mistake, times)
     decimal = draw(st.sampled_from(".,"))
-    mark = draw(st.sampled_from(",;\t"))
+    separator = draw(st.sampled_from(",;\t"))
     thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " "]))
     names = {name: draw(st.sampled_from(spellings)) for name, spellings in NAMES.items()}
     percent, suffix = draw(st.sampled_from(("", "%", " %", "share"))), draw(st.sampled_from(("", "x", " x")))
@@ -158,7 +158,7 @@ def spelled(draw) -> tuple[str, tuple[str, ...]]:
 
     unit = columns.meaning(names["epoch"]).factor
     file = io.StringIO()
-    writer = csv.writer(file, delimiter=mark)
+    writer = csv.writer(file, delimiter=separator)
     writer.writerow(names.values())
     for row in rows:
         share = percent == "share" or not ("%" in percent or columns.meaning(names["efficiency"]).unit)
@@ -169,9 +169,9 @@ def spelled(draw) -> tuple[str, tuple[str, ...]]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(spelled())
-def test_the_same_figures_in_any_spelling_give_the_same_findings(tmp_path_factory, drawn):
-    text, rules = drawn
+@given(typed_tables())
+def test_the_same_figures_in_any_spelling_give_the_same_findings(tmp_path_factory, typed):
+    text, rules = typed
     path = tmp_path_factory.mktemp("spelled") / "table.csv"
     path.write_text(text)
     table = reading.read_csv(path)
@@ -181,12 +181,12 @@ def test_the_same_figures_in_any_spelling_give_the_same_findings(tmp_path_factor
         writer.writerow(["workers", "epoch_seconds", "speedup", "efficiency", "images"])
         writer.writerows([row["size"], row["epoch_seconds"], row["speedup"], row["scaling_efficiency"], row["images"]]
                          for row in table.rows)
-    found = {(finding.rule, finding.rows) for finding in checker.check_csv(path)}
-    assert found == {(finding.rule, finding.rows) for finding in checker.check_csv(plain)}
+    result = {(finding.rule, finding.rows) for finding in checker.check_csv(path)}
+    assert result == {(finding.rule, finding.rows) for finding in checker.check_csv(plain)}
     assert [row["size"] for row in table.rows] == [1, 2, 4, 8]
     assert {row["images"] for row in table.rows} == {60_000}
-    assert {rule for rule, _ in found} >= set(rules), text
-    assert rules or not found, text
+    assert {rule for rule, _ in result} >= set(rules), text
+    assert rules or not result, text
 
 
 def test_it_says_what_was_read_as_what_and_what_was_not_used(tmp_path):
@@ -200,10 +200,10 @@ def test_it_says_what_was_read_as_what_and_what_was_not_used(tmp_path):
 def test_a_table_with_nothing_to_check_is_not_called_plausible(tmp_path, capsys):
     (tmp_path / "typed.csv").write_text("threads,seed,colour\n1,1,red\n2,2,blue\n")
     assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 1
-    told = capsys.readouterr()
-    assert "plausible" not in told.out
-    assert told.err.startswith("labs: error: typed.csv: nothing could be checked: read threads")
-    assert told.err.count("\n") == 1
+    output = capsys.readouterr()
+    assert "plausible" not in output.out
+    assert output.err.startswith("labs: error: typed.csv: nothing could be checked: read threads")
+    assert output.err.count("\n") == 1
     (tmp_path / "typed.csv").write_text("#GPUs,s/epoch,colour\n1,20,red\n2,11,blue\n")
     assert commands.dispatch(["lint", str(tmp_path / "typed.csv")]) == 0
     assert capsys.readouterr().out == (

@@ -19,7 +19,7 @@ def test_busbw_factors_are_those_of_nccls_tests(collective, factors):
 def test_message_sizes(largest):
     sizes = collectives.message_sizes(largest)
     assert sizes[0] == 4
-    assert sizes == [4 ** (place + 1) for place in range(len(sizes))]
+    assert sizes == [4 ** (index + 1) for index in range(len(sizes))]
     assert largest / 4 < sizes[-1] <= largest
 
 

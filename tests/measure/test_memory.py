@@ -39,10 +39,10 @@ def test_the_peak_of_a_trial_is_what_it_held():
 
 @pytest.mark.parametrize("action", [hold, hold_in_tensorflow])
 def test_too_much_is_a_result(action):
-    found = memory.probe(action, 3000, limit_mb=600)
-    assert not found.fits
-    assert 600 < found.peak_mb < 3000, "it was ended on its way"
-    assert found.cause == "more than 600 MiB"
+    result = memory.probe(action, 3000, limit_mb=600)
+    assert not result.fits
+    assert 600 < result.peak_mb < 3000, "it was ended on its way"
+    assert result.cause == "more than 600 MiB"
     assert memory.probe(action, 10, limit_mb=600).fits
 
 
@@ -70,9 +70,9 @@ def test_bisection_finds_the_end(end, first, precision):
         tried.append(value)
         return value <= end
 
-    found = memory.largest_that_fits(fits, first, most=10_000, precision=precision)
-    assert found <= end
-    assert end - found < max(1, precision * found) or (precision == 0 and found == end)
+    result = memory.largest_that_fits(fits, first, most=10_000, precision=precision)
+    assert result <= end
+    assert end - result < max(1, precision * result) or (precision == 0 and result == end)
     assert len(tried) == len(set(tried)), "nothing is tried twice"
     assert len(tried) < 30
     assert all(value >= 1 for value in tried)

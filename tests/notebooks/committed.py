@@ -20,8 +20,8 @@ def cells(lab: str) -> list[Cell]:
 
 def cell(lab: str, fragment: str) -> Cell:
     """Return the one code cell of a lab's notebook whose source holds a fragment."""
-    (found,) = [each for each in cells(lab) if each["cell_type"] == "code" and fragment in "".join(each["source"])]
-    return found
+    (matching,) = [each for each in cells(lab) if each["cell_type"] == "code" and fragment in "".join(each["source"])]
+    return matching
 
 
 def prose(cells: list[Cell]) -> str:

@@ -27,14 +27,14 @@ class Server:
     home: Path
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         """What it has printed so far."""
         return (self.home / "said").read_text()
 
     @property
     def address(self) -> str:
         """What it told the user to open."""
-        return re.search(r"http\S+", self.said)[0]
+        return re.search(r"http\S+", self.output)[0]
 
     @property
     def token(self) -> str:
@@ -68,15 +68,15 @@ def serving(home: Path, **variables: str) -> Iterator[Server]:
     env |= {"HOME": str(home), "BROWSER": str(browser), "PYTHONPATH": f"{ROOT}:{env.get('PYTHONPATH', '')}"}
     (home / "said").write_text("")
     ours, terminal = os.openpty()  # Where Jupyter could ask whether Ctrl-C was meant.
-    with (home / "said").open("a") as told:
+    with (home / "said").open("a") as output:
         process = psutil.Popen([sys.executable, "-m", "labs", "notebook"], env=env | variables, cwd=home,
-                               stdin=terminal, stdout=told, stderr=subprocess.STDOUT, start_new_session=True)
+                               stdin=terminal, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
     os.close(terminal)
     family = [process]
     try:
         server = Server(process, home)
-        while "Ctrl-C" not in server.said:
-            assert process.poll() is None, server.said
+        while "Ctrl-C" not in server.output:
+            assert process.poll() is None, server.output
             time.sleep(0.1)
         yield server
         family = server.family() if process.is_running() else family

@@ -38,7 +38,7 @@ def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tm
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(60_000)
     page.goto(server.address.replace("/lab/tree/notebooks", f"/lab/workspaces/{lab}/tree/notebooks/{file.name}"))
-    page.get_by_text(IDLE).wait_for()  # What is run before there is a kernel, JupyterLab forgets without a word.
+    page.get_by_text(IDLE).wait_for()  # What is run before there is a kernel, JupyterLab forgets silently.
     choose(page, "Edit", "Clear Outputs of All Cells")
     assert set(prompts(page)) == {"[ ]:"}
     assert not page.locator(PLOT).count()
@@ -55,7 +55,7 @@ def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tm
     assert len({share for share in shares if 0 < share < 100}) > 1, "JupyterLab told of no cell that had run"
     assert len(set(epochs)) > 2, "the epochs came all at once"
     assert page.locator(PLOT).evaluate_all("plots => plots.every(plot => plot.naturalWidth > 0)")
-    assert file.read_text() == kept, "nobody has saved it"
+    assert file.read_text() == kept, "it was not saved"
     page.close()
     for kernel in server.ask("GET", "kernels").json():
         server.ask("DELETE", f"kernels/{kernel['id']}")

@@ -74,18 +74,18 @@ def test_lab01_says_of_the_largest_batch_what_its_table_shows():
     best, last = shown.loc[shown["images_per_sec"].idxmax()], shown.loc[shown["batch_size"].idxmax()]
     below = 1 - last["images_per_sec"] / best["images_per_sec"]
     padding = 1 - last["images_per_sec"] / last["computed_per_sec"]
-    told = printed("lab01", "Highest throughput")
-    assert f"at batch size {best['batch_size']:.0f}." in told
-    found = re.search(r"images/s, (\d+)% below that\.\nOf what .*, (\d+)% is padding", told)
-    assert [int(share) for share in found.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
+    message = printed("lab01", "Highest throughput")
+    assert f"at batch size {best['batch_size']:.0f}." in message
+    result = re.search(r"images/s, (\d+)% below that\.\nOf what .*, (\d+)% is padding", message)
+    assert [int(share) for share in result.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
 
 
 # Lab 2.
 
 def test_lab02_prints_each_comment_with_its_code():
-    told = printed("lab02", "(loop, saver)")
-    blocks = [block for block in told.split("\n\n") if "# Horovod:" in block]
-    assert len(blocks) == told.count("# Horovod:") >= 9
+    message = printed("lab02", "(loop, saver)")
+    blocks = [block for block in message.split("\n\n") if "# Horovod:" in block]
+    assert len(blocks) == message.count("# Horovod:") >= 9
     for block in blocks:
         assert [line for line in block.splitlines() if not line.lstrip().startswith("#")], block
 
@@ -107,15 +107,15 @@ def test_lab03_says_of_its_seeds_and_of_noise_what_its_tables_show():
     seeds, ends = table("lab03", "linear, warmup"), table("lab03", "val_accuracy")
     assert len(seeds) >= 3
     assert (seeds["linear, warmup"] > seeds["linear"]).all()
-    told = printed("lab03", "proportions.compared")
+    message = printed("lab03", "proportions.compared")
     low, high, warm_low, warm_high = (float(each) for each in re.search(
-        r"seeds: ([\d.]+) to ([\d.]+); with warmup: ([\d.]+) to ([\d.]+);", told).groups())
+        r"seeds: ([\d.]+) to ([\d.]+); with warmup: ([\d.]+) to ([\d.]+);", message).groups())
     for name, ends_of in (("linear", (low, high)), ("linear, warmup", (warm_low, warm_high))):
         assert ends_of == pytest.approx((seeds[name].min(), seeds[name].max()), abs=0.006), name
     images = 398
     verdict_of = r"^{} and {}: .* differ by ([\d.]+) standard errors: (.*)$"
     for one, other in (("linear, warmup", "no scaling"), ("linear, warmup", "sqrt"), ("small batch", "linear, warmup")):
-        (verdict,) = re.findall(verdict_of.format(one, other), told, re.MULTILINE)
+        (verdict,) = re.findall(verdict_of.format(one, other), message, re.MULTILINE)
         shown = abs(proportions.difference(*ends["val_accuracy"][[one, other]], images))
         assert float(verdict[0]) == pytest.approx(shown, abs=0.1)
         assert (verdict[1] == "within noise") == (float(verdict[0]) <= 2)
@@ -149,9 +149,9 @@ def test_lab04_does_not_call_a_speed_impossible_that_nvlink_reaches():
 
 def test_lab04_names_the_largest_excess_of_its_ledger():
     shown = table("lab04", "why")
-    told = printed("lab04", "scaling.excess").splitlines()
-    assert len(told) == len(shown[shown["size"] > 1])
-    for line in told:
+    message = printed("lab04", "scaling.excess").splitlines()
+    assert len(message) == len(shown[shown["size"] > 1])
+    for line in message:
         batch, took, ideal, largest, parts = re.fullmatch(
             r"batch (\d+): ([\d.]+) s .*, ideally ([\d.]+) s\. The largest excess is (\w+): (.*)", line).groups()
         excess = {name: float(seconds) for name, seconds in re.findall(r"(\w+) ([+-][\d.]+) s", parts)}

@@ -25,8 +25,8 @@ def largest(library: str) -> float:
 
 def test_the_bandwidth_at_the_end_of_each_run_is_horovods():
     """It was raw MPI's: both libraries' names end in MPI."""
-    said = printed(cell(LAB, "carried = "))
-    ends = [float(line.split()[-1]) for line in re.findall(r"(?m)^ +2 +[\d.]+ +[\d.]+ +[\d.]+$", said)]
+    output = printed(cell(LAB, "carried = "))
+    ends = [float(line.split()[-1]) for line in re.findall(r"(?m)^ +2 +[\d.]+ +[\d.]+ +[\d.]+$", output)]
     assert ends == pytest.approx([largest("Horovod over MPI"), largest("Horovod over Gloo")], rel=0.01)
 
 
@@ -42,19 +42,19 @@ def test_the_reports_gradients_are_timed_at_horovods_bandwidth():
 
 def test_the_share_of_gradients_is_one_figure():
     """The run's own table left out the bytes of broadcasts, and the page's table did not."""
-    said = re.search(r"(?m)^ *gradients +\d+ +\d+ +([\d,]+) +([\d.]+)%", printed(cell(LAB, 'study="messages"')))
+    output = re.search(r"(?m)^ *gradients +\d+ +\d+ +([\d,]+) +([\d.]+)%", printed(cell(LAB, 'study="messages"')))
     shown = table(cell(LAB, '["tables"]["messages"]'))[("gradients",)]
-    assert float(said[1].replace(",", "")) == float(shown["bytes"])
-    assert float(said[2]) / 100 == pytest.approx(float(shown["share"]), abs=1e-4)
+    assert float(output[1].replace(",", "")) == float(shown["bytes"])
+    assert float(output[2]) / 100 == pytest.approx(float(shown["share"]), abs=1e-4)
 
 
 @pytest.mark.parametrize("transport", ["MPI", "Gloo"])
 def test_the_latency_said_in_words_is_the_tables(transport):
     """A first point of 8 ms and a second of 2 ms stood side by side: the first was timed before the run had settled."""
     line = rf"Horovod over {transport}, 8 bytes: ([\d.]+) ms in the run's first call, .* ([\d.]+) ms once settled"
-    said = re.search(line, printed(cell(LAB, "small_messages")))
-    assert float(said[2]) == pytest.approx(float(seconds()[f"Horovod over {transport}"]["8"]), abs=0.06)
-    assert float(said[1]) > float(said[2]), "the first calls are told apart"
+    output = re.search(line, printed(cell(LAB, "small_messages")))
+    assert float(output[2]) == pytest.approx(float(seconds()[f"Horovod over {transport}"]["8"]), abs=0.06)
+    assert float(output[1]) > float(output[2]), "the first calls are told apart"
 
 
 def test_no_bars_on_logarithmic_axes():

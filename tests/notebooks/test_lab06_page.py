@@ -22,8 +22,8 @@ def test_the_network_is_better_than_doing_nothing():
 def test_the_answer_about_psnr_names_the_baseline():
     answers = table(cell(LAB, "PSNR of single and two GPUs"))
     psnr = [row["test_psnr"] for row in table(cell(LAB, '"trial_mb"')).values()]
-    told = answers[("PSNR of single and two GPUs",)]["here"]
-    assert told == f"{float(psnr[0]):.2f} and {float(psnr[1]):.2f} dB; of the noisy pictures 20.17 dB"
+    output = answers[("PSNR of single and two GPUs",)]["here"]
+    assert output == f"{float(psnr[0]):.2f} and {float(psnr[1]):.2f} dB; of the noisy pictures 20.17 dB"
 
 
 def test_the_listing_begins_with_its_first_line():

@@ -16,13 +16,13 @@ def test_one_global_batch_gives_one_result_however_it_is_divided():
 
 
 def test_no_law_is_fitted_to_one_point_nor_beyond_it():
-    said = re.findall(r"^(report \w, .*|report M|here, .*): ((?:Amdahl|Gustafson|S\().*)$", PAGE.printed, re.M)
-    assert {who for who, _ in said} >= {"report M", "report C, batch 512", "report A, VGG16 on gpu",
-                                        "here, small network, weak", "here, small network, strong"}
-    for who, sentence in said:
+    sentences = re.findall(r"^(report \w, .*|report M|here, .*): ((?:Amdahl|Gustafson|S\().*)$", PAGE.printed, re.M)
+    assert {who for who, _ in sentences} >= {"report M", "report C, batch 512", "report A, VGG16 on gpu",
+                                             "here, small network, weak", "here, small network, strong"}
+    for who, sentence in sentences:
         points = sentence.partition("; the fit")[0].count("at n = ")
         assert ("the fit" in sentence) == (points >= 2), who
-    assert "10.51 is above 8: no serial share explains it" in dict(said)["report A, VGG16 on gpu"]
+    assert "10.51 is above 8: no serial share explains it" in dict(sentences)["report A, VGG16 on gpu"]
 
 
 def test_speedups_without_a_baseline_in_the_table_are_not_explained():

@@ -25,26 +25,26 @@ def images(cells) -> int:
 
 def test_each_run_is_judged_with_running_and_with_recomputed_statistics(cells, images):
     """The drop of several workers is explained: the weights are right, the running statistics lag behind them."""
-    told = page.output(cells, "judged = ").splitlines()
-    both = [VERDICT.search(line) for line in told if "with running and with recomputed statistics" in line]
+    output = page.output(cells, "judged = ").splitlines()
+    both = [VERDICT.search(line) for line in output if "with running and with recomputed statistics" in line]
     assert len(both) == 4
-    lagging = [found for found in both if found[4] == "more than noise"]
+    lagging = [result for result in both if result[4] == "more than noise"]
     assert lagging
-    assert all(float(found[2]) > float(found[1]) for found in lagging), "recomputed statistics are better"
-    learnt = [VERDICT.search(line) for line in told if line.endswith("noise") and "both recomputed" in line]
+    assert all(float(result[2]) > float(result[1]) for result in lagging), "recomputed statistics are better"
+    learnt = [VERDICT.search(line) for line in output if line.endswith("noise") and "both recomputed" in line]
     assert len(learnt) == 3
-    for one, other, errors, verdict in (found.groups() for found in (*both, *learnt)):
+    for one, other, errors, verdict in (result.groups() for result in (*both, *learnt)):
         # Printed accuracies have three digits.
         assert abs(proportions.difference(float(one), float(other), images)) == pytest.approx(float(errors), abs=0.1)
         assert (verdict == "within noise") == (float(errors) <= proportions.NOISE)
 
 
 def test_the_learning_rates_of_report_f_are_compared_over_seeds(cells):
-    told = page.output(cells, "over_seeds.compared(")
-    found = re.search(r"^training, learning rates 0.0005 and 0.1: means .* differ by (\S+), "
-                      r"95 % interval (\S+) to (\S+): more than the seeds do$", told, re.MULTILINE)
-    assert found, "the experiment does not show that these learning rates differ"
-    difference, low, high = map(float, found.groups())
+    output = page.output(cells, "over_seeds.compared(")
+    result = re.search(r"^training, learning rates 0.0005 and 0.1: means .* differ by (\S+), "
+                       r"95 % interval (\S+) to (\S+): more than the seeds do$", output, re.MULTILINE)
+    assert result, "the experiment does not show that these learning rates differ"
+    difference, low, high = map(float, result.groups())
     assert low < difference < high
     assert low * high > 0
 

@@ -24,12 +24,13 @@ def test_two_workers_that_share_a_batch_begin_on_the_curve_of_one(cells):
 
 
 def test_a_verdict_on_noise_is_that_of_the_accuracies_it_names(cells):
-    told = page.output(cells, "proportions.compared(table")
+    output = page.output(cells, "proportions.compared(table")
     images = sum(map(int, re.findall(r"^\S+ +\d+ +\d+ +(\d+) +\d+%$", page.output(cells, "named = {"), re.MULTILINE)))
-    found = re.findall(r"(0\.\d+) and (0\.\d+) differ by (\S+) standard errors: (within noise|more than noise)", told)
+    sentence = r"(0\.\d+) and (0\.\d+) differ by (\S+) standard errors: (within noise|more than noise)"
+    matches = re.findall(sentence, output)
     assert images > 150
-    assert len(found) == 2
-    for one, other, errors, verdict in found:
+    assert len(matches) == 2
+    for one, other, errors, verdict in matches:
         # Printed accuracies have three digits.
         assert abs(proportions.difference(float(one), float(other), images)) == pytest.approx(float(errors), abs=0.1)
         assert (verdict == "within noise") == (float(errors) <= proportions.NOISE)

@@ -14,12 +14,12 @@ PAGE = Page("lab11_multinode")
 
 def test_the_prediction_for_each_network_comes_from_its_own_efficiencies():
     line = r"^(weak|strong) scaling over (.*): efficiency ([\d., ]+) on 2, 4, 8: (.*); the fastest"
-    said = re.findall(line, PAGE.printed, re.M)
-    assert len(said) == 2 * 3
-    for kind, link, values, sentence in said:
+    sentences = re.findall(line, PAGE.printed, re.M)
+    assert len(sentences) == 2 * 3
+    for kind, link, values, sentence in sentences:
         held = [1.0, *map(float, values.split(","))]
         assert scaling.trend([1, 2, 4, 8], held).partition(": ")[2].startswith(f"{sentence}; "), (kind, link)
-    slow = next(values for kind, link, values, _ in said if (kind, link) == ("weak", "1 Gbit/s Ethernet"))
+    slow = next(values for kind, link, values, _ in sentences if (kind, link) == ("weak", "1 Gbit/s Ethernet"))
     assert sorted(slow.split(", "), reverse=True) == slow.split(", "), "the efficiency falls with every doubling"
     assert "eight reach too" not in PAGE.text
 

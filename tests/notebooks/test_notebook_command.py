@@ -1,4 +1,4 @@
-"""`labs notebook`: the kit's own kernel, nobody else's machine, an end without a remainder."""
+"""`labs notebook`: the kit's own kernel, this machine only, no processes left."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kernel(server: Server) -> Iterator[BlockingKernelClient]:
         client.stop_channels()
 
 
-def said(client: BlockingKernelClient, code: str) -> str:
+def output(client: BlockingKernelClient, code: str) -> str:
     """Run code in the kernel and return what it printed."""
     texts = []
     client.execute_interactive(code, timeout=60, output_hook=lambda message: texts.append(message["content"]))
@@ -48,14 +48,14 @@ def said(client: BlockingKernelClient, code: str) -> str:
 
 def test_the_kernel_is_this_python_whatever_else_is_installed(server):
     with kernel(server) as client:
-        assert said(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
-        assert "labs.run.paths" in said(client, "import labs.run.paths; print(labs.run.paths)")
+        assert output(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
+        assert "labs.run.paths" in output(client, "import labs.run.paths; print(labs.run.paths)")
     assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}
 
 
 def test_only_this_machine_reaches_it_and_only_with_the_token(server):
     with kernel(server) as client:
-        said(client, "%matplotlib inline")
+        output(client, "%matplotlib inline")
         family = server.family()
         assert len(family) > 1
         assert listening.addresses(*family) == {"127.0.0.1"}
@@ -69,7 +69,7 @@ def test_a_browser_opens_the_notebooks(server):
     while not opened.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     assert f"/lab/tree/notebooks?token={server.token}" in opened.read_text()
-    assert "ssh" not in server.said
+    assert "ssh" not in server.output
 
 
 def test_jupyterlab_shows_no_news_and_offers_no_update(server):
@@ -89,7 +89,7 @@ def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(s
     with serving(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22") as mine:
         port = int(re.search(r":(\d+)/", mine.address)[1])
         assert port != int(re.search(r":(\d+)/", server.address)[1])
-        assert f"ssh -N -L {port}:127.0.0.1:{port} {ONE}\n" in mine.said
+        assert f"ssh -N -L {port}:127.0.0.1:{port} {ONE}\n" in mine.output
         with kernel(mine) as client:
             client.execute("from labs.launch import supervisor\n"
                            "with supervisor.started(['sleep', '600']) as one: one.wait()")

@@ -1,4 +1,4 @@
-"""A results store that others can write into: nothing in it stops a command, or reaches a terminal as it is."""
+"""A results folder that others can write into: nothing in it stops a command or reaches a terminal unescaped."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def nested(depth: int) -> str:
 
 def changed(path: str, value: object) -> str:
     """Return a record's text with one field replaced."""
-    found = copy.deepcopy(record("bad") | {"tables": {"trials": [{"width": 1}]}})
+    result = copy.deepcopy(record("bad") | {"tables": {"trials": [{"width": 1}]}})
     *parents, last = path.split(".")
-    part = found
+    part = result
     for name in parents:
         part = part[int(name) if isinstance(part, list) else name]
     part[int(last) if isinstance(part, list) else last] = value
-    return json.dumps(found).replace('"DEEP"', nested(10_000))
+    return json.dumps(result).replace('"DEEP"', nested(10_000))
 
 
 BAD = {
@@ -87,20 +87,20 @@ def write(root: Path, name: str, content: str | bytes) -> Path:
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_bad_record_is_named_in_one_line_and_left_out(what, tmp_path, capsys):
-    content, told = BAD[what]
+    content, message = BAD[what]
     write(tmp_path, "good", json.dumps(record("good")))
     path = write(tmp_path, "bad", content)
     assert [each["run"] for each in records.read_all(root=tmp_path)] == ["good"]
     line = capsys.readouterr().err
     assert line.startswith(f"labs: left out: {path}: ")
-    assert told in line
+    assert message in line
     assert line.count("\n") == 1
     assert len(line) < 400
 
 
 @pytest.fixture
 def special(tmp_path):
-    """A store with one sound record and, as others, everything that is no regular file."""
+    """A results folder with one sound record and everything that is not a regular file."""
     write(tmp_path, "good", json.dumps(record("good")))
     folder = tmp_path / "lab10_caltech"
     for name in ("fifo", "device", "socket", "folder", "endless"):
@@ -145,9 +145,9 @@ def test_a_bad_record_that_is_asked_for_is_an_error_of_one_line(tmp_path):
     for what in BAD:
         (tmp_path / "record.json").write_bytes(content if isinstance(content := BAD[what][0], bytes)
                                                else content.encode())
-        with pytest.raises(LabError) as told:
+        with pytest.raises(LabError) as raised:
             records.read(tmp_path)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_figures_that_are_not_numbers_are_read(tmp_path):
@@ -156,9 +156,9 @@ def test_figures_that_are_not_numbers_are_read(tmp_path):
     diverged["history"] = [row | {"loss": float("nan")} for row in diverged["history"]]
     diverged["metrics"] = {"test_loss": float("inf")}
     folder = write(tmp_path, "nan", json.dumps(diverged)).parent
-    found = records.read(folder)
-    assert found["history"][0]["loss"] != found["history"][0]["loss"]
-    assert found["metrics"] == {"test_loss": float("inf")}
+    result = records.read(folder)
+    assert result["history"][0]["loss"] != result["history"][0]["loss"]
+    assert result["metrics"] == {"test_loss": float("inf")}
 
 
 def test_no_lab_has_a_setting_that_would_be_refused():
@@ -179,7 +179,7 @@ NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over
 
 @pytest.fixture
 def named(tmp_path, monkeypatch):
-    """A store whose records hold hostile text wherever text may be; one more cannot be read."""
+    """A results folder whose records have hostile text wherever text may be; one more cannot be read."""
     for number, name in enumerate(NAMES):
         bad = record(name, 1 + number % 2) | {"lab": "lab77_other", "versions": {name: name}, "machine": {"host": name},
                                               "tables": {name: [{name: name, "x": number}]}}
@@ -217,10 +217,10 @@ def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
 
 def test_numbers_in_the_csv_stay_numbers(tmp_path, monkeypatch):
     for name, steps in (("a", 18750), ("b", None)):
-        found = record(name)
-        found["config"] |= {"steps_per_epoch": steps} if steps else {}
-        found["metrics"] = {"change": -1.5}
-        write(tmp_path, name, json.dumps(found))
+        result = record(name)
+        result["config"] |= {"steps_per_epoch": steps} if steps else {}
+        result["metrics"] = {"change": -1.5}
+        write(tmp_path, name, json.dumps(result))
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv")])
     frame = pd.read_csv(tmp_path / "runs.csv", dtype=str, keep_default_na=False).set_index("run")
@@ -251,8 +251,8 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     make[kind]()
     before = os.lstat(target)
     command, option = arguments
-    told = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
-    with ends(20), pytest.raises(LabError, match=told):
+    message = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
+    with ends(20), pytest.raises(LabError, match=message):
         commands.dispatch([command, option, str(target)])
     assert os.lstat(target) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}

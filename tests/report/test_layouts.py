@@ -8,16 +8,16 @@ import pytest
 
 from labs import lab11_multinode as lab
 from labs.report import course, layouts, page
-from tests.lint.test_lint import sound, store
+from tests.lint.test_lint import sound, write_runs
 
 PAPER = lab.PRESETS["paper"]
 
 
-def run(nodes: int, local: int, rate: float, seed: int = 1, machines: int | None = None, right: float = 0.99,
+def run(nodes: int, local: int, throughput: float, seed: int = 1, machines: int | None = None, right: float = 0.99,
         hosts: tuple[str, ...] = (), **config) -> dict:
-    """Return a record of a run over so many nodes with so many workers on each."""
+    """Return a record of a run over `nodes` nodes with `local` workers on each."""
     hosts = hosts or tuple(f"node{node}" for node in range(nodes) for _ in range(local))
-    made = sound(f"{nodes}x{local}-{rate}-{seed}-{config}", len(hosts), rate)
+    made = sound(f"{nodes}x{local}-{throughput}-{seed}-{config}", len(hosts), throughput)
     made["config"] = dataclasses.asdict(dataclasses.replace(PAPER, seed=seed, **config))
     made["layout"] |= {"nodes": nodes, "local_size": local, "hosts": list(hosts), "backend": "MPI",
                        "global_batch_size": made["config"]["batch_size"] * len(hosts)}
@@ -98,7 +98,7 @@ def test_runs_of_one_epoch_have_an_accuracy_and_no_speed():
 
 
 def test_the_report_page_has_it_for_runs_that_no_sweep_started(tmp_path):
-    store(tmp_path, run(1, 1, 100), run(4, 1, 360))
+    write_runs(tmp_path, run(1, 1, 100), run(4, 1, 360))
     page.write(tmp_path, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
     assert "What each layout trains" in text

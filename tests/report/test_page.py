@@ -18,7 +18,7 @@ from labs.report import page, plots
 from labs.results import scaling, speed_tables
 from labs.run import catalogue, sweeps
 from labs.run.paths import ROOT
-from tests.lint.test_lint import sound, store
+from tests.lint.test_lint import sound, write_runs
 from tests.results.test_records import HISTORY, record
 
 LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "other": 1.0}
@@ -27,15 +27,15 @@ LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "oth
 def cells(question: str) -> list[dict]:
     """Return records of the demo's cells of one of lab 4's sweeps, 1.5 times as fast with two workers."""
     chosen = next(one for one in lab04_speedup.SWEEPS["demo"] if one.name == question)
-    found = []
+    result = []
     for cell in sweeps.cells([chosen], lab04_speedup.PRESETS["demo"]):
         made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * (1 + 0.01 * cell.config.seed))
         made["lab"], made["config"] = cell.lab, dataclasses.asdict(cell.config)
         made["layout"]["global_batch_size"] = cell.config.batch_size * cell.workers
         made["metrics"] = {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}
         made["metrics"]["cpu_percent"] = 87.5
-        found.append(made)
-    return found
+        result.append(made)
+    return result
 
 
 class Addresses(HTMLParser):
@@ -56,14 +56,14 @@ class Addresses(HTMLParser):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
-    """Write the page of a store with two sweeps, collectives, a foreign lab and damaged records."""
+    """Write the page of a results folder with two sweeps, collectives, a foreign lab and damaged records."""
     root = tmp_path_factory.mktemp("results")
     foreign = record("<b>bold", 2) | {"lab": "lab77_other"}
     rows = [{"collective": "allreduce", "library": library, "bytes": 4**power, "seconds": 1e-3, "seconds_low": 9e-4,
              "seconds_high": 2e-3, "algbw": 4**power * 1e3, "busbw": 4**power * 1e3}
             for library in ("Horovod", "raw MPI") for power in (1, 8)]
     exchange = record("exchange", 2) | {"lab": "lab05_allreduce", "tables": {"collectives": rows}}
-    store(root, *cells("weak"), foreign, exchange)
+    write_runs(root, *cells("weak"), foreign, exchange)
     (root / "lab10_caltech/torn").mkdir(parents=True)
     (root / "lab10_caltech/torn/record.json").write_text(json.dumps(record())[:90])
     page.write(root, root / "out/page.html", root / "out/page.md")
@@ -72,14 +72,14 @@ def written(tmp_path_factory) -> Path:
 
 def test_the_page_needs_nothing_else(written):
     text = (written / "page.html").read_text()
-    found = Addresses(text)
-    assert found.addresses
-    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in found.addresses)
-    assert not found.elements & {"script", "link", "iframe", "object"}
+    result = Addresses(text)
+    assert result.addresses
+    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in result.addresses)
+    assert not result.elements & {"script", "link", "iframe", "object"}
     assert "url(" not in text
     assert "@import" not in text
-    assert all(picture["alt"] for picture in found.pictures)
-    for picture in found.pictures:
+    assert all(picture["alt"] for picture in result.pictures)
+    for picture in result.pictures:
         assert b"<svg" in base64.b64decode(picture["src"].partition(",")[2])
 
 
@@ -103,7 +103,7 @@ def test_a_question_is_answered_by_its_own_runs(written):
 
 
 def test_a_question_that_lacks_runs_says_so(tmp_path):
-    page.write(store(tmp_path, *cells("strong")), tmp_path / "page.html", tmp_path / "page.md")
+    page.write(write_runs(tmp_path, *cells("strong")), tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "6 of 12 runs; `labs sweep lab04_speedup --only weak` makes the others" in text
 
@@ -112,7 +112,7 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     text = "two workers win\n  from <1,000> parameters"
     lab = dataclasses.replace(lab04_speedup.LAB, summary=lambda runs: text if len(runs) == 12 else "wrong")
     monkeypatch.setattr(lab04_speedup, "LAB", lab)
-    page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
+    page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
     assert lab.startswith(f" (demo)\n\n```\n{text}\n```\n\n**{speed_tables.TITLES['weak']}**")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
@@ -123,7 +123,7 @@ def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
     figure = plots.heatmaps("peak (MiB)", {"1 worker": (values, values < 2)})
     lab = dataclasses.replace(lab04_speedup.LAB, figures=lambda runs: [(f"peaks of {len(runs)}", figure)])
     monkeypatch.setattr(lab04_speedup, "LAB", lab)
-    page.write(store(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
+    page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
     assert lab.partition("**Speed")[0].count("peaks of 12") >= 1
 
@@ -145,7 +145,7 @@ def test_the_course_report_stands_beside_with_what_lint_finds(written):
 
 def test_lint_of_the_runs_is_in_their_section(tmp_path):
     wrong = sound("b", 2, 250.0)
-    page.write(store(tmp_path, sound("a", 1, 100.0), wrong), tmp_path / "page.html", tmp_path / "page.md")
+    page.write(write_runs(tmp_path, sound("a", 1, 100.0), wrong), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition("\nlab10_caltech: 2 runs")[2]
     assert "- lab10_caltech/b: efficiency above 1: 2.5 times the rate" in lab.partition("\n## ")[0]
 
@@ -182,10 +182,10 @@ def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
                        ("layout", "threads"), ("metrics", "test_accuracy"), ("metrics", "ledger_wall_seconds"),
                        ("metrics", "cpu_percent"), ("history", "loss"), ("history", "steps"),
                        ("tables", "collectives")):
-        for place, junk in enumerate(JUNK):
+        for position, junk in enumerate(JUNK):
             if part == "history" and isinstance(junk, str | list | dict):
                 continue  # The schema refuses it.
-            run = sound(f"{part}-{name}-{place}", 1 + place % 2, 100.0 + place)
+            run = sound(f"{part}-{name}-{position}", 1 + position % 2, 100.0 + position)
             run["metrics"] |= {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}
             if part == "history":
                 run["history"] = [row | {name: junk} for row in run["history"]]
@@ -194,7 +194,7 @@ def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
             else:
                 run[part] |= {name: junk}
             runs.append(run)
-    page.write(store(tmp_path, *runs), tmp_path / "page.html", tmp_path / "page.md")
+    page.write(write_runs(tmp_path, *runs), tmp_path / "page.html", tmp_path / "page.md")
     assert f"lab10_caltech: {len(runs)} runs" in (tmp_path / "page.html").read_text()
     assert "<script" not in (tmp_path / "page.html").read_text()
 
@@ -218,7 +218,7 @@ def test_the_commands(tmp_path):
     assert "\nlab08_speedup.csv, line 7: efficiency above 1: " in done.stdout
     assert done.stderr == f"labs: error: {tmp_path}/none.csv: No such file or directory; " \
                           "give a results folder or a CSV file\n"
-    done = labs("report", "--results", store(tmp_path / "results", *cells("strong")))
+    done = labs("report", "--results", write_runs(tmp_path / "results", *cells("strong")))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path}/results/report.html\nloaded pandas\n"
     assert "the global batch is held" in (tmp_path / "results/report.html").read_text()
@@ -232,7 +232,7 @@ def test_the_commands(tmp_path):
 
 # Plots.
 
-def rates() -> pd.DataFrame:
+def speedups() -> pd.DataFrame:
     frame = pd.DataFrame([
         {"lab": "x", "batch_size": batch, "seed": seed, "size": size, "nodes": 1,
          "images_per_sec": batch * size**0.8 * (1 + 0.05 * seed)}
@@ -244,12 +244,12 @@ def rates() -> pd.DataFrame:
 
 def test_speedups_are_drawn_with_intervals_and_the_ideal():
     reference = pd.DataFrame({"batch_size": [32, 32], "size": [1, 8], "speedup": [1, 2.0]})
-    axes = plots.speedup(rates(), reference=reference).axes[0]
+    axes = plots.speedup(speedups(), reference=reference).axes[0]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert sorted(labels) == ["batch 128", "batch 32", "ideal", "report, batch 32"]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "speedup: throughput(n) / throughput(1)")
     bars = axes.containers[0].lines[2][0].get_segments()
-    row = rates().iloc[1]
+    row = speedups().iloc[1]
     assert bars[1][:, 1].tolist() == pytest.approx([row["speedup_low"], row["speedup_high"]])
     assert axes.get_xticks().tolist() == [1, 2, 4, 8]
     assert axes.get_ylim()[0] == 0

@@ -16,8 +16,8 @@ from tests.lint.test_lint import sound
 DEMO = lab.PRESETS["demo"]
 
 
-def record(parameters: int, workers: int, rate: float, seed: int, backend: str) -> dict:
-    made = sound(f"w{workers}-{parameters}-{seed}-{backend}", workers, rate)
+def record(parameters: int, workers: int, throughput: float, seed: int, backend: str) -> dict:
+    made = sound(f"w{workers}-{parameters}-{seed}-{backend}", workers, throughput)
     config = dataclasses.replace(DEMO, width=parameters, backend=backend, seed=seed, batch_size=32 // workers)
     made["config"] = dataclasses.asdict(config)
     carried = {"mpi": "MPI", "gloo": "Gloo"}[backend] if workers > 1 else "none"
@@ -39,9 +39,9 @@ SPEEDUPS = st.dictionaries(st.integers(1, 4000), st.sampled_from([0.5, 0.9, 1.1,
 @settings(deadline=None, max_examples=40)
 def test_the_crossover_is_the_smallest_size_from_which_all_win(speedups):
     rows = transports.compare(runs(speedups))
-    found = transports.crossover(rows[rows["size"] == 2].sample(frac=1, random_state=0))
+    result = transports.crossover(rows[rows["size"] == 2].sample(frac=1, random_state=0))
     starts = [size for size in speedups if all(ratio > 1 for other, ratio in speedups.items() if other >= size)]
-    assert found == min(starts, default=None)
+    assert result == min(starts, default=None)
 
 
 def test_an_interval_that_contains_one_is_no_win():
@@ -53,14 +53,14 @@ def test_an_interval_that_contains_one_is_no_win():
         "not certain: 20 parameters (more --repeats narrow the intervals)")
 
 
-@pytest.mark.parametrize(("speedups", "told"), [
+@pytest.mark.parametrize(("speedups", "output"), [
     ({1000: 0.5, 2000: 1.5, 4000: 1.8}, "crossover: from 2,000 parameters on, .*; below, one worker is the right"),
     ({1000: 1.5, 2000: 1.8}, "crossover: from 1,000 parameters on, .*; no smaller model was tried"),
     ({1000: 0.5, 2000: 0.9}, "no crossover: on the largest model tried, of 2,000 parameters, .* one worker is the"),
 ])
-def test_the_summary_names_the_crossover_or_says_none(speedups, told):
+def test_the_summary_names_the_crossover_or_says_none(speedups, output):
     *table, sentence = transports.summary(runs(speedups)).splitlines()
-    assert pd.Series([sentence]).str.match(told).all(), sentence
+    assert pd.Series([sentence]).str.match(output).all(), sentence
     assert len(table) == 2 + 2 * len(speedups)
 
 

@@ -52,9 +52,9 @@ def test_the_store_is_a_table_and_damaged_records_are_named(tmp_path, capsys):
     assert list(runs["run"]) == ["b", "a"]
     assert list(runs["size"]) == [1, 2]
     assert list(runs["images_per_sec"]) == [400, 400]
-    told = capsys.readouterr().err
-    assert told.count("left out") == 3
-    assert all(name in told for name in ("foreign", "older"))
+    message = capsys.readouterr().err
+    assert message.count("left out") == 3
+    assert all(name in message for name in ("foreign", "older"))
     assert records.load("lab99", tmp_path).empty
 
 
@@ -100,7 +100,7 @@ def test_curves_are_written_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["curves.png"]
 
 
-@pytest.mark.parametrize(("part", "value", "told"), [
+@pytest.mark.parametrize(("part", "value", "message"), [
     ("config", None, "config: Expected `object`, got `null`"),
     ("layout", [], "layout: Expected `object`, got `array`"),
     ("layout", {}, "layout: Object missing required field `size`"),
@@ -117,19 +117,19 @@ def test_curves_are_written_whole(tmp_path):
     ("tables", [], "tables: Expected `object`, got `array`"),
     ("tables", {"x": [1]}, "tables.x[0]: Expected `object`, got `int`"),
 ])
-def test_a_record_with_a_malformed_part_is_named_and_left_out(part, value, told, tmp_path, capsys):
+def test_a_record_with_a_malformed_part_is_named_and_left_out(part, value, message, tmp_path, capsys):
     for name, change in (("good", {}), ("bad", {part: value})):
         (tmp_path / "lab10_caltech" / name).mkdir(parents=True)
         (tmp_path / "lab10_caltech" / name / "record.json").write_text(json.dumps(record(name) | change))
     assert list(records.load(root=tmp_path)["run"]) == ["good"]
-    line = f"labs: left out: {tmp_path}/lab10_caltech/bad/record.json: {told}\n"
+    line = f"labs: left out: {tmp_path}/lab10_caltech/bad/record.json: {message}\n"
     assert capsys.readouterr().err == line
 
 
 def test_what_a_config_asked_for_stands_beside_what_it_got():
-    asked = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
-    asked["layout"] |= {"threads": 2}
-    frame = records.table([asked])
+    wanted = record() | {"config": {"batch_size": 32, "threads": 0, "seed": 1}}
+    wanted["layout"] |= {"threads": 2}
+    frame = records.table([wanted])
     assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
     assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
 

@@ -13,7 +13,7 @@ from tests.results.test_records import record
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def root(tmp_path, monkeypatch):
     for lab, run in (("lab10_caltech", "a"), ("lab11_multinode", "b"), ("lab77_other", "c")):
         (tmp_path / lab / run).mkdir(parents=True)
         (tmp_path / lab / run / "record.json").write_text(json.dumps(record(run) | {"lab": lab}))
@@ -21,26 +21,26 @@ def store(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize(("asked", "run"), [("lab10", "a"), ("lab11_m", "b"), ("lab11_multinode", "b"),
-                                            ("lab77_other", "c")])
-def test_a_lab_may_be_named_by_its_beginning(asked, run, store, capsys):
-    commands.dispatch(["results", asked])
+@pytest.mark.parametrize(("name", "run"), [("lab10", "a"), ("lab11_m", "b"), ("lab11_multinode", "b"),
+                                           ("lab77_other", "c")])
+def test_a_lab_may_be_named_by_its_beginning(name, run, root, capsys):
+    commands.dispatch(["results", name])
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]] == [run]
-    commands.dispatch(["results", asked, "--csv", str(store / "runs.csv")])
-    assert capsys.readouterr().out == f"{store}/runs.csv: 1 run, {len(listing.load(asked, store).columns)} columns\n"
+    commands.dispatch(["results", name, "--csv", str(root / "runs.csv")])
+    assert capsys.readouterr().out == f"{root}/runs.csv: 1 run, {len(listing.load(name, root).columns)} columns\n"
 
 
-@pytest.mark.parametrize(("asked", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("lab02", "no runs of lab02_horovod yet; `labs run lab02_horovod` makes one"),
     ("nosuch", "no lab is called 'nosuch'; there are: lab01_baseline, "),
     ("..", "no lab is called '..'; there are: lab01_baseline, "),
 ])
-def test_what_is_missing_is_said(asked, told, store):
-    for more in ([], ["--csv", str(store / "runs.csv")]):
+def test_what_is_missing_is_said(name, message, root):
+    for more in ([], ["--csv", str(root / "runs.csv")]):
         with pytest.raises(LabError) as problem:
-            commands.dispatch(["results", asked, *more])
-        assert str(problem.value).startswith(told)
-    assert not (store / "runs.csv").exists()
+            commands.dispatch(["results", name, *more])
+        assert str(problem.value).startswith(message)
+    assert not (root / "runs.csv").exists()
 
 
 def test_an_empty_store_and_one_that_cannot_be_read_are_two_things(tmp_path):
@@ -55,13 +55,13 @@ def test_an_empty_store_and_one_that_cannot_be_read_are_two_things(tmp_path):
 
 
 def test_figures_have_four_digits_and_what_is_missing_is_blank(tmp_path):
-    for run, rate in (("a", 1586.375971), ("b", None)):
+    for run, throughput in (("a", 1586.375971), ("b", None)):
         (tmp_path / "lab10_caltech" / run).mkdir(parents=True)
-        found = record(run)
-        found["timings"] |= {"images_per_sec": rate, "seconds_per_epoch": 12.34567}
-        found["metrics"] = {"test_accuracy": 0.98765} if rate else {}
-        found["config"] = {"batch_size": 32} if rate else {}
-        (tmp_path / "lab10_caltech" / run / "record.json").write_text(json.dumps(found))
+        result = record(run)
+        result["timings"] |= {"images_per_sec": throughput, "seconds_per_epoch": 12.34567}
+        result["metrics"] = {"test_accuracy": 0.98765} if throughput else {}
+        result["config"] = {"batch_size": 32} if throughput else {}
+        (tmp_path / "lab10_caltech" / run / "record.json").write_text(json.dumps(result))
     heading, _, first, second = listing.table(listing.load(None, tmp_path)).splitlines()
     assert heading.split("  ")[-1] == "test accuracy"
     assert "validation accuracy" in heading
@@ -79,5 +79,5 @@ def test_a_cell(value, shown):
     assert listing.cell(value) == shown
 
 
-def test_the_store_of_the_tests_is_read_by_its_reader(store):
-    assert len(records.read_all(root=store)) == 3
+def test_the_store_of_the_tests_is_read_by_its_reader(root):
+    assert len(records.read_all(root=root)) == 3

@@ -17,12 +17,12 @@ from labs.run.paths import ROOT
 from tests.exercises import planted
 
 
-def runs(rate, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:
-    """Return runs whose rate is what `rate(batch_size, size, seed)` says."""
+def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:
+    """Return runs with the throughput `throughput(batch_size, size, seed)`."""
     frame = pd.DataFrame([
         {"lab": "lab04_speedup", "run": f"b{batch}-w{size}-s{seed}", "batch_size": batch, "seed": seed, "size": size,
-         "nodes": 1, "global_batch_size": batch * size, "images_per_sec": rate(batch, size, seed),
-         "seconds_per_epoch": 1000 / rate(batch, size, seed), "first_epoch_seconds": 99.0 + seed}
+         "nodes": 1, "global_batch_size": batch * size, "images_per_sec": throughput(batch, size, seed),
+         "seconds_per_epoch": 1000 / throughput(batch, size, seed), "first_epoch_seconds": 99.0 + seed}
         for batch in batch_sizes for size in sizes for seed in seeds
     ])
     frame.attrs["config"] = ["batch_size", "seed"]
@@ -61,20 +61,20 @@ def test_runs_without_a_rate_are_left_out():
 
 @settings(max_examples=25, deadline=None)
 @given(st.floats(1, 1e5), st.sampled_from([(1, 2), (1, 2, 4, 8), (1, 3, 64)]), st.integers(1, 4))
-def test_perfect_scaling_has_the_ideal_speedup(rate, sizes, repeats):
-    frame = runs(lambda batch, size, seed: rate * size * batch, sizes=sizes, seeds=range(repeats))
+def test_perfect_scaling_has_the_ideal_speedup(throughput, sizes, repeats):
+    frame = runs(lambda batch, size, seed: throughput * size * batch, sizes=sizes, seeds=range(repeats))
     for kind in ("weak", "strong"):
         table = scaling.speedups(frame, scaling=kind).query("why == ''")
         if kind == "weak":
             assert table["speedup"].to_numpy() == pytest.approx(table["size"].to_numpy())
             assert len(table) == 2 * len(sizes)
-        else:  # The same global batch on n workers has batch_size / n each: the rate of this made-up machine is equal.
+        else:  # The same global batch on n workers has batch_size / n each: this made-up machine is no faster.
             assert table["scaling_efficiency"].to_numpy() == pytest.approx(1 / table["size"].to_numpy())
 
 
 def test_the_interval_of_a_speedup_is_welchs():
-    rates = {1: (100.0, 110.0, 121.0), 2: (180.0, 180.0, 180.0)}
-    table = scaling.speedups(runs(lambda batch, size, seed: rates[size][seed - 1], (32,), (1, 2)))
+    throughputs = {1: (100.0, 110.0, 121.0), 2: (180.0, 180.0, 180.0)}
+    table = scaling.speedups(runs(lambda batch, size, seed: throughputs[size][seed - 1], (32,), (1, 2)))
     one, two = table.to_dict("records")
     assert one["speedup"] == one["scaling_efficiency"] == 1
     assert math.isnan(one["speedup_low"])
@@ -97,8 +97,8 @@ def test_a_row_is_compared_with_its_own_configuration_alone():
 
 
 def test_strong_scaling_holds_the_global_batch():
-    rate = {(128, 1): 100.0, (64, 2): 180.0, (32, 4): 240.0}
-    frame = pd.concat([runs(lambda *at: rate[at[:2]], (batch,), (size,)) for batch, size in rate])
+    throughput = {(128, 1): 100.0, (64, 2): 180.0, (32, 4): 240.0}
+    frame = pd.concat([runs(lambda *at: throughput[at[:2]], (batch,), (size,)) for batch, size in throughput])
     frame.attrs["config"] = ["batch_size", "seed"]
     strong = scaling.speedups(frame, scaling="strong")
     assert strong["global_batch_size"].eq(128).all()
@@ -107,12 +107,12 @@ def test_strong_scaling_holds_the_global_batch():
 
 
 def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_own():
-    rates = {(1, 1): 100.0, (4, 4): 200.0, (4, 2): 300.0, (4, 1): 360.0, (8, 2): 640.0}
-    frame = pd.concat([runs(lambda batch, size, seed, rate=rate: rate, (32,), (size,)).assign(nodes=nodes)
-                       for (size, nodes), rate in rates.items()])
+    throughputs = {(1, 1): 100.0, (4, 4): 200.0, (4, 2): 300.0, (4, 1): 360.0, (8, 2): 640.0}
+    frame = pd.concat([runs(lambda batch, size, seed, equal=equal: equal, (32,), (size,)).assign(nodes=nodes)
+                       for (size, nodes), equal in throughputs.items()])
     frame.attrs["config"] = ["batch_size", "seed"]
     table = scaling.speedups(frame).set_index(["size", "nodes"])
-    assert table["speedup"].to_dict() == {place: rate / 100 for place, rate in rates.items()}
+    assert table["speedup"].to_dict() == {index: throughput / 100 for index, throughput in throughputs.items()}
     over = scaling.speedups(frame, base=4).set_index(["size", "nodes"])["speedup"]
     assert over[4, 1] == 1
     assert over[8, 2] == 640 / 360, "the base is on the fewest nodes"
@@ -122,11 +122,11 @@ def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_o
 def test_the_excess_of_the_parts_is_the_excess_of_the_epoch():
     one = planted.ledger(8, 0, 0.5, 1.5)
     many = planted.ledger(2.2, 0.6, 0.1, 1.4) | {"test_accuracy": 0.9}
-    found = scaling.excess(one, many, 4)
-    assert list(found) == ["other", "communication", "compute", "input"], "largest first"
-    assert found["other"] == pytest.approx(1.4 - 1.5 / 4)
-    assert found["input"] == pytest.approx(0.1 - 0.5 / 4), "what shrank by more than n is negative"
-    assert sum(found.values()) == pytest.approx(many["ledger_wall_seconds"] - one["ledger_wall_seconds"] / 4)
+    result = scaling.excess(one, many, 4)
+    assert list(result) == ["other", "communication", "compute", "input"], "largest first"
+    assert result["other"] == pytest.approx(1.4 - 1.5 / 4)
+    assert result["input"] == pytest.approx(0.1 - 0.5 / 4), "what shrank by more than n is negative"
+    assert sum(result.values()) == pytest.approx(many["ledger_wall_seconds"] - one["ledger_wall_seconds"] / 4)
 
 
 def test_a_table_that_lost_its_configuration_says_so():
@@ -204,12 +204,12 @@ def test_collectives_cost_what_the_model_says(nbytes, latency, bandwidth):
     assert halving <= tree * (1 + 1e-9)
 
 
-@given(rate=st.floats(1, 1e5), batch=st.sampled_from([1, 32, 512]), nbytes=st.floats(1e3, 1e9),
+@given(throughput=st.floats(1, 1e5), batch=st.sampled_from([1, 32, 512]), nbytes=st.floats(1e3, 1e9),
        per_node=st.sampled_from([1, 4, 8]), overlap=st.floats(0, 1),
        algorithm=st.sampled_from(["ring", "halving", "best"]), **LINK)
-def test_the_model_is_monotonous(rate, batch, nbytes, per_node, overlap, algorithm, latency, bandwidth):
+def test_the_model_is_monotonous(throughput, batch, nbytes, per_node, overlap, algorithm, latency, bandwidth):
     def predict(workers=64, scale=1.0, hidden=overlap):
-        return cost_model.predicted_efficiency(rate, batch, nbytes, workers, latency, bandwidth * scale, per_node,
+        return cost_model.predicted_efficiency(throughput, batch, nbytes, workers, latency, bandwidth * scale, per_node,
                                                hidden, algorithm=algorithm)
 
     efficiencies = [predict(workers) for workers in SIZES]

@@ -67,8 +67,8 @@ def test_a_file_is_on_the_disk_before_it_takes_the_place_of_the_old(tmp_path, mo
     done, fsync, replace = [], os.fsync, os.replace
 
     def noted_fsync(descriptor):
-        found = os.fstat(descriptor)
-        done.append("folder on the disk" if stat.S_ISDIR(found.st_mode) else f"{found.st_size} bytes on the disk")
+        result = os.fstat(descriptor)
+        done.append("folder on the disk" if stat.S_ISDIR(result.st_mode) else f"{result.st_size} bytes on the disk")
         fsync(descriptor)
 
     def noted_replace(source, target):

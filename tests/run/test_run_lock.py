@@ -1,4 +1,4 @@
-"""Of all who want a run's name, one gets it, and the others are told who."""
+"""Of all processes that want a run's name one gets it; the others get an error that names the owner."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def contend(number: int, results: Path) -> list[dict]:
 
 
 def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
-    told = contend(100, tmp_path)
-    assert len({each["pid"] for each in told}) == 100
-    (winner,) = [each["pid"] for each in told if "won" in each]
-    refusals = {each["refused"] for each in told if "refused" in each}
+    output = contend(100, tmp_path)
+    assert len({each["pid"] for each in output}) == 100
+    (winner,) = [each["pid"] for each in output if "won" in each]
+    refusals = {each["refused"] for each in output if "refused" in each}
     assert refusals == {f"run 'it' is held by process {winner} on {socket.gethostname()}; choose another --name"}
     folder = tmp_path / LAB / "it"
     assert json.loads((folder / "record.json").read_text()) == {"by": winner}

@@ -32,5 +32,5 @@ def test_one_core_is_not_several(monkeypatch):
     granted = allocation.Allocation("7", "node1", (1,), 1, 0)
     monkeypatch.setattr(allocation, "current", lambda: granted)
     monkeypatch.setattr(allocation, "check_step", lambda: None)
-    assert machine.cores().found == "1 task of 1 on 1 node (job 7)"
+    assert machine.cores().message == "1 task of 1 on 1 node (job 7)"
     assert page._machines([record() | {"machine": {"host": "vm", "cores": 1}}]) == ["vm, 1 core, no GPU: 1 run"]

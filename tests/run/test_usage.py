@@ -129,8 +129,8 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
 
 def words(typed: str) -> list[str]:
     """Return what bash makes of a command line."""
-    said = subprocess.run(["bash", "-c", f"printf '%s\\0' {typed}"], capture_output=True, check=True).stdout
-    return [word.decode(errors="surrogateescape") for word in said.split(b"\0")[:-1]]
+    output = subprocess.run(["bash", "-c", f"printf '%s\\0' {typed}"], capture_output=True, check=True).stdout
+    return [word.decode(errors="surrogateescape") for word in output.split(b"\0")[:-1]]
 
 
 @pytest.fixture

@@ -44,10 +44,10 @@ def test_every_dependency_earns_its_place():
 
 def test_what_is_installed_is_what_is_pinned():
     other = {}
-    for found in importlib.metadata.distributions():
-        name = canonicalize_name(found.metadata["Name"])
-        if found.version != PINS.get(name, found.version):
-            other[name] = f"{found.version}, pinned is {PINS[name]}"
+    for result in importlib.metadata.distributions():
+        name = canonicalize_name(result.metadata["Name"])
+        if result.version != PINS.get(name, result.version):
+            other[name] = f"{result.version}, pinned is {PINS[name]}"
     assert not other, f"run `make env`: {other}"
 
 

@@ -86,7 +86,7 @@ class Job:
 
 def processes(conf: Path, name: str = "") -> list[str]:
     """Return what runs on the cluster of `conf`: daemons, job steps and jobs, or those with this name."""
-    found = []
+    result = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             mine = f"SLURM_CONF={conf}".encode() in (process / "environ").read_bytes().split(b"\0")
@@ -94,14 +94,14 @@ def processes(conf: Path, name: str = "") -> list[str]:
         except OSError:  # It ended while we looked, or is somebody else's.
             continue
         if mine and name in ("", comm):
-            found.append(comm)
-    return found
+            result.append(comm)
+    return result
 
 
-def until(done: Callable[[], T], seconds: float = 30, said: Callable[[], str] = lambda: "") -> T:
+def until(done: Callable[[], T], seconds: float = 30, printed: Callable[[], str] = lambda: "") -> T:
     """Wait for `done`, and return what it returns; or fail with what is `said` then."""
     deadline = time.monotonic() + seconds
-    while not (found := done()):
-        assert time.monotonic() < deadline, f"waited in vain {said()}"
+    while not (result := done()):
+        assert time.monotonic() < deadline, f"waited in vain {printed()}"
         time.sleep(0.2)
-    return found
+    return result

@@ -80,7 +80,7 @@ def cluster(nodes: int = 2, cpus: int = 4, gpus: int = 2) -> Iterator[Path]:
 
     Args:
         nodes: how many nodes, named node1, node2, ...
-        cpus: CPUs that each node claims to have, whatever the machine has.
+        cpus: CPUs that each node reports, whatever the machine has.
         gpus: GPUs that each has in the scheduler's books only: a GPU job's command line can be submitted as it is.
     """
     # Daemons and job steps leave their parents; the "subreaper" inherits them and can end them all.
@@ -116,7 +116,7 @@ def configure(folder: Path, nodes: int, cpus: int, gpus: int) -> Path:
 
 
 def free_ports(n: int) -> list[int]:
-    """Return `n` ports that nobody listens on."""
+    """Return `n` free ports."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(n)]
         for one in sockets:
@@ -139,7 +139,7 @@ def start(folder: Path, conf: Path, nodes: int) -> None:
 
 def daemon(folder: Path, conf: Path, *command: str) -> None:
     """Start a daemon in the foreground, its words going to daemons.log."""
-    # A session of its own: Ctrl-C reaches the supervisor alone, which then ends everything in order.
+    # A separate session: Ctrl-C reaches the supervisor alone, which then ends everything in order.
     with (folder / "daemons.log").open("ab") as log:
         subprocess.Popen(
             command,
@@ -172,8 +172,8 @@ def wait_until(done: Callable[[], bool], folder: Path, complaint: str, seconds: 
     while not done():
         if time.monotonic() > deadline:
             logs = {log.name: log.read_text(errors="replace")[-2000:] for log in folder.glob("*.log")}
-            said = "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
-            raise RuntimeError(f"{complaint} within {seconds:.0f} s\n{said}")
+            output = "\n".join(f"--- {name}\n{text}" for name, text in logs.items())
+            raise RuntimeError(f"{complaint} within {seconds:.0f} s\n{output}")
         time.sleep(0.1)
 
 
@@ -185,11 +185,11 @@ def descendants() -> list[int]:
             state, ppid = stat.read_text().rpartition(")")[2].split()[:2]
             if state != "Z":
                 parent[int(stat.parent.name)] = int(ppid)
-    found, front = [], {os.getpid()}
+    result, front = [], {os.getpid()}
     while front:
         front = {pid for pid, ppid in parent.items() if ppid in front}
-        found += front
-    return found
+        result += front
+    return result
 
 
 def end_descendants(patience: float = 1.5) -> None:
@@ -209,8 +209,8 @@ def main() -> None:
     """Run a cluster until Ctrl-C; with `--until-eof` until whoever started it dies or closes the pipe."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", type=int, default=2)
-    parser.add_argument("--cpus", type=int, default=4, help="CPUs each node claims to have")
-    parser.add_argument("--gpus", type=int, default=2, help="GPUs each node claims to have")
+    parser.add_argument("--cpus", type=int, default=4, help="CPUs that each node reports")
+    parser.add_argument("--gpus", type=int, default=2, help="GPUs that each node reports")
     parser.add_argument("--until-eof", action="store_true", help=argparse.SUPPRESS)
     choice = parser.parse_args()
     if missing():

@@ -39,10 +39,10 @@ def four() -> Iterator[Slurm]:
 
 @contextlib.contextmanager
 def running(nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
-    """Run a cluster of nodes that claim to have so much."""
+    """Run a cluster of nodes that report these CPUs and GPUs."""
     if missing():
         pytest.skip(f"no Slurm to test with: {missing()}")
-    # A session of its own, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
+    # A separate session, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
     supervisor = subprocess.Popen(
         [sys.executable, "-m", "tests.slurm.cluster", f"--nodes={nodes}", f"--cpus={cpus}", f"--gpus={gpus}",
          "--until-eof"],

@@ -21,16 +21,16 @@ def lines(slurm: Slurm, **variables: str) -> dict[str, dict[str, str]]:
     command = [sys.executable, "-m", "labs", "check", "--json", "--only", "slurm"]
     done = subprocess.run(command, cwd=ROOT, env=environment(slurm.conf) | variables, capture_output=True, text=True,
                           timeout=60, check=False)
-    found = {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
-    assert done.returncode == int(any(line["state"] == "fail" for line in found.values())), done.stderr
-    return found
+    result = {line["name"]: line for line in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == int(any(line["state"] == "fail" for line in result.values())), done.stderr
+    return result
 
 
 def test_a_cluster_that_is_well(slurm):
-    found = lines(slurm)
-    assert {name: line["state"] for name, line in found.items()} == {"slurm": "ok", "partitions": "ok"}
-    assert re.fullmatch(r"its controller on \S+ answers", found["slurm"]["found"])
-    assert found["partitions"]["found"].startswith("lab*")
+    result = lines(slurm)
+    assert {name: line["state"] for name, line in result.items()} == {"slurm": "ok", "partitions": "ok"}
+    assert re.fullmatch(r"its controller on \S+ answers", result["slurm"]["found"])
+    assert result["partitions"]["found"].startswith("lab*")
 
 
 def test_a_partition_that_is_not_there(slurm):
@@ -83,7 +83,7 @@ def port_of_nobody(text: str) -> str:
 def test_what_does_not_answer(change: Callable[[str], str], cause, cure, slurm, tmp_path):
     conf = tmp_path / "slurm.conf"
     conf.write_text(change(slurm.conf.read_text()))
-    (found,) = lines(slurm, SLURM_CONF=str(conf)).values()
-    assert found["state"] == "fail"
-    assert re.search(cause, found["found"]), found
-    assert cure in found["cure"]
+    (result,) = lines(slurm, SLURM_CONF=str(conf)).values()
+    assert result["state"] == "fail"
+    assert re.search(cause, result["found"]), result
+    assert cure in result["cure"]

@@ -100,7 +100,7 @@ def test_a_signal_when_the_run_is_done_does_not_send_its_job_back(slurm, clone, 
 
 
 @pytest.mark.parametrize(
-    ("place", "line"),
+    ("subfolder", "line"),
     [
         ("my clone/jobs", "no {}/jobs/env.sh; type `sbatch jobs/lab10_caltech.sh` in the clone's top folder"),
         ("empty", "no {}/jobs/env.sh; type `sbatch jobs/lab10_caltech.sh` in the clone's top folder"),
@@ -108,17 +108,17 @@ def test_a_signal_when_the_run_is_done_does_not_send_its_job_back(slurm, clone, 
     ],
     ids=["a sub-folder", "elsewhere", "no environment"],
 )
-def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, place, line):
+def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, subfolder, line):
     (tmp_path / "empty").mkdir()
     shutil.copytree(clone / "jobs", tmp_path / "bare/jobs")
-    where = tmp_path / place
+    where = tmp_path / subfolder
     job = slurm.submit(clone / "jobs/lab10_caltech.sh", cwd=where, output=tmp_path / "out")
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0")
     assert job.text() == "labs: error: " + line.format(where, where) + "\n"
 
 
 @pytest.mark.parametrize(
-    ("asked", "granted"),
+    ("args", "granted"),
     [
         (["-N2"], "'node[1-2]', ntasks_per_node=(1, 1), cpus_per_task=1, gpus_per_node=0"),
         (["-N2", "-n3", "-c2"], "'node[1-2]', ntasks_per_node=(2, 1), cpus_per_task=2, gpus_per_node=0"),
@@ -129,10 +129,10 @@ def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, place, line):
     ],
     ids=["plain", "uneven", "whole node"],
 )
-def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, asked, granted):
+def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
     code = "from labs.slurm import allocation; print(allocation.current())"
     command = f"source jobs/env.sh && python -c {shlex.quote(code)}"
-    job = slurm.submit(*asked, f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
+    job = slurm.submit(*args, f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
     assert job.wait() == "COMPLETED", job.text()
     assert f"Allocation(job_id='{job.number}', node_list={granted})" in job.text()
 

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slurm
 SHORT = ("--images", "128", "--epochs", "1")
 
 
-@pytest.mark.parametrize(("asked", "hosts", "layout"), [
+@pytest.mark.parametrize(("args", "hosts", "layout"), [
     (["-N4"], ["node1", "node2", "node3", "node4"], "4 x 1"),
     (["-N2", "--ntasks-per-node=2"], ["node1", "node1", "node2", "node2"], "2 x 2"),
 ])
-def test_the_record_says_the_layout_that_ran(four, tmp_path, asked, hosts, layout):
-    job = four.submit(*asked, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
+def test_the_record_says_the_layout_that_ran(four, tmp_path, args, hosts, layout):
+    job = four.submit(*args, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
                       output=tmp_path / "out")
     assert job.wait(180) == "COMPLETED", job.text()
     record = json.loads((tmp_path / "lab11_multinode/wide/record.json").read_text())
@@ -45,8 +45,8 @@ def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four,
                "embedded", "--images", "256", "--workers", "1,2", "--repeats", "1", "--results", tmp_path]
     listed = four.run(*command, "--list", "--oversubscribe")
     assert "workers 2  nodes 2  skipped: needs 2 x 1 (nodes x tasks on each); --sbatch asks for them" in listed
-    told = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
-    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", told)
+    text = four.run(*command, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%A.out")
+    (report,) = re.findall(r"^2 runs of lab11_multinode are jobs \d+, \d+, the report after them is job (\d+); ", text)
     assert Job(four, report, tmp_path / f"report-{report}.out").wait(200) == "COMPLETED"
     frame = layouts.table(records.read_all("lab11_multinode", tmp_path))
     assert frame["global_batch_size"].tolist() == [128, 128]

@@ -22,7 +22,7 @@ PARTITIONS = {
     "off": "nodes=node1 state=down", "closed": "nodes=node1 state=inactive",
     "closing": "nodes=node1",
 }
-# By reason: how to make a job wait for it, and what a student must be told.
+# By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
     "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no job that waits is ahead", "expected start: ",
                                                    "smaller it would start about ", "submit it with -N 1",
@@ -56,7 +56,7 @@ class Student:
         return subprocess.run([sys.executable, "-m", "labs", "queue", *map(str, words)], capture_output=True, text=True,
                               cwd=ROOT, env=environment(self.slurm.conf) | variables)
 
-    def told(self, *words: object) -> str:
+    def advice(self, *words: object) -> str:
         done = self.queue(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -89,41 +89,41 @@ def student(slurm) -> Iterator[Student]:
 @pytest.fixture(scope="module")
 def jobs(student) -> dict[str, str]:
     """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
-    found = {"busy": student.submit("-wnode1", "--exclusive", "-t20"), "cancelled": student.submit("--hold")}
-    student.slurm.run("scancel", found["cancelled"])
-    until(lambda: student.reason(found["busy"]) == "None" and "RUNNING" in student.told(found["busy"]))
+    result = {"busy": student.submit("-wnode1", "--exclusive", "-t20"), "cancelled": student.submit("--hold")}
+    student.slurm.run("scancel", result["cancelled"])
+    until(lambda: student.reason(result["busy"]) == "None" and "RUNNING" in student.advice(result["busy"]))
     for reason, (words, _) in WAITING.items():
-        found[reason] = student.submit(*(word.format(**found) for word in words))
+        result[reason] = student.submit(*(word.format(**result) for word in words))
     student.slurm.run("scontrol", "update", "partitionname=closing", "state=inactive")
-    until(lambda: all(student.reason(found[reason]) == reason for reason in WAITING))
-    return found
+    until(lambda: all(student.reason(result[reason]) == reason for reason in WAITING))
+    return result
 
 
 @pytest.mark.parametrize("reason", WAITING)
 def test_a_reason_is_explained(student, jobs, reason):
     job = jobs[reason]
     if "expected start: " in WAITING[reason][1]:  # Slurm works it out every half minute; -u makes it wait for that.
-        until(lambda: "expected start: not known" not in student.told(job), 60)
-    said = student.told(job)
-    assert said.startswith(f"{job}  wrap  PENDING ({reason})  partition ")
+        until(lambda: "expected start: not known" not in student.advice(job), 60)
+    output = student.advice(job)
+    assert output.startswith(f"{job}  wrap  PENDING ({reason})  partition ")
     for words in WAITING[reason][1]:
-        assert words.format(job, **jobs) in said, said
+        assert words.format(job, **jobs) in output, output
 
 
 def test_all_of_a_students_jobs_are_shown(student, jobs):
-    said = student.told()
+    output = student.advice()
     waiting = {number: reason for reason, number in jobs.items() if reason in WAITING}
-    assert dict(re.findall(r"^(\d+) .*PENDING \((\w+)\)", said, re.MULTILINE)) == waiting
+    assert dict(re.findall(r"^(\d+) .*PENDING \((\w+)\)", output, re.MULTILINE)) == waiting
     assert re.search(rf"^{jobs['busy']}  wrap  RUNNING on node1  partition lab, 1 node, 4 CPUs, \d+:\d\d of 20:00$",
-                     said, re.MULTILINE)
+                     output, re.MULTILINE)
 
 
 def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
     job = student.submit("-pone", "-t5")
-    move = until(lambda: re.search(r"sooner in partition two \(.*?\): (.*)", student.told(job)), 60,
-                 lambda: student.told(job))
+    move = until(lambda: re.search(r"sooner in partition two \(.*?\): (.*)", student.advice(job)), 60,
+                 lambda: student.advice(job))
     student.slurm.run(*shlex.split(move[1]))
-    until(lambda: "RUNNING on node2" in student.told(job), 60)
+    until(lambda: "RUNNING on node2" in student.advice(job), 60)
     student.slurm.run("scancel", job)
 
 
@@ -135,7 +135,7 @@ def test_the_cure_cures(student, jobs, reason):
     words = [word.format(**jobs) for word in WAITING[reason][0]]
     job = student.submit(*words)
     until(lambda: student.reason(job) == reason)
-    cure = re.search(r"(?:to do|without the condition|at once): (scontrol [^;,\n]*)", student.told(job))
+    cure = re.search(r"(?:to do|without the condition|at once): (scontrol [^;,\n]*)", student.advice(job))
     student.slurm.run(*shlex.split(cure[1]))
     until(lambda: student.reason(job) != reason)
     student.slurm.run("scancel", job)
@@ -146,9 +146,9 @@ def test_a_node_that_is_not_available_is_named(student, jobs):
         job = student.submit("-wnode2")
         try:
             until(lambda: student.reason(job).startswith("ReqNodeNotAvail"))
-            said = student.told(job)
-            assert "not available: node2" in said
-            assert f"scontrol update jobid={job} reqnodelist=" in said
+            output = student.advice(job)
+            assert "not available: node2" in output
+            assert f"scontrol update jobid={job} reqnodelist=" in output
             assert "1 are up" in student.refused("-N2", JOB)[0]
         finally:
             student.slurm.run("scancel", job)
@@ -157,15 +157,15 @@ def test_a_node_that_is_not_available_is_named(student, jobs):
 def test_an_array_is_one_entry(student, jobs):
     array = student.submit("--array=0-2", "-pone")
     until(lambda: student.reason(array) != "None")
-    said = student.told(array)
-    assert said.startswith(f"{array}_[0-2]  wrap  PENDING (")
-    assert f"scontrol update jobid={array} timelimit=" in said
+    output = student.advice(array)
+    assert output.startswith(f"{array}_[0-2]  wrap  PENDING (")
+    assert f"scontrol update jobid={array} timelimit=" in output
     student.slurm.run("scancel", array)
 
 
 @pytest.mark.parametrize("reason", [
     "Resources", "Priority",
-    # What a job in partition "one" is told, now and then, while one of partition "lab" waits for node1.
+    # The advice for a job in partition "one", now and then, while one of partition "lab" waits for node1.
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 ])
 def test_what_waits_for_nodes_is_offered_another_partition(reason):
@@ -176,9 +176,9 @@ def test_what_waits_for_nodes_is_offered_another_partition(reason):
 def test_held_by_the_administrator(student, jobs):
     job = student.submit("--begin=now+1hour")
     student.slurm.run("scontrol", "hold", job)
-    said = student.told(job)
-    assert "JobHeldAdmin" in said
-    assert "ask the site's help desk" in said
+    output = student.advice(job)
+    assert "JobHeldAdmin" in output
+    assert "ask the site's help desk" in output
     student.slurm.run("scancel", job)
 
 
@@ -215,9 +215,9 @@ def test_without_a_cluster_it_is_one_line(tmp_path, conf):
 def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
     line = "it would train on CPUs: each node of the partition has 2 GPUs or more, and the job asks for none; " \
            "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2\n"
-    assert line in student.told("--check", JOB)
-    assert line not in student.told("--check", "--gpus-per-node=2", "--ntasks-per-node=2", "-c1", JOB)
-    assert line not in student.told("--check", "jobs/report.sh")
+    assert line in student.advice("--check", JOB)
+    assert line not in student.advice("--check", "--gpus-per-node=2", "--ntasks-per-node=2", "-c1", JOB)
+    assert line not in student.advice("--check", "jobs/report.sh")
 
 
 @pytest.mark.parametrize(
@@ -256,14 +256,14 @@ def test_nonsense_is_refused(student, words, lines):
     refused = student.refused(*words, JOB)
     lines = [re.escape(line).replace(r"\.\*", ".*") for line in lines]
     assert len(refused) == len(lines), refused
-    for line, said in zip(lines, refused, strict=True):
-        assert re.search(line, said), refused
+    for line, output in zip(lines, refused, strict=True):
+        assert re.search(line, output), refused
 
 
 def test_options_behind_the_file_are_refused(student):
     assert student.refused(JOB, "-N", "2", "--time=5", "--epochs", "3") == [
-        "-N stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
-        "--time=5 stands behind lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "-N comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "--time=5 comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
     ]
 
 
@@ -278,10 +278,10 @@ def test_what_is_read_from_where(student, tmp_path):
     done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
     assert done.returncode == 0, done.stderr
     script.write_text("#!/bin/bash\ntrue\n#SBATCH -N3\n")
-    assert "1 #SBATCH line of job.sh behind its first command" in student.refused(script)[0]
+    assert "1 #SBATCH line of job.sh after its first command" in student.refused(script)[0]
     assert "is not a script" in student.refused(ROOT / "README.md")[0]
     assert "cannot read the job file" in student.refused(tmp_path / "none.sh")[0]
-    assert "no job file to look at" in student.refused("-N2")[0]
+    assert "no job file to check" in student.refused("-N2")[0]
 
 
 @pytest.mark.parametrize(
@@ -296,8 +296,8 @@ def test_what_is_read_from_where(student, tmp_path):
 )  # fmt: skip
 def test_what_is_right_is_accepted_and_not_submitted(student, words):
     before = student.slurm.run("squeue", "--noheader", "--format=%i")
-    said = student.told("--check", *words).splitlines()
-    assert re.match(r"asks partition \w+ for \d nodes?, \d tasks?", said[0])
-    assert re.match(r"would start (now|\w{3} \d\d .*), on node", said[1])
-    assert said[-1] == f"submit it: sbatch {shlex.join(words)}"
+    output = student.advice("--check", *words).splitlines()
+    assert re.match(r"asks partition \w+ for \d nodes?, \d tasks?", output[0])
+    assert re.match(r"would start (now|\w{3} \d\d .*), on node", output[1])
+    assert output[-1] == f"submit it: sbatch {shlex.join(words)}"
     assert student.slurm.run("squeue", "--noheader", "--format=%i") == before

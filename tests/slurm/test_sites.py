@@ -35,10 +35,10 @@ def test_the_commands_in_the_comments_work(site, file):
     source, check, submit = commands
     check = check.replace("labs", f"{shlex.quote(sys.executable)} -m labs", 1)
     submit = submit.replace("sbatch", "sbatch --test-only")
-    said = site.run("bash", "-c", f"{source} && {check} && {submit}")
+    printed = site.run("bash", "-c", f"{source} && {check} && {submit}")
     partition = re.search(r"SBATCH_PARTITION=(\w+)", file.read_text())[1]
-    assert f"asks partition {partition} for " in said
-    assert f"in partition {partition}" in said.splitlines()[-1]
+    assert f"asks partition {partition} for " in printed
+    assert f"in partition {partition}" in printed.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_unknown_site_is_one_clear_line(site, clone, tmp_path):
 
 
 def test_workers_that_srun_gave_no_mpi_stop_and_say_so(site, tmp_path):
-    """Not a stand-in: this cluster's srun and Open MPI really do not speak. Each worker would train alone, and save."""
+    """Not simulated: this cluster's srun and Open MPI do not work together. Each worker would train alone, and save."""
     job = site.submit("-N2", "jobs/lab10_caltech.sh", "--epochs", "1", "--results", tmp_path, "--name", "alone",
                       output=tmp_path / "out", LABS_LAUNCHER="srun")
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0"), job.text()

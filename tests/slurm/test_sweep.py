@@ -16,9 +16,9 @@ SWEEP = [sys.executable, "-m", "labs", "sweep", "lab04", "--only", "weak", "--re
 
 
 def test_an_array_runs_the_cells_and_the_report_comes_after(slurm, tmp_path):
-    told = slurm.run(*SWEEP, "--results", tmp_path, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%a.out")
+    output = slurm.run(*SWEEP, "--results", tmp_path, "--sbatch", SBATCH_OUTPUT=f"{tmp_path}/%x-%a.out")
     array, report = re.fullmatch(r"2 runs of lab04_speedup are job (\d+), the report after them is job (\d+); .*\n",
-                                 told).groups()
+                                 output).groups()
     last = Job(slurm, report, tmp_path / "report-4294967294.out")
     assert last.wait(240) == "COMPLETED", [path.read_text() for path in tmp_path.glob("*.out")]
     records = [json.loads(path.read_text()) for path in tmp_path.glob("lab04_speedup/*/record.json")]
@@ -28,5 +28,5 @@ def test_an_array_runs_the_cells_and_the_report_comes_after(slurm, tmp_path):
 
 
 def test_what_slurm_refuses_is_told_in_one_line(slurm):
-    told = slurm.run(*SWEEP, "--sbatch", check=False, SBATCH_PARTITION="nowhere")
-    assert re.fullmatch(r"labs: error: sbatch refused: .*nvalid partition.*\n", told)
+    output = slurm.run(*SWEEP, "--sbatch", check=False, SBATCH_PARTITION="nowhere")
+    assert re.fullmatch(r"labs: error: sbatch refused: .*nvalid partition.*\n", output)

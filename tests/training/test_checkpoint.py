@@ -56,13 +56,13 @@ def test_the_file_is_what_numpy_would_write():
 def test_content_is_the_value_whatever_its_shape_and_kind():
     for value in (np.float32(2), np.arange(6).reshape(2, 3), np.array([True, False]), np.zeros((0, 3), np.float32)):
         variable = tf.Variable(value)
-        found = checkpoint.as_array(variable)
-        assert (found.dtype, found.shape) == (value.dtype, value.shape)
-        np.testing.assert_array_equal(found, value)
-        assert np.shares_memory(found, checkpoint.as_array(variable)) or not value.size
-        if found.dtype == np.float32:
+        result = checkpoint.as_array(variable)
+        assert (result.dtype, result.shape) == (value.dtype, value.shape)
+        np.testing.assert_array_equal(result, value)
+        assert np.shares_memory(result, checkpoint.as_array(variable)) or not value.size
+        if result.dtype == np.float32:
             variable.assign_add(tf.ones_like(variable))
-            np.testing.assert_array_equal(found, value)  # What was read stays what it was.
+            np.testing.assert_array_equal(result, value)  # What was read stays what it was.
 
 
 def test_nothing_to_restore_is_the_beginning(tmp_path):
@@ -90,9 +90,9 @@ def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
     (tmp_path / "epoch-00004.npz").symlink_to("/dev/zero")
     with ends(20):
         assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
-    told = capsys.readouterr().out.splitlines()
-    assert told == [f"labs: {tmp_path}/epoch-0000{epoch}.npz: it is not a regular file; trying the one before"
-                    for epoch in (4, 3)]
+    output = capsys.readouterr().out.splitlines()
+    assert output == [f"labs: {tmp_path}/epoch-0000{epoch}.npz: it is not a regular file; trying the one before"
+                      for epoch in (4, 3)]
     checkpoint.save(tmp_path, model, Position(3), Config())
     assert checkpoint.restore(tmp_path, model, Config()).epoch == 3, "the pipe does not stop the run that goes on"
 

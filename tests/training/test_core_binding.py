@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.training.core_binding import bind_to_cores
+from labs.training.devices import bind_to_cores
 from labs.training.layout import Layout
 
 CORES = sorted(os.sched_getaffinity(0))

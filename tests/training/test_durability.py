@@ -58,7 +58,7 @@ def restored(folder, model: tf.keras.Model) -> int:
 
 @contextlib.contextmanager
 def room_for(size: int):
-    """Let no file become larger than so many bytes: a write beyond fails as on a full disk, on any machine."""
+    """Limit the size of files: a write beyond fails as on a full disk, on any machine."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -68,7 +68,7 @@ def room_for(size: int):
 
 
 def refusal(write, *arguments) -> str:
-    """Return what is told of a write that fails."""
+    """Return the message of a write that fails."""
     try:
         write(*arguments)
     except OSError as problem:
@@ -82,8 +82,8 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, mo
     whole = old.read_bytes()
     for size in range(0, len(whole), 61):
         with room_for(size):
-            told = refusal(save, tmp_path, model, 2)
-        assert told.startswith(f"cannot write {tmp_path}/epoch-00002.npz: File too large; free some space")
+            message = refusal(save, tmp_path, model, 2)
+        assert message.startswith(f"cannot write {tmp_path}/epoch-00002.npz: File too large; free some space")
         assert os.listdir(tmp_path) == [old.name]
         assert old.read_bytes() == whole
     assert restored(tmp_path, model) == 1
@@ -94,7 +94,7 @@ def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, mo
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of its own of 64 KB."""
+    """A separate disk of 64 KB."""
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "labs-test", tmp_path], capture_output=True,
                              text=True, check=False)
     if mounted.returncode:
@@ -106,7 +106,7 @@ def small_disk(tmp_path):
 def test_a_real_disk_that_is_full_says_so_and_goes_on_when_there_is_room(small_disk):
     record = small_disk / "record.json"
     atomic.write_text(record, "old")
-    for size in range(1, 60_000, 4096):  # From no room but for the first page of the new one, to nearly enough.
+    for size in range(1, 60_000, 4096):  # From no space but for the first page of the new one, to nearly enough.
         with open(small_disk / "other", "wb") as other, contextlib.suppress(OSError):
             other.write(bytes(61_440 - size))
         assert refusal(atomic.write_text, record, "new" * 20_000) == (
@@ -129,36 +129,36 @@ def test_a_worker_that_has_no_room_to_note_its_place_says_so(small_disk):
     assert (ended.returncode, "No space left on device" in ended.stderr) == (1, True), ended
 
 
-def places(path) -> dict[str, range]:
+def sections(path) -> dict[str, range]:
     """Return where in a checkpoint which part lies."""
     size = path.stat().st_size
     with zipfile.ZipFile(path) as file:
         members = file.infolist()
         directory = file.start_dir
-    found = {}
+    result = {}
     for member, end in zip(members, [*(each.header_offset for each in members[1:]), directory], strict=True):
         data = end - member.file_size
-        found |= {f"header of {member.filename}": range(member.header_offset, data),
-                  f"shape of {member.filename}": range(data, data + 128),
-                  f"data of {member.filename}": range(data + 128, end)}
-    return found | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
+        result |= {f"header of {member.filename}": range(member.header_offset, data),
+                   f"shape of {member.filename}": range(data, data + 128),
+                   f"data of {member.filename}": range(data + 128, end)}
+    return result | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
 
 
 def test_a_flipped_byte_anywhere_is_found_or_changes_nothing(tmp_path, model, capsys):
-    """Every byte that says how the weights lie in the file, and every so many of all others.
+    """Every byte that says how the weights lie in the file, and every n-th of all others.
 
     6 makes of "<f4" a "<f2", whose numbers are others and half as many bytes.
     """
     save(tmp_path, model, 1)
     newest = save(tmp_path, model, 2)
     whole = newest.read_bytes()
-    for part, where in places(newest).items():
+    for part, where in sections(newest).items():
         every = 1 if part in ("header of v0000.npy", "shape of v0000.npy", "directory") else 61
-        for place, flip in itertools.product(where[::every], (1, 6)):
-            newest.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
+        for offset, flip in itertools.product(where[::every], (1, 6)):
+            newest.write_bytes(whole[:offset] + bytes([whole[offset] ^ flip]) + whole[offset + 1 :])
             taken = restored(tmp_path, model)
-            assert ("is damaged" in capsys.readouterr().out) == (taken == 1), (part, place, flip)
-            assert taken == 1 or part.startswith(("header of", "directory", "end")), (part, place, flip)
+            assert ("is damaged" in capsys.readouterr().out) == (taken == 1), (part, offset, flip)
+            assert taken == 1 or part.startswith(("header of", "directory", "end")), (part, offset, flip)
 
 
 def test_a_checkpoint_that_was_cut_off_is_found(tmp_path, model):

@@ -66,9 +66,9 @@ def test_no_other_module_uses_private_keras():
     files = [path.relative_to(ROOT) for folder in ("labs", "benchmarks", "solutions") for path in
              sorted((ROOT / folder).rglob("*.py"))]
     assert HOME in files
-    found = [f"{path}:{node.lineno}: {ast.unparse(node)}" for path in files if path != HOME
-             for node in private_uses(ast.parse((ROOT / path).read_text()))]
-    assert not found, found
+    result = [f"{path}:{node.lineno}: {ast.unparse(node)}" for path in files if path != HOME
+              for node in private_uses(ast.parse((ROOT / path).read_text()))]
+    assert not result, result
 
 
 @pytest.fixture(scope="module")

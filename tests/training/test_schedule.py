@@ -23,30 +23,30 @@ def test_there_are_three_rules():
     assert set(RULES) == {"none", "linear", "sqrt"}
 
 
-def rates(schedule, *steps):
+def lrs(schedule, *steps):
     return [float(schedule(step)) for step in steps]
 
 
 def test_warmup_climbs_in_a_straight_line_and_stays():
     schedule = Warmup(0.1, 1.6, warmup_steps=30)
-    assert rates(schedule, 0, 15, 29, 30, 31, 1000) == pytest.approx([0.1, 0.85, 1.55, 1.6, 1.6, 1.6])
+    assert lrs(schedule, 0, 15, 29, 30, 31, 1000) == pytest.approx([0.1, 0.85, 1.55, 1.6, 1.6, 1.6])
 
 
 def test_without_warmup_the_first_step_has_the_peak():
-    assert rates(Warmup(0.1, 1.6), 0, 1, 100) == pytest.approx([1.6, 1.6, 1.6])
+    assert lrs(Warmup(0.1, 1.6), 0, 1, 100) == pytest.approx([1.6, 1.6, 1.6])
 
 
 def test_a_milestone_is_the_first_step_of_the_lower_rate():
     schedule = Warmup(0.1, 1.6, 10, milestones=(20, 40))
-    assert rates(schedule, 19, 20, 39, 40) == pytest.approx([1.6, 0.16, 0.16, 0.016])
-    assert rates(Warmup(0.1, 1.6, 10, (20,), decay=0.5), 20) == pytest.approx([0.8])
+    assert lrs(schedule, 19, 20, 39, 40) == pytest.approx([1.6, 0.16, 0.16, 0.016])
+    assert lrs(Warmup(0.1, 1.6, 10, (20,), decay=0.5), 20) == pytest.approx([0.8])
 
 
 def test_many_steps_at_once_give_one_rate_each():
     for schedule in (Warmup(0.1, 1.6), Warmup(0.1, 1.6, 4, (8,))):
         many = np.asarray(schedule(np.arange(12)))
         assert many.shape == (12,)
-        assert many == pytest.approx(rates(schedule, *range(12)))
+        assert many == pytest.approx(lrs(schedule, *range(12)))
 
 
 @pytest.mark.parametrize("make", [tf.keras.optimizers.Adam, tf.keras.optimizers.SGD])
@@ -58,12 +58,12 @@ def test_the_schedule_survives_the_distributed_optimizer(make):
     wrapped = hvd_ops.distributed_optimizer(make(Warmup(0.1, 1.6, 30, (60,), decay=0.5)))
     schedule = wrapped._learning_rate
     assert isinstance(schedule, Warmup)
-    assert rates(schedule, 0, 15, 30, 60) == pytest.approx([0.1, 0.85, 1.6, 0.8])
+    assert lrs(schedule, 0, 15, 30, 60) == pytest.approx([0.1, 0.85, 1.6, 0.8])
 
 
 def test_the_optimizer_takes_the_rate_of_its_own_step():
     weight = tf.Variable(0.0)
     optimizer = tf.keras.optimizers.SGD(Warmup(1.0, 3.0, warmup_steps=2))
-    for place in (-1, -3, -6, -9):  # Steps of 1, 2, 3, 3.
+    for row in (-1, -3, -6, -9):  # Steps of 1, 2, 3, 3.
         optimizer.apply_gradients([(tf.constant(1.0), weight)])
-        assert float(weight) == place
+        assert float(weight) == row

@@ -28,4 +28,4 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(fast.horovod_environment(devices.has_nccl()).items()) == expected
+    assert set(fast.horovod_defaults(devices.has_nccl()).items()) == expected

@@ -17,7 +17,7 @@ LABS = [sys.executable, "-m", "labs"]
 
 @pytest.fixture(scope="session")
 def workers():
-    """Run a program of `programs/` on so many workers and return the finished process."""
+    """Run a program of `programs/` on a number of workers and return the finished process."""
 
     def run(program: str, size: int, *arguments: object, check: bool = True) -> subprocess.CompletedProcess:
         done = subprocess.run(
@@ -32,7 +32,7 @@ def workers():
 
 @pytest.fixture
 def labs(tmp_path):
-    """Start `labs ...` with a results store of its own and return the process."""
+    """Start `labs ...` with a separate results root and return the process."""
     started = []
 
     def start(*arguments: object) -> subprocess.Popen:

@@ -16,12 +16,12 @@ LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on l
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize(("asked", "ran", "least", "most"), [("mpi", "MPI", 0, 0.1), ("gloo", "Gloo", 2, 2.5)])
-def test_the_backend_that_is_asked_for_carries(workers, asked, ran, least, most):
+@pytest.mark.parametrize(("chosen", "ran", "least", "most"), [("mpi", "MPI", 0, 0.1), ("gloo", "Gloo", 2, 2.5)])
+def test_the_backend_that_is_asked_for_carries(workers, chosen, ran, least, most):
     """Two workers of one machine: N x 2(N-1)/N = 2 buffers cross the loopback interface, or none over shared memory."""
-    found = re.findall(LINE, workers("backends.py", 2, asked).stdout)
-    assert sorted((rank, local, backend) for rank, local, backend, _ in found) == [("0", "0", ran), ("1", "1", ran)]
-    assert all(least <= float(buffers) <= most for *_, buffers in found)
+    result = re.findall(LINE, workers("backends.py", 2, chosen).stdout)
+    assert sorted((rank, local, backend) for rank, local, backend, _ in result) == [("0", "0", ran), ("1", "1", ran)]
+    assert all(least <= float(buffers) <= most for *_, buffers in result)
 
 
 def test_one_worker_can_ask_for_gloo(workers):
@@ -41,10 +41,10 @@ def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
 
 @pytest.mark.parametrize("rank", range(5))
 def test_places_on_unequal_nodes(rank):
-    places = rendezvous._environment(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
+    variables = rendezvous._environment(rank, ["a", "b", "a", "b", "a"], "10.0.0.1", 77)
     local = [(0, 3), (0, 2), (1, 3), (1, 2), (2, 3)][rank]
     cross = [(0, 2), (1, 2), (0, 2), (1, 2), (0, 1)][rank]
-    assert (places["HOROVOD_LOCAL_RANK"], places["HOROVOD_LOCAL_SIZE"]) == tuple(map(str, local))
-    assert (places["HOROVOD_CROSS_RANK"], places["HOROVOD_CROSS_SIZE"]) == tuple(map(str, cross))
-    assert places["HOROVOD_HOSTNAME"] == "ab"[rank % 2]
-    assert "HOROVOD_GLOO_IFACE" not in places, "between nodes Gloo cannot use the loopback interface"
+    assert (variables["HOROVOD_LOCAL_RANK"], variables["HOROVOD_LOCAL_SIZE"]) == tuple(map(str, local))
+    assert (variables["HOROVOD_CROSS_RANK"], variables["HOROVOD_CROSS_SIZE"]) == tuple(map(str, cross))
+    assert variables["HOROVOD_HOSTNAME"] == "ab"[rank % 2]
+    assert "HOROVOD_GLOO_IFACE" not in variables, "between nodes Gloo cannot use the loopback interface"

@@ -12,7 +12,7 @@ from labs.run.paths import ROOT
 
 KILLS = 50
 ENOUGH = 5
-"""Of about 25 that are aimed into a save, so many must have hit it, or the drill has shown nothing."""
+"""Of about 25 shots aimed into a save, this many must hit it, or the drill has shown nothing."""
 
 
 @pytest.mark.alone

@@ -35,12 +35,12 @@ def rank_of(process: psutil.Process) -> int | None:
 
 def wait_for(process, text: str) -> str:
     """Read the run's output until a line has the text."""
-    told = ""
+    output = ""
     for line in process.stdout:
-        told += line
+        output += line
         if text in line:
-            return told
-    raise AssertionError(told + process.stderr.read())
+            return output
+    raise AssertionError(output + process.stderr.read())
 
 
 def end(process, timeout: float) -> tuple[int, str]:
@@ -73,17 +73,17 @@ def assert_all_gone(everyone) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The weights at the end of a run that nobody disturbed."""
-    store = tmp_path_factory.mktemp("undisturbed")
+    """The weights at the end of an undisturbed run."""
+    root = tmp_path_factory.mktemp("undisturbed")
     done = subprocess.run([sys.executable, "-m", "labs", "run", "lab10", "--workers", "2", *map(str, SMALL)],
-                          env=os.environ | {"LABS_RESULTS": str(store)}, timeout=240, capture_output=True, text=True,
+                          env=os.environ | {"LABS_RESULTS": str(root)}, timeout=240, capture_output=True, text=True,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return weights(store)
+    return weights(root)
 
 
-def weights(store) -> dict[str, np.ndarray]:
-    with np.load(max((store / "lab10_caltech/it/checkpoints").glob("*.npz"))) as file:
+def weights(root) -> dict[str, np.ndarray]:
+    with np.load(max((root / "lab10_caltech/it/checkpoints").glob("*.npz"))) as file:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
@@ -98,9 +98,9 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
     assert not (tmp_path / "results/lab10_caltech/it/record.json").exists()
 
     again = labs("run", "lab10", "--workers", 2, *SMALL, "--resume")
-    told, errors = again.communicate(timeout=240)
+    output, errors = again.communicate(timeout=240)
     assert again.returncode == 0, errors
-    assert "resumed after epoch" in told
+    assert "resumed after epoch" in output
     mine = weights(tmp_path / "results")
     assert list(mine) == list(undisturbed)
     for name in mine:
@@ -128,11 +128,11 @@ def test_loss_that_is_no_number_names_step_and_rate(labs):
 def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path):
     process, everyone, _ = start(labs, *ENDLESS)
     process.send_signal(signal.SIGINT)
-    told, errors = process.communicate(timeout=15)
+    output, errors = process.communicate(timeout=15)
     assert process.returncode == 130
     assert "--resume" in errors.strip().splitlines()[-1]
     assert_all_gone(everyone)
-    step, epoch = re.search(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)$", told, re.MULTILINE).groups()
+    step, epoch = re.search(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)$", output, re.MULTILINE).groups()
     saved = max((tmp_path / "results/lab10_caltech/it/checkpoints").glob("*.npz"), key=lambda path: path.stem).stem
     assert saved == (f"epoch-{int(epoch) - 1:05d}-step-{int(step):07d}" if step else f"epoch-{int(epoch):05d}")
 
@@ -171,9 +171,9 @@ def test_killed_mpirun_leaves_no_process(labs):
     code, last = end(process, timeout=5)
     print(f"| mpirun is killed | {time.monotonic() - began:.1f} |")
     assert code == 1
-    place = r"rank {} on \S+ \(epoch \d+, step \d+\)"
+    where = r"rank {} on \S+ \(epoch \d+, step \d+\)"
     assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
-                        f"{place.format(0)}, {place.format(1)}", last), last
+                        f"{where.format(0)}, {where.format(1)}", last), last
     assert not [one for one in everyone if works(one)]
 
 

@@ -32,8 +32,8 @@ def running(two, tmp_path):
     """A run with a worker on each node, in its second epoch; with the processes of each node."""
     process = two.labs(tmp_path / "results", "run", "lab10", "--workers", 2, "--image-size", 32, "--epochs", 999,
                        "--stall-seconds", STALL, "--name", "it")
-    told = wait_for(process, "epoch 1/")
-    assert "2 workers on 2 nodes" in told
+    output = wait_for(process, "epoch 1/")
+    assert "2 workers on 2 nodes" in output
     time.sleep(2.5)  # Workers send a heartbeat each second: the last one names a step now, however fast the epochs are.
     yield process, two.processes("n1"), two.processes("n2")
     two.mend()

@@ -62,15 +62,15 @@ def story(tmp_path_factory):
     started = [subprocess.Popen([sys.executable, "-m", "labs", "run", *WORDS, "--results", results], text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
                for _ in range(2)]
-    workers, addresses, told, deadline = set(), set(), set(), time.monotonic() + 240
+    workers, addresses, settings, deadline = set(), set(), set(), time.monotonic() + 240
     while any(process.poll() is None for process in started):
         now = [one for process in started for one in family(process) if is_worker(one)]
         workers.update(one.pid for one in now)
-        told.update(filter(None, map(tunables, now)))
+        settings.update(filter(None, map(tunables, now)))
         addresses |= listening.addresses(*now)
         assert time.monotonic() < deadline, [process.terminate() for process in started]
         time.sleep(0.3)
-    assert told == {"glibc.malloc.hugetlb=1"}
+    assert settings == {"glibc.malloc.hugetlb=1"}
     ends = {process.returncode: process.communicate() for process in started}
     return results / "lab02_horovod/it", ends, workers, addresses
 

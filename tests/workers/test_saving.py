@@ -1,4 +1,4 @@
-"""A run that is saved between two steps goes on from there, to the end of one that nobody disturbed."""
+"""A run that is saved between two steps continues to the same end as an undisturbed run."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def outcome(folder) -> tuple[dict[str, np.ndarray], list[dict]]:
 
 @pytest.fixture(scope="module")
 def run(workers, tmp_path_factory):
-    """Train on so many workers to some end, and return the finished process and the run's folder."""
-    store = tmp_path_factory.mktemp("store")
+    """Train on a number of workers to some end, and return the finished process and the run's folder."""
+    results_root = tmp_path_factory.mktemp("store")
 
     def start(name: str, end: str, size: int = 2):
-        return workers("stops.py", size, store, name, end, check=False), store / "stops" / name
+        return workers("stops.py", size, results_root, name, end, check=False), results_root / "stops" / name
 
     return start
 
@@ -41,7 +41,7 @@ def logged(folder) -> dict[str, dict[int, float]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(run):
-    """The end of a run that nobody disturbed, and that logs nothing for TensorBoard."""
+    """The end of an undisturbed run that logs nothing for TensorBoard."""
     done, folder = run("undisturbed", "undisturbed")
     assert done.returncode == 0, done.stderr
     assert not (folder / "tensorboard").exists()
@@ -53,14 +53,14 @@ def test_it_goes_on_between_two_steps(run, undisturbed, end):
     first, folder = run(end, end)
     assert first.returncode != 0
     saved = sorted(path.stem for path in (folder / "checkpoints").glob("*.npz"))[-1]
-    found = re.fullmatch(r"epoch-00001-step-(\d+)", saved)
-    assert found, saved
+    result = re.fullmatch(r"epoch-00001-step-(\d+)", saved)
+    assert result, saved
     if end == "stopped":
-        assert f"asked to stop, and saved after step {int(found[1])} of epoch 2" in first.stderr
+        assert f"asked to stop, and saved after step {int(result[1])} of epoch 2" in first.stderr
         fewer, _ = run(end, "resumed", size=1)
         assert "was saved between two steps of 2 workers, and here are 1; resume it with --workers 2" in fewer.stderr
     again, _ = run(end, "resumed")
-    assert f"resumed after epoch 1, step {int(found[1])}" in again.stdout, again.stderr
+    assert f"resumed after epoch 1, step {int(result[1])}" in again.stdout, again.stderr
     (arrays, history), (expected, expected_history) = outcome(folder), undisturbed
     assert history == expected_history
     assert list(arrays) == list(expected)

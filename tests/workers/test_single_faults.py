@@ -51,15 +51,15 @@ def run(*arguments: str) -> dict:
 
 
 def left(folder) -> list[psutil.Process]:
-    """Return the processes of a run: by its store, since orphans have no parent to know them by."""
-    found = []
+    """Return the processes of a run: by its results root, since orphans have no parent to know them by."""
+    result = []
     for process in psutil.process_iter():
         try:
             if process.environ().get("LABS_RESULTS") == str(folder.parents[1]):
-                found.append(process)
+                result.append(process)
         except psutil.Error:
             continue  # Another's, or it has ended meanwhile.
-    return found
+    return result
 
 
 @pytest.mark.parametrize("fault", CASES)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def test_the_calls_that_are_timed_do_what_they_are_called(workers):
-    told = workers("timed_calls.py", 2).stdout
-    assert "rank 0: ['quick', 'slow'], all well" in told
-    assert "rank 1: ['quick', 'slow'], all well" in told
+    output = workers("timed_calls.py", 2).stdout
+    assert "rank 0: ['quick', 'slow'], all well" in output
+    assert "rank 1: ['quick', 'slow'], all well" in output

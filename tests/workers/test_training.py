@@ -30,24 +30,24 @@ def test_so_they_do_for_ages(workers, tmp_path):
 
 
 def test_workers_that_differ_are_found(workers):
-    told = workers("agreement.py", 2).stdout
-    found = [line.removeprefix("found: ") for line in told.splitlines() if line.startswith("found: ")]
-    assert "rank 0 done, size 2, nodes 1, local_size 2, MPI" in told
-    assert found[0] == "nothing"
-    assert found[1].startswith("workers differ in config: rank 0 has {'epochs': 3}, rank 1 has {'epochs': 4}")
-    assert found[2].startswith("workers differ in data: ")
-    assert found[3] == "nothing"
-    assert "different weights after a nudge" in found[4]
-    assert "kernel" in found[4]
-    assert "rank 1" in found[4]
-    assert found[5] == "nothing"
-    assert "iteration" in found[6]
-    assert "moving_mean" in found[7]
-    assert found[8] == "nothing"
+    output = workers("agreement.py", 2).stdout
+    result = [line.removeprefix("found: ") for line in output.splitlines() if line.startswith("found: ")]
+    assert "rank 0 done, size 2, nodes 1, local_size 2, MPI" in output
+    assert result[0] == "nothing"
+    assert result[1].startswith("workers differ in config: rank 0 has {'epochs': 3}, rank 1 has {'epochs': 4}")
+    assert result[2].startswith("workers differ in data: ")
+    assert result[3] == "nothing"
+    assert "different weights after a nudge" in result[4]
+    assert "kernel" in result[4]
+    assert "rank 1" in result[4]
+    assert result[5] == "nothing"
+    assert "iteration" in result[6]
+    assert "moving_mean" in result[7]
+    assert result[8] == "nothing"
 
 
 def test_workers_of_unequal_speed_take_equal_steps(workers, tmp_path):
     """One returns to Python every few steps, the other never: both take 2 x 40 steps."""
-    told = workers("pace.py", 2, tmp_path).stdout
-    assert "rank 0 took 80 steps" in told
-    assert "rank 1 took 80 steps" in told
+    output = workers("pace.py", 2, tmp_path).stdout
+    assert "rank 0 took 80 steps" in output
+    assert "rank 1 took 80 steps" in output

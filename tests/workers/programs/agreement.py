@@ -10,11 +10,11 @@ from labs.training import agreement, hvd_ops, workers
 def finding(action) -> None:
     try:
         action()
-        told = "nothing"
+        message = "nothing"
     except LabError as problem:
-        told = str(problem)
+        message = str(problem)
     if layout.rank == 0:
-        print(f"found: {told}")
+        print(f"found: {message}")
 
 
 layout = workers.init(seed=1)

@@ -35,12 +35,12 @@ def network() -> tf.keras.Model:
     ])
 
 
-def main(batch_size: int, results: Path, pieces: int = 1) -> None:
-    name = f"{batch_size}x{pieces}"
+def main(batch_size: int, results: Path, micro_batches: int = 1) -> None:
+    name = f"{batch_size}x{micro_batches}"
     with workers.start(Config(batch_size), Options(name=name, results=results)) as job:
         model = network()
         history = fit(job, model, tf.keras.optimizers.SGD(0.1, 0.9), pictures(150), pictures(37),
-                      batch_size=batch_size, epochs=2, augment=Augment(), backward_passes_per_step=pieces)
+                      batch_size=batch_size, epochs=2, augment=Augment(), backward_passes_per_step=micro_batches)
         assert all(other == history for other in hvd_ops.gather_object(history)), "the workers' histories differ"
         test = evaluate(job, model, pictures(37), batch_size)
         assert abs(test["loss"] - history[-1]["val_loss"]) < 1e-6

@@ -32,7 +32,7 @@ PRESETS = {"demo": Config()}
 
 
 def raises(model):
-    """Meet a problem that nobody has thought of."""
+    """Meet a problem that no code expects."""
     raise RuntimeError("the pipe has burst\nin two lines")
 
 
@@ -52,7 +52,7 @@ def breaks_down(model):
 
 
 def computes_nan(model):
-    """Hold a weight that is no number."""
+    """Make a weight NaN."""
     model.layers[-1].bias.assign([float("nan")] * 10)
 
 
@@ -93,10 +93,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         if mine and kind == "other data":
             images[7, 3, 2] ^= 1
         if mine and kind == "other versions":
-            found = job.folder / "other/numpy-9.9.dist-info/METADATA"
-            found.parent.mkdir(parents=True)
-            found.write_text("Name: numpy\nVersion: 9.9\n")
-            sys.path.insert(0, str(found.parents[1]))
+            result = job.folder / "other/numpy-9.9.dist-info/METADATA"
+            result.parent.mkdir(parents=True)
+            result.write_text("Name: numpy\nVersion: 9.9\n")
+            sys.path.insert(0, str(result.parents[1]))
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
@@ -110,7 +110,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def _after_step(watched, fault, note) -> None:
-    """Have a fault after the given step: the watch is told of each."""
+    """Have a fault after the given step: the heartbeat reports each."""
     tell = watched.step
 
     def step(epoch: int, step: int) -> None:

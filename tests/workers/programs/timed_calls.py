@@ -21,7 +21,7 @@ def by_mpi(collective: str, mine: int) -> list[float]:
 
 assert by_mpi("allreduce", 4) == [sum(range(1, size + 1))] * 4
 assert by_mpi("broadcast", 4) == [1] * 4
-assert by_mpi("allgather", 4 // size) == [1 + place * size // 4 for place in range(4)]
+assert by_mpi("allgather", 4 // size) == [1 + index * size // 4 for index in range(4)]
 
 times = collectives._in_turns({"slow": lambda: time.sleep(0.02 * rank), "quick": lambda: None}, 0.1)
 assert min(times["slow"]) >= 0.02 * (size - 1), "the slowest worker counts, on every worker"
