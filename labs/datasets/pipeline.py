@@ -103,8 +103,12 @@ def _augmented(x, params, augment: Augment):
     if augment.interpolates:
         height, width = x.shape[1:3]
         transforms = tf.numpy_function(lambda params: matrices(params, augment, height, width), [params], tf.float32)
-        return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
-                                                     fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")
+        return _transformed(x, transforms)
     moved = tf.numpy_function(lambda x, params: flip_and_shift(x, params, augment), [x, params], x.dtype)
     moved.set_shape(x.shape)
     return moved
+
+
+def _transformed(x, transforms):
+    return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
+                                                 fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")
