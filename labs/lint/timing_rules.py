@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import re
 from collections.abc import Iterator
 
@@ -89,7 +90,7 @@ def identical_clocks(table: Table) -> Iterator[Finding | None]:
     for by in ("epoch_seconds", "train_seconds", "total_seconds", "images_per_sec"):
         rows = [] if "epoch" in table.columns else [
             row for row in table.having(by) if row[by] > 0 and row[by] != round(row[by]) and "rounding" in row]
-        for first, *others in grouped(rows, lambda row, by=by: row[by]):
+        for first, *others in grouped(rows, operator.itemgetter(by)):
             others = [row for row in others if _another_run(first, row)]
             digits = math.log10(0.5 / rounding_share(first, by)) if rounding_share(first, by) > 0 else 0.0
             if others and digits > (4 if len(others) == 1 else 3):  # Fewer digits coincide by chance.

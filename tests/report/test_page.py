@@ -175,6 +175,7 @@ def test_an_empty_store_has_a_page_too(tmp_path):
 JUNK = [None, "x", -1, 0, 1e300, [], [1, "a"], {"a": 1}, True, "<script>", "|", 2**63 - 1, float("inf"), r"$\frac$"]
 
 
+@pytest.mark.slow
 def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
     """A record that passes as one may still hold anything where figures belong."""
     runs = []
@@ -206,6 +207,7 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
                           timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path):
     reference = ROOT / "data/reference"
     done = labs("lint", reference / "published_scaling.csv")
