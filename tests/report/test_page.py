@@ -147,7 +147,7 @@ def test_lint_of_the_runs_is_in_their_section(tmp_path):
     wrong = sound("b", 2, 250.0)
     page.write(write_runs(tmp_path, sound("a", 1, 100.0), wrong), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition("\nlab10_caltech: 2 runs")[2]
-    assert "- lab10_caltech/b: efficiency above 1: 2.5 times the rate" in lab.partition("\n## ")[0]
+    assert "- lab10_caltech/b: efficiency above 1: 2.5 times the throughput" in lab.partition("\n## ")[0]
 
 
 def test_what_a_record_says_is_text_and_no_markup(written):
