@@ -16,7 +16,7 @@ import pytest
 import requests
 from jupyter_client import BlockingKernelClient
 
-from labs.cli import notebook
+from labs.cli import jupyter_server, notebook
 from tests import listening
 from tests.notebooks.serving import Server, serving
 
@@ -81,7 +81,7 @@ def test_jupyterlab_shows_no_news_and_offers_no_update(server):
     page = requests.get(server.address, timeout=60).text
     config = json.loads(re.search(r'(?s)<script id="jupyter-config-data"[^>]*>(.*?)</script>', page)[1])
     assert config["news"] == {"disabled": True}
-    assert notebook.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
+    assert jupyter_server.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
 
 
 def test_no_browser_is_opened_where_nobody_sees_it():

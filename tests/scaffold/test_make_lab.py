@@ -93,6 +93,7 @@ def test_a_notebook_that_fails_leaves_nothing(tree):
 
 @pytest.mark.notebooks
 @pytest.mark.workers
+@pytest.mark.timeout(600)  # A minute on two idle cores.
 def test_a_new_lab_passes_the_tests_of_labs(tree):
     code, output = run(tree, "scaffold.make_lab", NAME)
     assert code == 0, output
