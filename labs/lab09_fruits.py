@@ -139,7 +139,7 @@ def _leak(fruits) -> dict[str, Any]:
     images = fruits.test.images
     seen, test = ([images.paths[index] for subset in subsets for index in subset.positions]
                   for subsets in ((fruits.train, fruits.validation), (fruits.test,)))
-    leak = datasets.leak(images.root, seen, test, show=sys.stderr.isatty())
+    leak = datasets.leak(images.root, seen, test)
     print(f"\n{leak}")
     return {"leak_identical": len(leak.identical), "leak_alike": len(leak.alike)}
 

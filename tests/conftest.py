@@ -7,35 +7,45 @@ import signal
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
-LANES = ("workers", "slurm", "notebooks")
-"""Markers of the tests that start many processes. Tests of one lane run one after the other, the longest lane first."""
+LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/slurm": "slurm",
+         "tests/notebooks": "notebooks", "tests/scaffold": "notebooks"}
+"""Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)
+def lane(nodeid: str) -> str:
+    """Return the unit that xdist gives to one process: the lane of a test, or its file."""
+    file = nodeid.partition("::")[0]
+    return LANES.get("/".join(file.split("/")[:2]), file)
+
+
+class Lanes(LoadScopeScheduling):
+    """Give each lane, and each other file, to one of xdist's processes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return lane(nodeid)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Replace xdist's `loadgroup`, whose groups pytest 9.2 ignores."""
+    return Lanes(config, log)
+
+
 def pytest_collection_modifyitems(config, items):
-    """Divide the tests among xdist's processes: a group of tests runs in one process, in order."""
+    """Mark the tests of real workers; start the lanes first under xdist."""
     for item in items:
-        if ROOT / "tests/workers" in item.path.parents:
+        if item.nodeid.startswith("tests/workers/"):
             item.add_marker(pytest.mark.workers)
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(lane(item)))
-    items.sort(key=lambda item: LANES.index(lane(item)) if lane(item) in LANES else len(LANES))
-
-
-def lane(item) -> str:
-    """Return the group of a test: its lane, or its file, whose fixtures its tests share."""
-    if ROOT / "tests/notebooks" in item.path.parents:
-        return "notebooks"  # They share a JupyterLab.
-    return next((name for name in LANES if item.get_closest_marker(name)), item.path.stem)
+    if hasattr(config, "workerinput"):
+        order = list(dict.fromkeys(LANES.values()))
+        items.sort(key=lambda item: [*order, lane(item.nodeid)].index(lane(item.nodeid)))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

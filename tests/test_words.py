@@ -20,7 +20,7 @@ import pytest
 
 from labs.run.paths import ROOT
 
-FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests")
+FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests", "scaffold")
 PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "Makefile", "environment.yml", "pyproject.toml")
 SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake", ".ipynb"}
 
@@ -62,7 +62,8 @@ NAMES = [
     Word("pieces", "micro_batches", "^labs/datasets/low_discrepancy"), Word("Place", "Beat"),
     Word("places?", "path, index, position or heartbeats"),
     Word("rates?", "images_per_sec, throughput", r"(?i)learning|dropout|schedule|optimizers"),
-    Word("said", "output or message"), Word("spell(?:ed)?", "to_argv"), Word("stack", "hvd_ops", r"np\.stack|tf\.stack"),
+    Word("said", "output or message"), Word("spell(?:ed)?", "to_argv"),
+    Word("stack", "hvd_ops", r"np\.stack|tf\.stack"),
     Word("store", "results_root"), Word("supply", "input_rate"), Word("told", "message"),
     Word("Watch", "Heartbeat"), Word("watch", "heartbeat", r"tape\.watch"),
 ]
@@ -84,10 +85,12 @@ PHRASES = [
     Word("the surer", "the likelier"), Word("flatters?", "is biased upwards"), Word("gradients travel", "exchange"),
     Word("what is compared with what|whatever was divided", "the baseline"), Word("the input among them", "including"),
     # Words of the private language.
-    Word("stand-?ins?", "synthetic data"), Word("drawn", "synthetic, or plotted"), Word("rooms?", "package, or space"),
-    Word("claims?", "lock, or says"), Word("whole or not", "atomic"), Word("durabl[ey]", "atomic"),
+    Word("stand-?ins?", "synthetic data"), Word("drawn", "synthetic, or plotted", "MATLAB 5.0 MAT-file"),
+    Word("rooms?", "package, or space"), Word("claims?", "lock, or says"), Word("whole or not", "atomic"),
+    Word("durabl[ey]", "atomic"),
     Word("(?:results|whole|the|a|one|every|its|their|another) stores?", "results folder"),
     Word("(?:its|the|a) (?:config(?:'s)? )?mark(?= of)", "config hash"), Word("meeting", "rendezvous"),
+    Word("the report (?:has|had|says|said|measured|states)|the report's (?:figure|table|number)s?", "report F, M"),
     Word("must and aim|musts|aims", "required, targets"), Word("arms", "contenders"),
     Word("images/s rate|rate\\(n\\)|rate of (?:one|a) worker", "throughput", "(?i)learning rate of"),
 ]

@@ -38,7 +38,7 @@ start here:
   labs check                         is this machine ready?
   labs run lab10 --workers 2         train on two workers
   labs run lab10 --help              every option of this lab
-  labs results                       what came of it
+  labs results                       the runs, as a table
   labs report                        ... as a page with plots
   labs sweep lab04                   the runs behind lab 4's speedup tables
   source <(labs completion bash)     complete all this with the Tab key
@@ -57,7 +57,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt:
-        cure = {"sweep": "; the same command goes on", "run": "; `--resume` goes on from what is saved"}
+        cure = {"sweep": "; the same command continues", "run": "; `--resume` continues from what is saved"}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130
@@ -142,7 +142,7 @@ def parser(commands: Collection[str] = tuple(COMMANDS),
 
 
 def _refuse_option_first(command: str, words: Sequence[str]) -> None:
-    """Refuse `labs run --epochs 3 lab10`: only with the lab known can `3` be told from a lab."""
+    """Refuse `labs run --epochs 3 lab10`: until the lab is known, `3` could be a lab or a value."""
     if words and words[0].startswith("-") and words[0] not in ("-h", "--help"):
         from labs.run import catalogue
 

@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
     base, options = command_line.parse(lab, args.lab_options, known=usage.options(args.parser.format_help()))
     for refused in ("name", "resume"):
         if getattr(options, refused):
-            raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always goes on")
+            raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always continues")
     sweeps = [_narrowed(each, words, base, args) for each in _chosen(lab, preset, args.only)]
     todo, results_root = cells(sweeps, base), naming.results_root(options)
     if args.sbatch:

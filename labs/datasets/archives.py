@@ -42,7 +42,7 @@ def unpack(archive: Path, folder: Path, max_files: int, max_bytes: int) -> None:
             extract()
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
         raise LabError(f"{archive.name} is damaged or not an archive ({error}); fetch it again") from error
-    except OSError as error:
+    except OSError as error:  # Of the archive; any other is of the disk.
         if error.errno is None or isinstance(error, (FileExistsError, NotADirectoryError, IsADirectoryError)):
             raise LabError(f"{archive.name} is damaged ({error}); fetch it again") from error
         raise

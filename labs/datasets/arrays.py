@@ -74,13 +74,8 @@ def read_mnist(path: str | Path) -> Arrays:
                            f"not {images.dtype} {list(images.shape)} for labels {list(labels.shape)}")
         _check_labels(path, labels, 10)
     train_images, train_labels, test_images, test_labels = columns
-    return Arrays(
-        train_images=aligned(train_images[..., None]),
-        train_labels=train_labels.astype(np.int64),
-        test_images=aligned(test_images[..., None]),
-        test_labels=test_labels.astype(np.int64),
-        class_names=tuple("0123456789"),
-    )
+    return Arrays(aligned(train_images[..., None]), train_labels.astype(np.int64),
+                  aligned(test_images[..., None]), test_labels.astype(np.int64), tuple("0123456789"))
 
 
 def read_cifar10(path: str | Path) -> Arrays:
@@ -107,9 +102,8 @@ def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except OSError as error:
         raise LabError(f"cannot read {path} ({error.strerror}); fetch CIFAR-10 again") from error
     if not len(records) or len(records) % CIFAR10_RECORD:
-        raise LabError(
-            f"{path}: {len(records):,} bytes are not a multiple of {CIFAR10_RECORD}, a record; fetch it again"
-        )
+        raise LabError(f"{path}: {len(records):,} bytes are not a multiple of {CIFAR10_RECORD}, a record; "
+                       "fetch it again")
     records = records.reshape(-1, CIFAR10_RECORD)
     labels = records[:, 0].astype(np.int64)
     _check_labels(path, labels, 10)
@@ -169,6 +163,7 @@ def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
 
 
 def _read_struct(path: Path) -> dict:
+    """Return the columns that are needed of the table in a Matlab file."""
     from scipy.io import loadmat
 
     try:

@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Augment:
-    """How much training images are varied; exposed edges are filled with the nearest pixels."""
+    """How much training images are augmented; exposed edges are filled with the nearest pixels."""
 
     flip: bool = True
     """Mirror half of the images, left to right."""

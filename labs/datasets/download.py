@@ -20,12 +20,12 @@ TIMEOUT = (10, 60)  # Seconds to connect; seconds without a byte.
 CHUNK = 1 << 16  # Bytes; a killed process loses no more than this.
 
 
-def download_file(url: str, part: Path, size: int | None, limit: int) -> None:
-    """Download into the file `part`, continuing where it ends, until it is complete and flushed to the disk.
+def download_file(url: str, partial: Path, size: int | None, limit: int) -> None:
+    """Download into the file `partial`, from where it ends, until it is complete and flushed to the disk.
 
     Args:
         url: The file's address.
-        part: The partial file; its ETag is kept beside it, so that parts of two versions are never joined.
+        partial: The partial file; its ETag is kept beside it, so that two versions are never joined.
         size: Bytes of the complete file, if known.
         limit: Largest number of bytes to accept.
 
@@ -36,17 +36,17 @@ def download_file(url: str, part: Path, size: int | None, limit: int) -> None:
     import urllib3
 
     host = urlsplit(url).netloc
-    print(f"labs: downloading {part.stem} from {host}", file=sys.stderr, flush=True)
-    # Retry-After could ask for hours; the student is told to try again later instead.
+    print(f"labs: downloading {partial.stem} from {host}", file=sys.stderr, flush=True)
+    # Retry-After could ask for hours; an error that says to try later is better.
     retries = urllib3.Retry(ATTEMPTS - 1, connect=0, other=0, backoff_factor=BACKOFF,
                             status_forcelist=(429, *range(500, 600)), respect_retry_after_header=False)
     connected = False
     try:
-        while _bytes(part) != size:
-            with _request(url, part, retries) as answer:
+        while file_size(partial) != size:
+            with _request(url, partial, retries) as answer:
                 connected = True
                 try:
-                    _receive(answer, part, size, limit)
+                    _receive(answer, partial, size, limit)
                     break
                 except urllib3.exceptions.HTTPError as error:
                     left = answer.raw.retries  # Answers that the adapter has retried count, too.
@@ -57,7 +57,7 @@ def download_file(url: str, part: Path, size: int | None, limit: int) -> None:
         cause = "cannot be reached: no network?" if offline else f"failed {ATTEMPTS} times"
         cure = "fetch again later to continue where it stopped, or use --data embedded, which needs no network"
         raise LabError(f"{host} {cause} ({type(_reason(error)).__name__}); {cure}") from error
-    _etag_file(part).unlink(missing_ok=True)
+    _etag_file(partial).unlink(missing_ok=True)
 
 
 def _reason(error: Exception) -> Exception:
@@ -66,22 +66,23 @@ def _reason(error: Exception) -> Exception:
     return getattr(error, "reason", None) or getattr(inner, "reason", None) or error
 
 
-def _bytes(part: Path) -> int:
-    return part.stat().st_size if part.exists() else 0
+def file_size(path: Path) -> int:
+    """Return a file's size in bytes, 0 if there is none."""
+    return path.stat().st_size if path.exists() else 0
 
 
-def _request(url: str, part: Path, retries: urllib3.Retry) -> requests.Response:
-    """Request the missing part of the file; the adapter repeats a request that a server in trouble did not answer."""
+def _request(url: str, partial: Path, retries: urllib3.Retry) -> requests.Response:
+    """Request the missing part of the file; the adapter retries on server errors."""
     import requests
     from requests.adapters import HTTPAdapter
 
     with requests.Session() as session:
         for scheme in ("https://", "http://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        return session.get(url, headers=_headers(part), stream=True, timeout=TIMEOUT)
+        return session.get(url, headers=_headers(partial), stream=True, timeout=TIMEOUT)
 
 
-def _receive(answer: requests.Response, part: Path, size: int | None, limit: int) -> None:
+def _receive(answer: requests.Response, partial: Path, size: int | None, limit: int) -> None:
     """Append an answer to the partial file, or replace that if the server sends the whole file.
 
     Raises:
@@ -91,34 +92,34 @@ def _receive(answer: requests.Response, part: Path, size: int | None, limit: int
     import requests
     import urllib3
 
-    have = _bytes(part)
+    have = file_size(partial)
     if answer.status_code == requests.codes.requested_range_not_satisfiable:
         if answer.headers.get("Content-Range") == f"bytes */{have}":
             return  # The file is complete; the process was killed before it renamed it.
-        part.unlink()
+        partial.unlink()
         raise urllib3.exceptions.ProtocolError("the partial file is longer than the file")
-    _check(answer, part.stem)
+    _check(answer, partial.stem)
     begin = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
     length = answer.headers.get("Content-Length")
     total = begin + int(length) if length else size
     if size and total != size:
-        raise LabError(f"{part.stem} has {size:,} bytes, but what {_host(answer)} offers has {total:,}")
+        raise LabError(f"{partial.stem} has {size:,} bytes, but what {_host(answer)} offers has {total:,}")
     if not begin:
-        _etag_file(part).write_text(answer.headers.get("ETag", ""))
-    _write(answer, part, begin, total, limit)
-    if total and _bytes(part) < total:
+        _etag_file(partial).write_text(answer.headers.get("ETag", ""))
+    _write(answer, partial, begin, total, limit)
+    if total and file_size(partial) < total:
         raise urllib3.exceptions.ProtocolError("cut off")
 
 
-def _etag_file(part: Path) -> Path:
-    return part.with_suffix(".etag")
+def _etag_file(partial: Path) -> Path:
+    return partial.with_suffix(".etag")
 
 
-def _headers(part: Path) -> dict[str, str]:
-    headers = {"Accept-Encoding": "identity"}  # The file as it is stored: its checksum is of that.
-    if have := _bytes(part):
+def _headers(partial: Path) -> dict[str, str]:
+    headers = {"Accept-Encoding": "identity"}  # The file as stored, which the checksum is of.
+    if have := file_size(partial):
         headers["Range"] = f"bytes={have}-"
-        etag = _etag_file(part).read_text() if _etag_file(part).exists() else ""
+        etag = _etag_file(partial).read_text() if _etag_file(partial).exists() else ""
         if etag.startswith('"'):
             headers["If-Range"] = etag  # If the file has changed since, the server sends all of it.
     return headers
@@ -136,16 +137,16 @@ def _host(answer: requests.Response) -> str:
     return urlsplit(answer.url).netloc
 
 
-def _write(answer: requests.Response, part: Path, begin: int, total: int | None, limit: int) -> None:
+def _write(answer: requests.Response, partial: Path, begin: int, total: int | None, limit: int) -> None:
     from tqdm import tqdm
 
     # disable=None: no progress bar unless stderr is a terminal; a batch job's log needs none.
-    bar = tqdm(total=total, initial=begin, unit="B", unit_scale=True, desc=part.stem, disable=None)
-    with bar, open(part, "ab" if begin else "wb") as file:
+    bar = tqdm(total=total, initial=begin, unit="B", unit_scale=True, desc=partial.stem, disable=None)
+    with bar, open(partial, "ab" if begin else "wb") as file:
         for chunk in answer.raw.stream(CHUNK, decode_content=False):
             if file.tell() + len(chunk) > limit:
-                part.unlink()
-                raise LabError(f"{part.stem} is longer than {limit:,} bytes: not the published file")
+                partial.unlink()
+                raise LabError(f"{partial.stem} is longer than {limit:,} bytes: not the published file")
             file.write(chunk)
             bar.update(len(chunk))
         file.flush()

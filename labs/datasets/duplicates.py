@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from labs.datasets import decode
 
-BITS = 64
+BITS, MAX_DIFFERENT = 64, 2
 FALSE_ALARMS = 0.05
 """Share of test images that a perceptual hash may mistake for another image. It mistakes 1 of 120 synthetic fruits,
 which have no copies. In a sample of Fruits-360 it reports 210 of 320."""
@@ -53,27 +53,17 @@ class Leak:
         return bool(self.identical) or len(self.alike) > FALSE_ALARMS * self.tests
 
 
-def leak(root: Path, train: Sequence[str], test: Sequence[str], bits: int = 2, show: bool = False) -> Leak:
-    """Compare every test image with every training image.
-
-    Args:
-        root: The folder that the paths are relative to.
-        train: Paths of training images.
-        test: Paths of test images.
-        bits: How many of the 64 bits of two perceptual hashes may differ.
-        show: Whether to show a progress bar.
-    """
-    import sys
-
+def leak(root: Path, train: Sequence[str], test: Sequence[str]) -> Leak:
+    """Compare every test image with every training image; the paths are relative to `root`."""
     paths = [*train, *test]
     with ThreadPoolExecutor(decode.cores()) as pool:
-        hashes = list(tqdm(pool.map(lambda path: _hashes(root / path), paths), total=len(paths), desc="leak check",
-                           unit="image", leave=False, disable=not show, file=sys.stderr))
+        hashes = list(tqdm(pool.map(lambda path: _hashes(root / path), paths), "leak check", len(paths), leave=False,
+                           unit="image", disable=None))  # None: no progress bar unless stderr is a terminal.
     train_path = {digest: path for (digest, _), path in zip(hashes[: len(train)], train, strict=True)}
     identical = {path: train_path[digest] for (digest, _), path in zip(hashes[len(train):], test, strict=True)
                  if digest in train_path}
     signs = np.array([signs for _, signs in hashes], np.float32)
-    nearest = _nearest(signs[: len(train)], signs[len(train):], bits)
+    nearest = _nearest(signs[: len(train)], signs[len(train):])
     alike = {path: train[index] for path, index in zip(test, nearest, strict=True)
              if index >= 0 and path not in identical}
     return Leak(len(test), tuple(identical.items()), tuple(alike.items()))
@@ -89,8 +79,8 @@ def _hashes(path: Path) -> tuple[bytes, np.ndarray]:
     return hashlib.blake2b(content, digest_size=16).digest(), signs
 
 
-def _nearest(train: np.ndarray, test: np.ndarray, bits: int) -> np.ndarray:
-    """Return for each test hash the index of the nearest training hash, or -1 if that differs in more than `bits`.
+def _nearest(train: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """Return for each test hash the index of the nearest training hash, or -1 if too many bits differ.
 
     The product of two rows of +1 and -1 is 64 less two for each bit that differs.
     """
@@ -98,6 +88,6 @@ def _nearest(train: np.ndarray, test: np.ndarray, bits: int) -> np.ndarray:
     for start in range(0, len(test) if len(train) else 0, BLOCK):
         products = test[start : start + BLOCK] @ train.T
         best = products.argmax(axis=1)
-        near = products[np.arange(len(best)), best] >= BITS - 2 * bits
+        near = products[np.arange(len(best)), best] >= BITS - 2 * MAX_DIFFERENT
         indices[start : start + BLOCK][near] = best[near]
     return indices

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 from labs.datasets.archives import unpack
-from labs.datasets.download import download_file
-from labs.datasets.locks import exclusive, remove_leftovers
+from labs.datasets.download import download_file, file_size
+from labs.datasets.locks import make_once
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.datasets.synthetic.embedded import folder_digest, make_synthetic, synthetic_folder, verify_synthetic
 from labs.run import atomic, paths
@@ -18,9 +18,9 @@ from labs.run.text import printable
 
 
 def fetch_dataset(name: str, root: Path | None = None) -> Path:
-    """Download, check and unpack a data set unless it is here; return its folder.
+    """Download, check and unpack a data set unless it is here, and return its folder.
 
-    One process downloads, others wait. A partial download is kept, and the next call continues it.
+    One process downloads, and the others wait. The next call continues a partial download.
 
     Args:
         name: A name in the registry.
@@ -31,12 +31,10 @@ def fetch_dataset(name: str, root: Path | None = None) -> Path:
     """
     dataset, root = get(name), root or paths.data_dir()
     home = root / dataset.folder
-    if not home.is_dir():
-        with exclusive(_downloads(dataset, root) / "lock", f"downloading {name}"):
-            if not home.is_dir():
-                remove_leftovers(home)
-                _check_disk(dataset, root)
-                _install(dataset, _download(dataset, root), home, root)
+    with make_once(home, _downloads(dataset, root) / "lock", f"downloading {name}") as missing:
+        if missing:
+            _check_disk(dataset, root)
+            _install(dataset, _download(dataset, root), home, root)
     return _inner(dataset, home)
 
 
@@ -79,15 +77,14 @@ def locate(name: str, data: str) -> Path:
         return _own(dataset, data)
     home = paths.data_dir() / dataset.folder
     if not home.is_dir():
-        cure = f"`labs data fetch {name}` downloads it, --data embedded needs no network"
-        raise LabError(f"{name} is not in {home}; {cure}")
+        raise LabError(f"{name} is not in {home}; `labs data fetch {name}` downloads it, "
+                       "--data embedded needs no network")
     return _inner(dataset, home)
 
 
 def _own(dataset: Dataset, data: str) -> Path:
     """Return the folder that a student names, or the file for a data set of one file."""
-    home = Path(data).expanduser()
-    shown = printable(data)
+    home, shown = Path(data).expanduser(), printable(data)
     try:
         if home.is_file() and dataset.filename in dataset.required:
             return home
@@ -122,18 +119,18 @@ def listing() -> str:
 
 
 def _state(dataset: Dataset, root: Path) -> str:
-    part = _part(dataset, root)
     if (root / dataset.folder).is_dir():
         return "fetched"
-    return f"{part.stat().st_size / 1e6:,.0f} MB so far" if part.exists() else "not fetched"
+    here = file_size(_partial(dataset, root))
+    return f"{here / 1e6:,.0f} MB so far" if here else "not fetched"
 
 
 def _downloads(dataset: Dataset, root: Path) -> Path:
-    """Return the folder of a download: it holds the archive until that is unpacked, and record.json ever after."""
+    """Return the folder of a download: it holds the archive until that is unpacked, then record.json."""
     return root / "downloads" / dataset.name
 
 
-def _part(dataset: Dataset, root: Path) -> Path:
+def _partial(dataset: Dataset, root: Path) -> Path:
     return _downloads(dataset, root) / f"{dataset.filename}.part"
 
 
@@ -143,29 +140,24 @@ def _record(dataset: Dataset, root: Path) -> dict:
 
 
 def _inner(dataset: Dataset, home: Path) -> Path:
-    """Return the folder inside that the archive brings, after a check that the required files are there."""
+    """Return the archive's top folder in `home`, or `home`, after a check that the required files are there."""
     inner = home / dataset.inner
     inner = inner if inner.is_dir() else home
     missing = [pattern for pattern in dataset.required if not any(inner.glob(pattern))]
     if missing:
-        raise LabError(
-            f"{inner} is not {dataset.title}: no {' and no '.join(missing)}; wanted: {dataset.layout}"
-        )
+        raise LabError(f"{inner} is not {dataset.title}: no {' and no '.join(missing)}; wanted: {dataset.layout}")
     return inner
 
 
 def _check_disk(dataset: Dataset, root: Path) -> None:
     if not os.access(root, os.W_OK):
         raise LabError(f"{root} cannot be written; set LABS_DATA to a folder of your own")
-    part = _part(dataset, root)
-    here = part.stat().st_size if part.exists() else 0
+    here = file_size(_partial(dataset, root))
     needed = (dataset.size or dataset.unpacked) - here + dataset.unpacked
     free = shutil.disk_usage(root).free
     if needed > free:
-        raise LabError(
-            f"{dataset.name} needs {needed / 1e9:.1f} GB in {root}, where {free / 1e9:.1f} GB are free; "
-            "set LABS_DATA to a larger disk, or stay with --data embedded"
-        )
+        raise LabError(f"{dataset.name} needs {needed / 1e9:.1f} GB in {root}, where {free / 1e9:.1f} GB are free; "
+                       "set LABS_DATA to a larger disk, or stay with --data embedded")
 
 
 def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:
@@ -181,7 +173,7 @@ def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:
             record = {"url": dataset.url, "bytes": size, "checksum": checksum, "digest": folder_digest(fresh)}
             atomic.write_json(_downloads(dataset, root) / "record.json", record)
             os.sync()  # Otherwise a power failure could leave a renamed folder of empty files.
-    except OSError as error:  # A full disk: the archive is good, so it is kept.
+    except OSError as error:  # The disk is full: the archive is good, so it is kept.
         raise LabError(f"cannot unpack {archive} ({error.strerror})") from error
     except LabError:
         archive.unlink()
@@ -192,7 +184,7 @@ def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:
 def _verify_real(dataset: Dataset, root: Path) -> str:
     home, record = root / dataset.folder, _record(dataset, root)
     if not record:
-        raise LabError(f"{home} was not downloaded by `labs data fetch`: nothing to compare it with")
+        raise LabError(f"{home} was not downloaded by `labs data fetch`: there is nothing to compare it with")
     if folder_digest(home) != record["digest"]:
         raise LabError(f"{home} is not what was downloaded; remove it and fetch {dataset.name} again")
     return f"{dataset.name}: {home} is as downloaded from {record['url']} ({record['checksum']})"
@@ -204,21 +196,21 @@ def _download(dataset: Dataset, root: Path) -> Path:
 
     pooch.get_logger().setLevel("WARNING")
     folder, checksum = _downloads(dataset, root), dataset.checksum or _record(dataset, root).get("checksum")
-    for left_over in folder.glob("tmp*"):  # Temporary files of pooch, from a killed process.
-        left_over.unlink()
+    for leftover in folder.glob("tmp*"):  # Temporary files of pooch, from a killed process.
+        leftover.unlink()
 
     def resume(url: str, output_file: str, _: object) -> None:
         # pooch alone cannot continue a partial download.
-        download_file(url, _part(dataset, root), dataset.size, dataset.size or 2 * dataset.unpacked)
-        _part(dataset, root).replace(output_file)
+        partial = _partial(dataset, root)
+        download_file(url, partial, dataset.size, dataset.size or 2 * dataset.unpacked)
+        partial.replace(output_file)
 
     try:
         return Path(pooch.retrieve(dataset.url, checksum, dataset.filename, folder, downloader=resume))
     except ValueError as error:  # pooch has removed the file.
-        wrong = "its checksum is not the published one; fetch it again, or tell your teacher"
-        if not dataset.checksum:
-            wrong = (f"its checksum is not that of the first download; if a new version is expected, remove "
-                     f"{folder / 'record.json'}")
+        wrong = ("its checksum is not the published one; fetch it again, or tell your teacher" if dataset.checksum else
+                 "its checksum is not that of the first download; if a new version is expected, remove "
+                 f"{folder / 'record.json'}")
         raise LabError(f"{dataset.filename} is damaged or has changed: {wrong}") from error
     except OSError as error:
         raise LabError(f"cannot write in {folder} ({error.strerror}); the partial download is kept") from error

@@ -34,7 +34,6 @@ class ImageCache:
         size: Width and height of the decoded images in pixels.
         memory: Bytes that the file may occupy; by default half of the free memory or disk, whichever is less. With 0,
             nothing is cached and no existing cache is read; every image is decoded each time.
-        threads: Number of decoding threads; one per core by default.
 
     Raises:
         LabError: The file cannot be created.
@@ -42,14 +41,7 @@ class ImageCache:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(
-        self,
-        root: str | os.PathLike,
-        paths: Sequence[str],
-        size: int,
-        memory: int | None = None,
-        threads: int | None = None,
-    ):
+    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None):
         self.root, self.paths = Path(root), paths
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
@@ -63,8 +55,7 @@ class ImageCache:
         self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
         if memory == 0:
             self._present = np.zeros(len(paths), np.uint8)
-        self._threads = threads or decode.cores()
-        self._pool = ThreadPoolExecutor(self._threads, "decode")
+        self._pool = ThreadPoolExecutor(decode.cores(), "decode")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -83,7 +74,7 @@ class ImageCache:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
         batch[cached] = self._pixels[rows[cached]]
         missing = np.flatnonzero(~cached)
-        chunks = np.array_split(missing, min(len(missing), 2 * self._threads))
+        chunks = np.array_split(missing, min(len(missing), 2 * decode.cores()))
         list(self._pool.map(lambda chunk: self._decode(rows, chunk, batch), chunks))
         return batch
 

@@ -92,10 +92,9 @@ def describe(index: Index) -> str:
     return "\n".join(lines + ([f"names that differ only in case: {summarize(same)}"] if same else []))
 
 
-def summarize(names: Sequence[str], shown: int = 3) -> str:
+def summarize(names: Sequence[str]) -> str:
     """Return the number of names and the first of them: "5 (a, b, c, ...)"."""
-    more = ", ..." if len(names) > shown else ""
-    return f"{len(names)} ({', '.join(map(printable, names[:shown]))}{more})"
+    return f"{len(names)} ({', '.join(map(printable, names[:3]))}{', ...' if len(names) > 3 else ''})"
 
 
 def _same_but_for_case(names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Data that several processes share: one makes it, and the others wait and say for whom."""
+"""Data that several processes share: one makes it, the others wait for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labs.run.errors import LabError
 from labs.run.lock import Lock
 
 PATIENCE = 3.0
-"""Seconds to wait before a message says for whom."""
+"""Seconds to wait before a message names the holder of the lock."""
 NO_LIMIT = -1.0
 
 
@@ -44,7 +44,17 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
         yield
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove the unfinished folders that killed processes left beside the folder `path`; only its holder may."""
-    for leftover in path.parent.glob(f".{path.name}.*.part"):
-        shutil.rmtree(leftover, ignore_errors=True)
+@contextlib.contextmanager
+def make_once(folder: Path, lock: Path, doing: str) -> Iterator[bool]:
+    """Hold a lock in this block, which makes a folder unless it is there; yield whether it is missing.
+
+    Raises:
+        LabError: As for `exclusive`.
+    """
+    if folder.is_dir():
+        yield False
+        return
+    with exclusive(lock, doing):
+        for leftover in folder.parent.glob(f".{folder.name}.*.part"):  # From killed processes.
+            shutil.rmtree(leftover, ignore_errors=True)
+        yield not folder.is_dir()

@@ -1,4 +1,4 @@
-"""Turn positions into batches with tf.data, without its autotuning, which delays short epochs by seconds."""
+"""Batches from positions, with tf.data but without its autotuning, which delays short epochs by seconds."""
 
 from __future__ import annotations
 
@@ -18,16 +18,8 @@ from labs.run.errors import LabError
 AHEAD = 2  # Batches prepared while the model works on one.
 
 
-def train_batches(
-    images: np.ndarray | ImageCache | Noise,
-    labels: np.ndarray,
-    shard: Shard,
-    augment: Augment | None = None,
-    *,
-    epoch: int,
-    seed: int,
-    first_step: int = 0,
-) -> tf.data.Dataset:
+def train_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, shard: Shard,
+                  augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
     x stays uint8, a quarter of the bytes to transfer to a GPU: models begin with `Rescaling`.
@@ -55,9 +47,8 @@ def train_batches(
     return _mapped(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
 
 
-def eval_batches(
-    images: np.ndarray | ImageCache | Noise, labels: np.ndarray, positions: np.ndarray, batch_size: int
-) -> tf.data.Dataset:
+def eval_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, positions: np.ndarray,
+                 batch_size: int) -> tf.data.Dataset:
     """Return batches (x, y) of the images at these positions, in order; the last batch may be smaller.
 
     Args:
@@ -119,7 +110,5 @@ def _augmented(x, params, augment: Augment):
 
 
 def _transformed(x, transforms):
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=x, transforms=transforms, output_shape=x.shape[1:3], fill_value=0.0,
-        interpolation="BILINEAR", fill_mode="NEAREST",
-    )  # fmt: skip
+    return tf.raw_ops.ImageProjectiveTransformV3(images=x, transforms=transforms, output_shape=x.shape[1:3],
+                                                 fill_value=0.0, interpolation="BILINEAR", fill_mode="NEAREST")

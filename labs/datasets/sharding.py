@@ -37,15 +37,8 @@ def steps_per_epoch(n: int, batch_size: int, size: int) -> int:
     return math.ceil(n / (batch_size * size))
 
 
-def shard(
-    positions: int | np.ndarray,
-    batch_size: int,
-    rank: int,
-    size: int,
-    epoch: int,
-    seed: int,
-    shuffle: bool = True,
-) -> Shard:
+def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, epoch: int, seed: int,
+          shuffle: bool = True) -> Shard:
     """Return one worker's shard of an epoch: every worker takes equally many steps, and every image is used once.
 
     All workers shuffle in the same order, a new one in each epoch, and step k trains on the k-th global batch of that

@@ -25,16 +25,14 @@ class Split:
         return iter((self.train, self.validation, self.test))
 
 
-def split_images(
-    images: Index | tuple[Sequence[str], np.ndarray], test_split: float, validation_split: float, seed: int
-) -> Split:
+def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: float, validation_split: float,
+                 seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
-    Each image has a fixed point of [0, 1) that depends on its class and name alone (`low_discrepancy.points`): below
-    `test_split` it is a test image, and so on. So an image keeps its subset when others are added or removed. Exact
-    quotas could not promise that: with a share of a half, one of any two images would be in the test, but two of any
-    three images are in the same subset. Shares are met within about one image in a class of numbered files, and on
-    average for other names.
+    Each image has a fixed point of [0, 1) that depends on seed, class and name only (`low_discrepancy.points`): below
+    `test_split` it is a test image, and so on. So an image keeps its subset when others are added or removed, which
+    exact quotas could not promise. Shares are met within about one image in a class of numbered files, and on average
+    for other names.
 
     Args:
         images: An index, or ids [n] and labels [n] of images that are not files.

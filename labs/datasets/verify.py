@@ -1,4 +1,4 @@
-"""Find the image files that cannot be decoded, before training, and remember which files were checked."""
+"""Check before training that images can be decoded; checked files are remembered."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
 def undecodable(index: Index, check: Callable[[int], object] | None = None,
-                recheck: Callable[[int], bool] = lambda position: False, threads: int | None = None,
-                threshold: float = 0.1) -> dict[str, str]:
+                recheck: Callable[[int], bool] = lambda position: False, threshold: float = 0.1) -> dict[str, str]:
     """Return the paths of the images that cannot be decoded, each with the reason.
 
     Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
@@ -35,7 +34,6 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         index: The images.
         check: Decodes the image at a position and raises if that fails; by default at an eighth of its size.
         recheck: Returns whether to check the image at a position again although it is known to be sound.
-        threads: Number of decoding threads; one per core by default.
         threshold: Share of undecodable images above which something is wrong with the whole data set.
 
     Raises:
@@ -50,7 +48,7 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         try:
             to_check = [position for position, path in enumerate(index.paths)
                         if path not in results or (not results[path][2] and recheck(position))]
-            for position, fault in _faults(to_check, check, threads):
+            for position, fault in _faults(to_check, check):
                 results[index.paths[position]] = [*now[index.paths[position]], fault]
         finally:  # After Ctrl-C, too.
             if results != known:
@@ -76,13 +74,12 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _faults(positions: list[int], check: Callable[[int], object], threads: int | None) -> Iterator[tuple[int, str]]:
+def _faults(positions: list[int], check: Callable[[int], object]) -> Iterator[tuple[int, str]]:
     """Yield each position and why its image cannot be decoded; "" if it can."""
     if not positions:
         return
-    threads = threads or cores()
-    with ThreadPool(threads) as pool:
-        chunk = max(1, min(64, len(positions) // (4 * threads)))  # Small enough to keep all threads busy to the end.
+    with ThreadPool(cores()) as pool:
+        chunk = max(1, min(64, len(positions) // (4 * cores())))  # Small enough to keep all threads busy to the end.
         faults = pool.imap(functools.partial(_fault, check), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
         bar = tqdm(faults, "checking images", len(positions), disable=None, delay=1, unit=" images")

@@ -13,6 +13,10 @@ from typing import Any
 
 from labs.results.records import Record
 
+Selector = Callable[[list[Record]], list[Record]]
+"""Takes all records of a lab, oldest first, and returns those that a question is about; raises AssertionError if they
+are missing."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Question:
@@ -22,31 +26,28 @@ class Question:
     """In Markdown, on one line. "This run" and "these runs" are those that `select_runs` returns."""
     answer: str
     """The form of the answer: "a number, in minutes"."""
-    select_runs: Callable[[list[Record]], list[Record]]
-    """Takes all records of the lab, oldest first, and returns those that the question is about; raises AssertionError
-    if they are missing."""
+    select_runs: Selector
     grade: Callable[[Any, list[Record]], str]
     """Takes the answer and those records; returns why it is right, or raises AssertionError with what is wrong."""
 
 
 # Selecting records.
 
-def newest(records: Sequence[Record], what: str, source: str, accept: Callable[[Record], Any]) -> Record:
-    """Return the newest record that `accept` returns a true value for.
+def newest(what: str, source: str, accept: Callable[[Record], Any]) -> Selector:
+    """Return a selector of the newest record that `accept` returns a true value for.
 
     Args:
-        records: Of a lab, oldest first.
         what: What the record is of, for the error message.
         source: The command or the section of the notebook that makes such a record.
         accept: Whether a record will do.
-
-    Raises:
-        AssertionError: There is none; says what is missing, and what makes it.
     """
-    for record in reversed(records):
-        if accept(record):
-            return record
-    raise missing_run(what, source)
+    def select(records: list[Record]) -> list[Record]:
+        for record in reversed(records):
+            if accept(record):
+                return [record]
+        raise missing_run(what, source)
+
+    return select
 
 
 def missing_run(what: str, source: str) -> AssertionError:
@@ -64,34 +65,33 @@ def multi_worker(record: Record) -> bool:
     return record["layout"]["size"] > 1
 
 
-def pair_with_one_worker(records: Sequence[Record], source: str, *, strong: bool = False,
-                         may_differ: Collection[str] = (),
-                         accept: Callable[[Record], Any] = images_per_sec) -> list[Record]:
-    """Return the newest pair of runs with the same settings, one of one worker and one of several.
+def pair_with_one_worker(source: str, *, strong: bool = False, may_differ: Collection[str] = (),
+                         accept: Callable[[Record], Any] = images_per_sec) -> Selector:
+    """Return a selector of the newest pair of runs with the same settings, one of one worker and one of several.
 
     Args:
-        records: Of a lab, oldest first.
         source: What makes such a pair.
         strong: Whether the two have the same global batch size, instead of the same batch size per worker.
         may_differ: Further settings in which the two may differ.
         accept: What both records must have; by default a throughput.
-
-    Raises:
-        AssertionError: There is no such pair.
     """
-    may_differ = {"seed", *may_differ, *(("batch_size",) if strong else ())}
-    usable = [record for record in records if accept(record)]
-    for many in filter(multi_worker, reversed(usable)):
-        for one in reversed(usable):
-            if one["layout"]["size"] == 1 and _comparable(one, many, may_differ, strong):
-                return [one, many]
-    batch = "global batch" if strong else "batch per worker"
-    raise missing_run(f"one worker and of several with the same settings, {batch} and threads", source)
+    allowed = {"seed", *may_differ, *(("batch_size",) if strong else ())}
+
+    def select(records: list[Record]) -> list[Record]:
+        usable = [record for record in records if accept(record)]
+        for many in filter(multi_worker, reversed(usable)):
+            for one in reversed(usable):
+                if one["layout"]["size"] == 1 and _comparable(one, many, allowed, strong):
+                    return [one, many]
+        batch = "global batch" if strong else "batch per worker"
+        raise missing_run(f"one worker and of several with the same settings, {batch} and threads", source)
+
+    return select
 
 
-def _comparable(one: Record, many: Record, may_differ: Collection[str], strong: bool) -> bool:
+def _comparable(one: Record, many: Record, may_differ: set[str], strong: bool) -> bool:
     layouts = one["layout"], many["layout"]
-    same = differing_settings(one, many) <= set(may_differ)
+    same = differing_settings(one, many) <= may_differ
     if strong:
         same &= len({layout["global_batch_size"] for layout in layouts}) == 1
     # Workers on GPUs do not compute on CPU cores. Others must have equally many threads each.
@@ -208,10 +208,11 @@ def ratio(above: float, below: float) -> float:
     return above / below if below else math.nan
 
 
-def grade_speedup(answer: Any, one: Record, many: Record, more_mistakes: Mapping[str, float] | None = None) -> str:
-    """Grade the speedup of a run over that of one worker."""
+def grade_speedup(answer: Any, runs: Sequence[Record], more_mistakes: Mapping[str, float] | None = None) -> str:
+    """Grade the speedup of the second run over the first, of one worker."""
+    one, many = runs
     size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
-    seconds = [run["timings"]["total_seconds"] for run in (one, many)]
+    seconds = [run["timings"]["total_seconds"] for run in runs]
     return grade_number(answer, right, "no unit", f"throughput({size}) / throughput(1), that is images_per_sec of all "
                         f"workers over images_per_sec of one", {
         f"that is throughput(1) / throughput({size}), upside down: faster is above 1": ratio(1, right),
@@ -222,8 +223,9 @@ def grade_speedup(answer: Any, one: Record, many: Record, more_mistakes: Mapping
     })
 
 
-def grade_efficiency(answer: Any, one: Record, many: Record) -> str:
-    """Grade the scaling efficiency of a run."""
+def grade_efficiency(answer: Any, runs: Sequence[Record]) -> str:
+    """Grade the scaling efficiency of the second run; the first is of one worker."""
+    one, many = runs
     size, right = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
     formula = f"speedup / {size}, and the speedup is throughput({size}) / throughput(1)"
     return grade_number(answer, right / size, "share", formula, {

@@ -24,15 +24,12 @@ EPOCHS, IMAGES = 40, 60_000
 """The full run of report M."""
 M1 = "section 'M1: how busy' of notebooks/lab01_baseline.ipynb"
 COMMAND = "`labs run lab01_baseline --workers 1`"
-
-
-def _newest(records: list[Record]) -> list[Record]:
-    return [newest(records, "a run of two epochs or more", COMMAND, images_per_sec)]
+NEWEST = newest("a run of two epochs or more", COMMAND, images_per_sec)
 
 
 def _by_batch(records: list[Record], least: int) -> list[Record]:
     """Return the newest run of each batch size, sorted by batch size; all on the data of the newest run."""
-    (last,) = _newest(records)
+    (last,) = NEWEST(records)
     same_data = [run for run in records if images_per_sec(run) and run["config"]["data"] == last["config"]["data"]]
     by_batch = {run["config"]["batch_size"]: run for run in same_data}
     if len(by_batch) < least:
@@ -124,9 +121,9 @@ def _fitted(answer, runs: list[Record]) -> str:
 
 
 QUESTIONS = {
-    "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", _newest, _steps),
+    "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
     "q2": Question("At this run's throughput, how long would the full run of report M take: 40 epochs of 60,000 "
-                   "images?", "a number, in minutes", _newest, _minutes),
+                   "images?", "a number, in minutes", NEWEST, _minutes),
     "q3": Question("These runs have one batch size each. Which batch size has the highest throughput?",
                    "a batch size", lambda records: _by_batch(records, 2), _fastest),
     "q4": Question("Fit a straight line `a + c b` to the measured milliseconds per step `t` of these runs as a "

@@ -18,15 +18,9 @@ from labs.exercises.grading import (
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
 """Makes a comparable pair: without GPUs, one worker gets as many threads as each of several."""
-
-
-def _pair(records: list[Record]) -> list[Record]:
-    return pair_with_one_worker(records, M3)
-
-
-def _several(records: list[Record]) -> list[Record]:
-    return [newest(records, "several workers", "`labs run lab02_horovod --workers 2`", lambda run: multi_worker(run) and
-                   images_per_sec(run))]
+PAIR = pair_with_one_worker(M3)
+SEVERAL = newest("several workers", "`labs run lab02_horovod --workers 2`",
+                 lambda run: multi_worker(run) and images_per_sec(run))
 
 
 def _steps(answer, runs: list[Record]) -> str:
@@ -55,13 +49,12 @@ def _seen(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several. What is "
-                   "the speedup?",
-                   "a number", _pair, lambda answer, runs: grade_speedup(answer, *runs)),
-    "q2": Question("What is the scaling efficiency of the same two runs?", "a share, from 0 to 1",
-                   _pair, lambda answer, runs: grade_efficiency(answer, *runs)),
-    "q3": Question("How many steps per epoch does each worker of this run take?", "a number of steps",
-                   _several, _steps),
+                   "the speedup?", "a number", PAIR, grade_speedup),
+    "q2": Question("What is the scaling efficiency of the same two runs?", "a share, from 0 to 1", PAIR,
+                   grade_efficiency),
+    "q3": Question("How many steps per epoch does each worker of this run take?", "a number of steps", SEVERAL,
+                   _steps),
     "q4": Question("Suppose this run's data were not sharded: each worker shuffles all images on its own and takes as "
                    "many steps as before. What share of the images would be seen in an epoch, on average?",
-                   "a share, from 0 to 1", _several, _seen),
+                   "a share, from 0 to 1", SEVERAL, _seen),
 }

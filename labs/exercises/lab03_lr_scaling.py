@@ -16,10 +16,7 @@ from labs.exercises.grading import (
 )
 
 RUN = "labs run lab03_lr_scaling --workers 2"
-
-
-def _several(records: list[Record]) -> list[Record]:
-    return [newest(records, "several workers", f"`{RUN}`", multi_worker)]
+SEVERAL = newest("several workers", f"`{RUN}`", multi_worker)
 
 
 def _k(run: Record) -> float:
@@ -116,9 +113,9 @@ def _equally_good(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("By what factor `k` is the global batch of this run larger than the batch that its `base_lr` is "
-                   "for?", "a number", _several, _factor),
+                   "for?", "a number", SEVERAL, _factor),
     "q2": Question("What is this run's learning rate after the warmup by each of the three rules?",
-                   '`{"none": ..., "sqrt": ..., "linear": ...}`', _several, _learning_rates),
+                   '`{"none": ..., "sqrt": ..., "linear": ...}`', SEVERAL, _learning_rates),
     "q3": Question("These runs have a small and a large global batch and equally many epochs. How many times as many "
                    "updates did the first take?", "a number", _small_and_large, _updates),
     "q4": Question("These runs have the same global batch and different rules. Which of them are, by the validation "

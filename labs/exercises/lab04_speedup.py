@@ -20,6 +20,7 @@ from labs.measure import ledger_columns
 from labs.results import scaling
 
 COMMAND = "`labs sweep lab04_speedup`"
+PAIR = pair_with_one_worker(COMMAND)
 
 
 def _ledger(run: Record) -> float | None:
@@ -32,13 +33,13 @@ def _part(run: Record, name: str) -> float:
 
 def _pairs(records: list[Record]) -> list[Record]:
     """Return for each batch size a run of one worker and one with the number of workers of the newest pair."""
-    last = pair_with_one_worker(records, COMMAND)[1]
+    last = PAIR(records)[1]
     size, pairs = last["layout"]["size"], []
     candidates = [run for run in records if run["layout"]["size"] in (1, size)]
     for batch in sorted({run["config"]["batch_size"] for run in candidates}):
         of_batch = [run for run in candidates if run["config"]["batch_size"] == batch]
         try:
-            pairs += pair_with_one_worker(of_batch, COMMAND)
+            pairs += PAIR(of_batch)
         except AssertionError:
             continue  # A batch size of the strong-scaling sweep only: it has no baseline.
     return pairs
@@ -48,12 +49,11 @@ def _speedups(answer, runs: list[Record]) -> str:
     pairs = {one["config"]["batch_size"]: (one, many) for one, many in zip(runs[::2], runs[1::2], strict=True)}
 
     def grader(batch: int):
-        one, many = pairs[batch]
         wrong_baselines = {
             f"that divides by the run of batch size {other}, not by one worker with batch size {batch}":
-            ratio(images_per_sec(many), images_per_sec(run))
+            ratio(images_per_sec(pairs[batch][1]), images_per_sec(run))
             for other, pair in pairs.items() if other != batch for run in pair}
-        return lambda value: grade_speedup(value, one, many, wrong_baselines)
+        return lambda value: grade_speedup(value, pairs[batch], wrong_baselines)
 
     return grade_entries(answer, {batch: grader(batch) for batch in pairs})
 
@@ -89,13 +89,12 @@ QUESTIONS = {
                    "What is the speedup of each pair?", "`{batch size: speedup, ...}`", _pairs, _speedups),
     "q2": Question("These two runs have the same global batch. What is the strong-scaling efficiency?",
                    "a share, from 0 to 1",
-                   lambda records: pair_with_one_worker(records, COMMAND, strong=True, accept=images_per_sec),
-                   lambda answer, runs: grade_efficiency(answer, *runs)),
+                   pair_with_one_worker(COMMAND, strong=True), grade_efficiency),
     "q3": Question("With `n` ideal workers, every part of the ledger would take 1/`n` of its time with one worker. "
                    "Which part of the second run is farthest above that, in seconds per epoch?",
                    '`"compute"`, `"communication"`, `"input"` or `"other"`',
-                   lambda records: pair_with_one_worker(records, COMMAND, accept=_ledger), _bound),
+                   pair_with_one_worker(COMMAND, accept=_ledger), _bound),
     "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",
-                   lambda records: [newest(records, "several workers with a ledger", COMMAND,
-                                           lambda run: multi_worker(run) and _ledger(run))], _exchange),
+                   newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and _ledger(run)),
+                   _exchange),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.exercises.grading import Question, Record, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.grading import Question, Record, Selector, grade_choice, grade_number, multi_worker, newest
 
 RUN = "labs run lab05_allreduce --workers 2"
 
@@ -14,15 +14,9 @@ def _reduced(run: Record) -> list[dict]:
             if row["collective"] == "allreduce" and row["library"] == library]
 
 
-def _speed(records: list[Record]) -> list[Record]:
-    return [newest(records, "all-reduces of 0.1 MB or more", f"`{RUN}`",
-                   lambda run: multi_worker(run) and any(row["bytes"] >= 1e5 for row in _reduced(run)))]
-
-
-def _with(table: str, study: str):
-    source = f"`{RUN} --study {study}`"
-    return lambda records: [newest(records, f"the study {study}", source, lambda run: multi_worker(run) and
-                                   len(run.get("tables", {}).get(table, [])) > 1)]
+def _with(table: str, study: str) -> Selector:
+    return newest(f"the study {study}", f"`{RUN} --study {study}`",
+                  lambda run: multi_worker(run) and len(run.get("tables", {}).get(table, [])) > 1)
 
 
 def _busbw(answer, runs: list[Record]) -> str:
@@ -76,7 +70,9 @@ def _kind(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("What is the bus bandwidth of this run's largest all-reduce by Horovod, from its `bytes` and "
-                   "`seconds`?", "a number, in GB/s (1e9 bytes)", _speed, _busbw),
+                   "`seconds`?", "a number, in GB/s (1e9 bytes)",
+                   newest("all-reduces of 0.1 MB or more", f"`{RUN}`", lambda run: multi_worker(run) and any(
+                       row["bytes"] >= 1e5 for row in _reduced(run))), _busbw),
     "q2": Question("This run counted bytes on the network. How many bytes do all its workers together send in a step, "
                    "by the formula for a ring, if the batch per worker is twice as large?", "a number of bytes",
                    _with("wire", "traffic"), _step),

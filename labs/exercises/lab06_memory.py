@@ -10,23 +10,9 @@ RUN = "labs run lab06_memory"
 MIB = 2**20
 
 
-def _any(records: list[Record]) -> list[Record]:
-    return [newest(records, "a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters"))]
-
-
-def _several(records: list[Record]) -> list[Record]:
-    return [newest(records, "several workers", f"`{RUN} --workers 2 --batch-size 32`",
-                   lambda run: multi_worker(run) and run["metrics"].get("parameters"))]
-
-
 def _tried(run: Record) -> list[dict]:
     """Return those trials of a batch size search that fit into memory."""
     return [row for row in run.get("tables", {}).get("trials", []) if row.get("batch_size") and row["fits"]]
-
-
-def _search(records: list[Record]) -> list[Record]:
-    return [newest(records, "a search for the largest batch", f"`{RUN} --search batch_size`",
-                   lambda run: not multi_worker(run) and len(_tried(run)) > 1)]
 
 
 def _fixed(answer, runs: list[Record]) -> str:
@@ -72,9 +58,14 @@ def _slope(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("How much memory do the weights, the gradients and Adam's two moments of this run's network take on "
-                   "each worker, in float32?", "a number, in MiB (2^20 bytes)", _any, _fixed),
+                   "each worker, in float32?", "a number, in MiB (2^20 bytes)",
+                   newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
     "q2": Question("What share of the network's parameters, and what share of a step's images, does each worker of "
-                   "this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1', _several, _held),
+                   "this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1',
+                   newest("several workers", f"`{RUN} --workers 2 --batch-size 32`",
+                          lambda run: multi_worker(run) and run["metrics"].get("parameters")), _held),
     "q3": Question("How much memory does one more image per batch take? Fit a straight line to the trials of this "
-                   "search that fit into memory (table `trials`).", "a number, in MiB per image", _search, _slope),
+                   "search that fit into memory (table `trials`).", "a number, in MiB per image",
+                   newest("a search for the largest batch", f"`{RUN} --search batch_size`",
+                          lambda run: not multi_worker(run) and len(_tried(run)) > 1), _slope),
 }

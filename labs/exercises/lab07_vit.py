@@ -15,12 +15,8 @@ from labs.exercises.grading import (
 )
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
-MAY_DIFFER = ("backend", "traffic")
-"""One worker exchanges nothing, so these settings do not matter for it."""
-
-
-def _pair(records: list[Record]) -> list[Record]:
-    return pair_with_one_worker(records, SWEEP, strong=True, may_differ=MAY_DIFFER)
+PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
+"""One worker exchanges nothing, so backend and traffic do not matter for it."""
 
 
 def _smallest(records: list[Record]) -> list[Record]:
@@ -28,15 +24,10 @@ def _smallest(records: list[Record]) -> list[Record]:
     sized = [run for run in records if run["metrics"].get("parameters")]
     for count in sorted({run["metrics"]["parameters"] for run in sized}):
         try:
-            return _pair([run for run in sized if run["metrics"]["parameters"] == count])
+            return PAIR([run for run in sized if run["metrics"]["parameters"] == count])
         except AssertionError:
             continue  # There is no pair for this network size.
-    return _pair([])
-
-
-def _trained(records: list[Record]) -> list[Record]:
-    return [newest(records, "several workers", "`labs run lab07_vit --workers 2`",
-                   lambda run: multi_worker(run) and run["metrics"].get("parameters") and run["history"])]
+    return PAIR([])
 
 
 def _traffic(answer, runs: list[Record]) -> str:
@@ -66,10 +57,11 @@ def _winner(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("How many bytes should all workers of this run together send per epoch, by the formula for a ring, "
-                   "given its number of parameters and steps?", "a number, in MB (1e6 bytes)", _trained, _traffic),
+                   "given its number of parameters and steps?", "a number, in MB (1e6 bytes)",
+                   newest("several workers", "`labs run lab07_vit --workers 2`", lambda run: multi_worker(run) and
+                          run["metrics"].get("parameters") and run["history"]), _traffic),
     "q2": Question("These runs have the same global batch, the first with one worker, the second with several. What "
-                   "is the speedup?",
-                   "a number", _pair, lambda answer, runs: grade_speedup(answer, *runs)),
+                   "is the speedup?", "a number", PAIR, grade_speedup),
     "q3": Question("These are runs of the smallest network in your results that was trained by one worker and by "
                    "several at the same global batch. How many workers trained it faster?", "a number of workers",
                    _smallest, _winner),

@@ -19,15 +19,6 @@ MAY_DIFFER = ("epochs",)
 """The throughput leaves the first epoch out and does not depend on the number of epochs."""
 
 
-def _strong(records: list[Record]) -> list[Record]:
-    return pair_with_one_worker(records, NOTEBOOK, strong=True, may_differ=MAY_DIFFER)
-
-
-def _with_input_throughput(records: list[Record]) -> list[Record]:
-    return [newest(records, "a run with a measured input", "`labs run lab08_throughput`",
-                   lambda run: images_per_sec(run) and run["metrics"].get("input_images_per_sec"))]
-
-
 def _serial(answer, runs: list[Record]) -> str:
     one, many = runs
     size, speedup = many["layout"]["size"], ratio(images_per_sec(many), images_per_sec(one))
@@ -54,11 +45,12 @@ def _input_share(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same batch per worker and the same threads, the first with one worker, the "
                    "second with several. What is the weak-scaling efficiency?", "a share, from 0 to 1",
-                   lambda records: pair_with_one_worker(records, NOTEBOOK, may_differ=MAY_DIFFER),
-                   lambda answer, runs: grade_efficiency(answer, *runs)),
+                   pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), grade_efficiency),
     "q2": Question("These runs have the same global batch. What share `s` of one worker's time is serial, by Amdahl's "
-                   "law? (Below 0 or above 1, no share explains this speedup.)", "a number", _strong, _serial),
+                   "law? (Below 0 or above 1, no share explains this speedup.)", "a number",
+                   pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), _serial),
     "q3": Question("What share of the images that the input alone can deliver does this run's training use? (Near 1, "
                    "the input is the bottleneck.)", "a share, from 0 to 1",
-                   _with_input_throughput, _input_share),
+                   newest("a run with a measured input", "`labs run lab08_throughput`", lambda run:
+                          images_per_sec(run) and run["metrics"].get("input_images_per_sec")), _input_share),
 }

@@ -22,20 +22,20 @@ MAY_DIFFER = ("scaling", "leak_check", "recompute_statistics")
 """One worker's learning rate is not scaled; the other two take effect after the training."""
 
 
-def _trainings(records: list[Record]) -> list[Record]:
-    """Return the records without those of searches, which do not train."""
-    return [run for run in records if not run["config"]["trials"]]
+def _trained(run: Record) -> float:
+    """Return the throughput of a run, 0 for a search, which does not train."""
+    return 0.0 if run["config"]["trials"] else images_per_sec(run)
 
 
-def _pair(records: list[Record]) -> list[Record]:
-    return pair_with_one_worker(_trainings(records), NOTEBOOK, may_differ=MAY_DIFFER)
+PAIR = pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER, accept=_trained)
 
 
 def _pair_and_outlier(records: list[Record]) -> list[Record]:
     """Return the pair and a run of one worker with another learning rate, oldest first."""
-    one, many = _pair(records)
-    for run in reversed(_trainings(records)):
-        if run["layout"]["size"] == 1 and differing_settings(run, one) - set(MAY_DIFFER) == {"base_lr"}:
+    one, many = PAIR(records)
+    for run in reversed(records):
+        baseline = run["layout"]["size"] == 1 and not run["config"]["trials"]
+        if baseline and differing_settings(run, one) - set(MAY_DIFFER) == {"base_lr"}:
             return sorted([one, many, run], key=lambda each: each["started"])
     raise missing_run("one worker with another learning rate and otherwise the same settings",
                   "section 'Report F: 0.0005 and 0.1' of notebooks/lab09_fruits.ipynb")
@@ -73,13 +73,12 @@ def _rest(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several (except the "
                    "learning rate rule, which one worker does not need). What is the speedup?", "a number",
-                   _pair, lambda answer, runs: grade_speedup(answer, *runs)),
+                   PAIR, grade_speedup),
     "q2": Question("One of these three runs does not belong in a table that compares numbers of workers. Which one, "
                    "and because of which setting?", '`{"run": its name, "setting": a name in its config}`',
                    _pair_and_outlier, _outlier),
     "q3": Question("What share of this run's `total_seconds` did the epochs after the first take? (Only these get "
                    "shorter with more workers.)", "a share, from 0 to 1",
-                   lambda records: [newest(_trainings(records), "several workers",
-                                           "`labs run lab09_fruits --workers 2`",
-                                           lambda run: multi_worker(run) and images_per_sec(run))], _rest),
+                   newest("several workers", "`labs run lab09_fruits --workers 2`",
+                          lambda run: multi_worker(run) and _trained(run)), _rest),
 }

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from labs.exercises.grading import Question, Record, grade_choice, grade_number, images_per_sec, newest
 
-COMMAND = "`labs run lab10_caltech --workers 2`"
-
-
-def _validated(records: list[Record]) -> list[Record]:
-    return [newest(records, "a run with a validation", COMMAND,
-                   lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))]
+VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
+                   lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
 
 
 def _left(answer, runs: list[Record]) -> str:
@@ -66,12 +62,12 @@ def _reported(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("What share of all images is left for training with this run's `test_split` and "
-                   "`validation_split`?", "a share, from 0 to 1", _validated, _left),
+                   "`validation_split`?", "a share, from 0 to 1", VALIDATED, _left),
     "q2": Question("What share of an epoch's time is validation in this run, without the first epoch?",
-                   "a share, from 0 to 1", _validated, _cost),
+                   "a share, from 0 to 1", VALIDATED, _cost),
     "q3": Question("Which epoch of this run has the best validation accuracy?", "an epoch, counted from 1",
-                   _validated, _best),
+                   VALIDATED, _best),
     "q4": Question("A report describes the network after the last epoch. Which figure may it give as its accuracy?",
                    '`"accuracy"`, `"val_accuracy"`, `"val_accuracy of the best epoch"` or `"test_accuracy"`',
-                   _validated, _reported),
+                   VALIDATED, _reported),
 }

@@ -20,15 +20,6 @@ NOTEBOOK = "section 'Here: one node' of notebooks/lab11_multinode.ipynb"
 NODES, WORKERS_PER_NODE = 4, 2
 
 
-def _any(records: list[Record]) -> list[Record]:
-    return [newest(records, "a run", COMMAND, lambda run: run["history"])]
-
-
-def _exchanged(records: list[Record]) -> list[Record]:
-    return [newest(records, "several workers", COMMAND,
-                   lambda run: multi_worker(run) and images_per_sec(run) and run["metrics"].get("allreduce_seconds"))]
-
-
 def _plan(answer, runs: list[Record]) -> str:
     (run,) = runs
     config, images = run["config"], run["history"][0]["images"]
@@ -96,10 +87,13 @@ def _noise(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question(f"This run's settings are used on {NODES} nodes with {WORKERS_PER_NODE} workers each. What are "
                    "the global batch, the learning rate by the linear rule, and the steps per epoch?",
-                   '`{"global_batch_size": ..., "scaled_lr": ..., "steps_per_epoch": ...}`', _any, _plan),
+                   '`{"global_batch_size": ..., "scaled_lr": ..., "steps_per_epoch": ...}`',
+                   newest("a run", COMMAND, lambda run: run["history"]), _plan),
     "q2": Question("What share of a step of this run would the exchange take, if none of it overlapped with "
-                   "computing?", "a share, from 0 to 1", _exchanged, _share),
+                   "computing?", "a share, from 0 to 1",
+                   newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
+                          run["metrics"].get("allreduce_seconds")), _share),
     "q3": Question("How far apart are the test accuracies of these two runs, in standard errors of their difference? "
                    "(Below 2 it is noise.)", "a number",
-                   lambda records: pair_with_one_worker(records, NOTEBOOK, accept=_has_errors), _noise),
+                   pair_with_one_worker(NOTEBOOK, accept=_has_errors), _noise),
 }

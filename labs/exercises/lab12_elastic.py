@@ -12,14 +12,10 @@ def _events(run: Record) -> list[dict]:
     return run.get("tables", {}).get("events", [])
 
 
-def _resumed(records: list[Record]) -> list[Record]:
-    return [newest(records, "a run that was killed and resumed", KILLED, lambda run: run["config"]["study"] == "resume"
-                   and any(event["steps_lost"] for event in _events(run)))]
-
-
-def _elastic(records: list[Record]) -> list[Record]:
-    return [newest(records, "elastic training in which a worker died", COMMAND, lambda run:
-                   run["config"]["study"] == "elastic" and len(_events(run)) > 1)]
+RESUMED = newest("a run that was killed and resumed", KILLED, lambda run: run["config"]["study"] == "resume" and any(
+    event["steps_lost"] for event in _events(run)))
+ELASTIC = newest("elastic training in which a worker died", COMMAND, lambda run: run["config"]["study"] == "elastic" and
+                 len(_events(run)) > 1)
 
 
 def _twice(answer, runs: list[Record]) -> str:
@@ -59,11 +55,11 @@ def _idle(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("This run was killed and resumed. On how many images did all its workers together train twice?",
-                   "a number of images", _resumed, _twice),
+                   "a number of images", RESUMED, _twice),
     "q2": Question("A worker dies at a random moment. How many steps are lost on average: with a checkpoint after each "
                    "epoch, as in the first of these runs, and with the commits of the second?",
                    '`{"checkpoint": ..., "elastic": ...}`, in steps',
-                   lambda records: _resumed(records) + _elastic(records), _average),
+                   lambda records: RESUMED(records) + ELASTIC(records), _average),
     "q3": Question("For how long did no worker train in this run, not counting the start?", "a number, in seconds",
-                   _elastic, _idle),
+                   ELASTIC, _idle),
 }

@@ -84,9 +84,9 @@ def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Col
     if timed and "time" not in bag and "throughput" not in bag:
         bag.append("time")
     if sized and "/" not in unit:
-        found = _looked_up(*bag, "bytes") or _looked_up(*bag)
-        if found in SIZES | {"size"}:
-            return Column("bytes" if found == "size" else found, unit, factor)
+        name = _looked_up(*bag, "bytes") or _looked_up(*bag)
+        if name in SIZES | {"size"}:
+            return Column("bytes" if name == "size" else name, unit, factor)
         plain = [word.lower() for word in words if word.lower() not in {"as", "reported", "of", "per", "step", "epoch"}]
         per = next((f"_per_{word}" for word in ("step", "epoch") if word in bag), "")
         return Column("_".join([*plain, "bytes"]) + per, unit, factor, measured=True)

@@ -1,4 +1,4 @@
-"""CSV files of many habits: encodings, separators, titles, a line of units."""
+"""CSV files in many styles: encodings, delimiters, titles, a line of units."""
 
 from __future__ import annotations
 
@@ -13,23 +13,21 @@ from labs.lint import columns
 from labs.run.errors import LabError
 
 Lines = list[tuple[int, list[str]]]
-"""Cells, with the number of their line in the file."""
-
+"""The cells of each line, with the number of the line in the file."""
 
 LARGEST = 4 * 2**20
-"""Bytes of a file that is still read as a table."""
-
+"""Bytes of the largest file that is read as a table."""
 
 MOST_ROWS = 2_000
 
 
 def read_lines(path: Path) -> tuple[list[str], Lines, str]:
-    """Return the heading, the other lines with their numbers, and the character between cells."""
+    """Return the titles of the columns, the other lines with their numbers, and the delimiter."""
     text = _text(path)
     if not any(line.strip() for line in text.splitlines()):
         raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
     try:
-        between, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda found: _regular(found[1]))
+        delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
     except csv.Error as problem:
         raise LabError(f"{path.name} is no table of text: {problem}; save it as CSV in UTF-8") from None
     start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
@@ -44,17 +42,17 @@ def read_lines(path: Path) -> tuple[list[str], Lines, str]:
         raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
     if len(rows) > MOST_ROWS:
         raise LabError(f"{path.name} holds {len(rows):,} rows; a table of results has at most {MOST_ROWS:,}")
-    return names, [(line, _fitted(path, line, cells, names)) for line, cells in rows], between
+    return names, [(line, _fitted(path, line, cells, names)) for line, cells in rows], delimiter
 
 
 def _text(path: Path) -> str:
-    """Return a table's text.
+    """Return the text of a file.
 
     Raises:
-        LabError: It is no regular file, too large, or no text.
+        LabError: It is not a regular file, too large, or not text.
     """
     try:
-        # Not to wait for a FIFO's writer; what the path is, is asked of what was opened.
+        # O_NONBLOCK does not wait for the writer of a FIFO. The opened file is checked, not the path, which may change.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
@@ -74,24 +72,24 @@ def _text(path: Path) -> str:
     raise LabError(f"{path.name} is no table of text; save it as CSV in UTF-8")
 
 
-def _split(text: str, between: str) -> list[tuple[int, list[str]]]:
-    """Return the lines that hold something as cells, with their numbers."""
+def _split(text: str, delimiter: str) -> Lines:
+    """Return the cells of the lines that are not empty, with the numbers of the lines."""
     source = text.splitlines()
-    if between == "|":
+    if delimiter == "|":
         source = [re.sub(r"^[\s|:=-]+$", "", line).strip().strip("|") for line in source]
-    reader = csv.reader(source, delimiter=between, skipinitialspace=True)
+    reader = csv.reader(source, delimiter=delimiter, skipinitialspace=True)
     lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     return [(number, cells) for number, cells in lines if any(cells)]
 
 
-def _regular(lines: list[tuple[int, list[str]]]) -> tuple[int, int]:
-    """Return how many lines have the most frequent number of cells, if they are several, and that number."""
+def _regular(lines: Lines) -> tuple[int, int]:
+    """Return how many lines have the most frequent number of cells, and that number; (0, 1) if it is 1."""
     width, count = Counter(len(cells) for _, cells in lines).most_common(1)[0]
     return (count, width) if width > 1 else (0, 1)
 
 
 def _is_units(cells: list[str]) -> bool:
-    """Whether a line below the heading holds the columns' units."""
+    """Whether a line below the titles holds the columns' units."""
     units = [cell for cell in cells if cell]
     return bool(units) and not re.search(r"\d", " ".join(units)) and all(
         columns.meaning(f"time ({unit.strip('()[]')})").unit for unit in units if unit not in "-x")

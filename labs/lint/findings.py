@@ -1,4 +1,4 @@
-"""Findings: one implausible thing each, with where it is and why."""
+"""Findings: what is implausible, where, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labs.lint.table import Row
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that cannot be right, or that does not say what it seems to say."""
+    """Something that cannot be right, or that does not say what it seems to say."""
 
     where: str
     """File, or lab/run."""
@@ -26,20 +26,20 @@ class Finding:
         return f"{self.where}{lines}: {self.rule}: {self.text}"
 
 
-def brief(found: Iterable[Finding]) -> list[str]:
-    """Return a line per rule: the first finding in full, and where the others are."""
-    rules: dict[str, list[Finding]] = defaultdict(list)
-    for one in found:
-        rules[one.rule].append(one)
-    lines = []
-    for first, *others in rules.values():
-        places = [", ".join(map(str, other.rows)) or other.where for other in others]
-        more = f" and {len(places) - 9} more" if len(places) > 10 else ""
-        likewise = f" (likewise {'lines ' if first.rows else ''}{', '.join(places[:9] if more else places)}{more})"
-        lines.append(str(first) + likewise * bool(others))
-    return lines
-
-
 def finding(rule: str, text: str, *rows: Row) -> Finding:
     """Return what a rule found in some rows."""
     return Finding(rows[0]["where"], tuple(row["row"] for row in rows if row["row"]), rule, text)
+
+
+def brief(findings: Iterable[Finding]) -> list[str]:
+    """Return a line per rule: the first finding in full, and where the others are."""
+    rules: dict[str, list[Finding]] = defaultdict(list)
+    for each in findings:
+        rules[each.rule].append(each)
+    lines = []
+    for first, *others in rules.values():
+        where = [", ".join(map(str, other.rows)) or other.where for other in others]
+        more = f" and {len(where) - 9} more" if len(where) > 10 else ""
+        likewise = f" (likewise {'lines ' if first.rows else ''}{', '.join(where[:9] if more else where)}{more})"
+        lines.append(str(first) + likewise * bool(others))
+    return lines

@@ -12,6 +12,7 @@ from labs.lint.table import (
     TIMES,
     Table,
     divide,
+    first_positive,
     global_batch,
     key,
     known,
@@ -24,35 +25,32 @@ from labs.lint.table import (
 
 
 def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
-    """Steps that tell of another number of workers, or of images seen more or less often than there were epochs."""
+    """Find steps that fit another number of workers, or epochs that saw too many or too few images."""
     steps = "steps_per_epoch" if "steps_per_epoch" in table.columns else "steps"
-    config = table.config
     counted = [row for row in table.having(steps, "batch_size") if row["batch_size"] > 0 and row[steps] > 0]
-    alone = {key(row, config): row[steps] * row["batch_size"] for row in counted if size(row) == 1}
+    of_one = {key(row, table.config): row[steps] * row["batch_size"] for row in counted if size(row) == 1}
     same = len({row[steps] for row in counted}) == 1 and len({size(row) for row in counted}) > 1
-    # A benchmark of so many steps for all; or a batch that is the global one, though its column does not say so.
+    # A benchmark with a fixed number of steps, or a global batch in a column that does not say so.
     fixed = same and not {"images", "epochs", "epoch_seconds", *QUALITY} & table.columns
     global_held = same and table.reading and "local" not in table.columns
     for row in counted:
-        known = value(row, "images") * (1.0 if steps == "steps_per_epoch" else value(row, "epochs"))
-        images = known if known > 0 else alone.get(key(row, config), math.nan)
-        last = divide(global_batch(row), value(row, "images")) if known > 0 else 0.0  # That step may be a partial one.
+        stated = value(row, "images") * (1.0 if steps == "steps_per_epoch" else value(row, "epochs"))
+        images = first_positive(stated, of_one.get(key(row, table.config), math.nan))
+        last = divide(global_batch(row), value(row, "images")) if stated > 0 else 0.0  # That step may be a partial one.
         batches = divide(images, row["batch_size"])
         if not (size(row) > 0 and batches > 0) or fixed or global_held:
             continue
-        yield None
-        if not near(row[steps] * size(row), batches, max(0.02, last)):
-            told = divide(batches, row[steps])
-            whole = told > 0.97 and near(told, round(told), 0.03)
-            ran = f"so {told:.0f} workers ran" if whole else "which is no number of workers"
-            yield finding("steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: "
-                          f"{number(images)} images are {number(batches)} batches of {number(row['batch_size'])}, and "
-                          f"{number(batches)} / {number(row[steps])} = {told:.2f}, {ran} "
-                          f"(expected {batches / size(row):,.0f} steps)", row)
+        workers = divide(batches, row[steps])
+        whole = workers > 0.97 and near(workers, round(workers), 0.03)
+        ran = f"so {workers:.0f} workers ran" if whole else "which is not a number of workers"
+        yield None if near(row[steps] * size(row), batches, max(0.02, last)) else finding(
+            "steps of other workers", f"{number(row[steps])} steps with {workers_text(row)}: {number(images)} images "
+            f"are {number(batches)} batches of {number(row['batch_size'])}, and {number(batches)} / "
+            f"{number(row[steps])} = {workers:.2f}, {ran} (expected {batches / size(row):,.0f} steps)", row)
 
 
 def impossible_layout(table: Table) -> Iterator[Finding | None]:
-    """More nodes than workers, or numbers of workers that contradict each other."""
+    """Find more nodes than workers, and numbers of workers that contradict each other."""
     for row in table.having("size", "nodes"):
         count = row["nodes"] * value(row, "processes_per_node")
         yield None
@@ -65,26 +63,26 @@ def impossible_layout(table: Table) -> Iterator[Finding | None]:
 
 
 def other_layout_than_asked(table: Table) -> Iterator[Finding | None]:
-    """Runs whose workers, nodes, threads or backend are not those that were asked for (records)."""
+    """Find records whose workers, nodes, threads or backend are not those that were requested."""
     rule = "other layout than asked"
     for row in table.rows:
-        # What `labs run` and `labs sweep` call a run.
         yield None
+        # The names that `labs run` and `labs sweep` give to runs.
         named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", row["run"])
         if named and int(named[1]) != row["size"]:
-            yield finding(rule, f"started as {named[1]} workers, and {workers_text(row)} ran: were they started apart?",
-                          row)
+            yield finding(rule, f"started as {named[1]} workers, but {workers_text(row)} ran: were they started "
+                          "separately?", row)
         if named and named[2] and int(named[2]) != row["nodes"]:
-            yield finding(rule, f"started for {named[2]} nodes, and ran on {number(row['nodes'])}", row)
+            yield finding(rule, f"started for {named[2]} nodes, but ran on {number(row['nodes'])}", row)
         if 0 < value(row, "asked_threads") != row.get("threads"):
-            yield finding(rule, f"{number(row['asked_threads'])} threads asked for, {row.get('threads')} used", row)
-        asked, used = str(row.get("asked_backend", "")).lower(), str(row.get("backend", "")).lower()
-        if {asked, used} == {"mpi", "gloo"}:
-            yield finding(rule, f"backend {asked} asked for, {used} used", row)
+            yield finding(rule, f"{number(row['asked_threads'])} threads requested, {row.get('threads')} used", row)
+        requested, used = str(row.get("asked_backend", "")).lower(), str(row.get("backend", "")).lower()
+        if {requested, used} == {"mpi", "gloo"}:
+            yield finding(rule, f"backend {requested} requested, {used} used", row)
 
 
 def wrong_global_batch(table: Table) -> Iterator[Finding | None]:
-    """A global batch that is not batch x workers."""
+    """Find a global batch that is not batch x workers."""
     for row in table.having("global_batch_size", "batch_size"):
         right = row["batch_size"] * size(row)
         if row["global_batch_size"] and right > 0:
@@ -94,7 +92,7 @@ def wrong_global_batch(table: Table) -> Iterator[Finding | None]:
 
 
 def missing_workers(table: Table) -> Iterator[Finding | None]:
-    """A row that does not say how many workers ran, in a table where the others do."""
+    """Find rows without a number of workers, in a table where other rows have one."""
     figures = [name for name in ("images_per_sec", *TIMES, "speedup") if name in table.columns]
     for row in table.rows if table.having("size") else ():
         if not known(row.get("size")) and any(known(row.get(name)) for name in figures):

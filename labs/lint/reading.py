@@ -28,20 +28,20 @@ COURSE: dict[str, dict[str, Any]] = {
 """What the course reports' tables do not state themselves. Other tables state it in columns of these names."""
 
 NOTES = {
-    "note", "notes", "comment", "comments", "remark", "remarks", "date", "time_stamp", "timestamp", "host",
-    "hostname", "node_name", "job", "jobid", "job_id", "run", "who", "name", "student", "id", "description",
-    "status", "state", "bemerkung", "bemerkungen", "kommentar", "observation", "observations", "remarque",
-    "hosts", "lab", "part", "source", "question", "rule", "scaling_rule", "where_the_inputs_are_from", "run_id",
-    "line", "row",
+    "note", "notes", "comment", "comments", "remark", "remarks", "remarque", "observation", "observations",
+    "bemerkung", "bemerkungen", "kommentar", "description", "date", "time_stamp", "timestamp", "host", "hosts",
+    "hostname", "node_name", "job", "jobid", "job_id", "run", "run_id", "id", "who", "name", "student", "status",
+    "state", "lab", "part", "source", "where_the_inputs_are_from", "question", "rule", "scaling_rule", "line",
+    "row",
 }
 """Columns that describe a row and are not part of its configuration."""
 
 CONFIG = {
-    "model", "device", "dataset", "data", "optimizer", "precision", "dtype", "backend", "library", "framework",
-    "hardware", "gpu", "gpus", "machine", "cluster", "partition", "interconnect", "network", "fabric", "link",
+    "model", "device", "dataset", "data", "data_set", "optimizer", "precision", "dtype", "backend", "library",
+    "framework", "hardware", "gpu", "gpus", "gpu_type", "gpu_model", "accelerator", "machine", "cluster",
+    "partition", "system", "platform", "setup", "mode", "interconnect", "network", "fabric", "link", "transport",
     "collective", "threads", "epochs", "batch_size", "processes_per_node", "image_size", "resolution",
-    "compression", "xla", "placement", "transport", "data_set", "gpu_type", "gpu_model", "accelerator",
-    "system", "platform", "setup", "mode", "bytes",
+    "compression", "xla", "placement", "bytes",
 }
 """Columns that always tell configurations apart, even if no value repeats."""
 
@@ -229,14 +229,13 @@ def _as_read(column: TypedColumn) -> str:
 def _summaries(typed: list[TypedColumn]) -> set[int]:
     """Return the indices of the rows that summarise others: a total, a mean over the repeats above."""
     count = len(typed[0].texts)
-    found: set[int] = set()
-    for column in typed[:3]:
-        summaries = {index for index, text in enumerate(column.texts) if SUMMARY.fullmatch(text)}
-        if len(summaries) == count:  # A column "statistic": the means are the results.
-            summaries = {index for index in summaries
-                         if not re.match("(?i)mean|av|median|mittel|moy", column.texts[index])}
-        found |= summaries
-    return found if len(found) < count else set()
+    summaries: set[int] = set()
+    for texts in (column.texts for column in typed[:3]):
+        indices = {index for index, text in enumerate(texts) if SUMMARY.fullmatch(text)}
+        if len(indices) == count:  # A column "statistic": the means are the results.
+            indices = {index for index in indices if not re.match("(?i)mean|av|median|mittel|moy", texts[index])}
+        summaries |= indices
+    return summaries if len(summaries) < count else set()
 
 
 def _row(path: Path, line: int, index: int, typed: list[TypedColumn]) -> Row:

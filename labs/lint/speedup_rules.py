@@ -19,6 +19,7 @@ from labs.lint.table import (
     families,
     ideal_speedup,
     key,
+    median_throughput,
     near,
     number,
     rounding_share,
@@ -34,36 +35,34 @@ from labs.results import statistics
 CLOSE = 20
 """How many rows are searched for the one that a wrong speedup was divided by."""
 
-
 NOISE = 0.1
 """How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
-
 
 CONTROL = ("the base is slow for another reason (input?), or another number of workers ran than the row says; "
            "run synthetic data as the control")
 
-
 DEVICES = {"device", "gpu", "gpus", "hardware", "machine", "accelerator", "gpu_type", "gpu_model", "platform", "system"}
-"""Columns that tell a CPU from a GPU; a speedup may be against the other."""
+"""Columns that tell a CPU from a GPU; a speedup may be relative to the other."""
 
 
 def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
-    """More than n times as fast on n workers."""
+    """Find n workers that are more than n times as fast as one."""
     rule = "efficiency above 1"
     for by, family in families(table):
-        base = min(family)
-        bases = [throughput(row, by) for row in family[base]]
-        for place in sorted(set(family) - {base}):
-            members, n = family[place], place[0] / base[0]
-            ratio, low, _ = statistics.ratio([throughput(row, by) for row in members], bases)
-            margin = NOISE + rounding_share(members[0], by) + rounding_share(family[base][0], by)
+        first = min(family)
+        base = family[first]
+        for workers in sorted(set(family) - {first}):
+            rows, n = family[workers], workers[0] / first[0]
+            ratio, low, _ = statistics.ratio([throughput(row, by) for row in rows],
+                                             [throughput(row, by) for row in base])
+            margin = NOISE + _loose(rows[0], base[0], by)
             above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
-            yield finding(rule, f"{number(ratio)} times the rate of {workers_text(family[base][0])} with "
-                          f"{workers_text(members[0])}: "
-                          f"efficiency {ratio / n:.2f}; {CONTROL}", *members) if above and n > 1 else None
-    bases_told = _smallest_rows(table)
+            yield finding(rule, f"{number(ratio)} times the throughput of {workers_text(base[0])} with "
+                          f"{workers_text(rows[0])}: efficiency {ratio / n:.2f}; {CONTROL}", *rows
+                          ) if above and n > 1 else None
+    bases = _smallest_rows(table)
     for row in table.having("speedup"):
-        most = _most(row, bases_told[key(row, _apart(table))], table)
+        most = _most(row, bases[key(row, _setting(table))], table)
         if most > 0:
             unit = "nodes" if math.isnan(value(row, "size")) else "workers"
             yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(ideal_speedup(row))}: "
@@ -76,182 +75,185 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
 
 def _smallest_rows(table: Table) -> dict[tuple, Row]:
     """Return the row with the fewest workers of each configuration that has a speedup."""
-    found: dict[tuple, Row] = defaultdict(dict)
+    smallest: dict[tuple, Row] = defaultdict(dict)
     for row in sorted((row for row in table.having("speedup") if ideal_speedup(row) > 0), key=ideal_speedup):
-        found.setdefault(key(row, _apart(table)), row)
-    return found
+        smallest.setdefault(key(row, _setting(table)), row)
+    return smallest
 
 
-def _apart(table: Table) -> list[str]:
-    """Return the columns that tell apart what has speedups of its own: not the batch, nor the layout."""
+def _setting(table: Table) -> list[str]:
+    """Return the columns whose values must agree for one speedup: all but the batch and the layout."""
     return [name for name in table.config if name not in ("batch_size", "global_batch_size", "processes_per_node")]
 
 
 def _most(row: Row, base: Row, table: Table) -> float:
-    """Return the speedup of a row at efficiency 1, by what its configuration's smallest row is called.
+    """Return the speedup of a row at efficiency 1, relative to the stated speedup of its configuration's smallest row.
 
     Four nodes of 8 GPUs may be compared with one node, and GPUs with a CPU.
     """
-    first, told = (ideal_speedup(base), value(base, "speedup")) if base else (math.nan, math.nan)
-    if first > 1 and near(told, 1.0):
+    first, stated = (ideal_speedup(base), value(base, "speedup")) if base else (math.nan, math.nan)
+    if first > 1 and near(stated, 1.0):
         return ideal_speedup(row) / first
-    return ideal_speedup(row) * (told if first == 1 and told > 1 + NOISE and DEVICES & set(table.config) else 1.0)
+    against_cpu = first == 1 and stated > 1 + NOISE and DEVICES & set(table.config)
+    return ideal_speedup(row) * (stated if against_cpu else 1.0)
+
+
+def _loose(row: Row, other: Row, by: str) -> float:
+    """Return how far the ratio of two rows' throughputs may be off because their figures were rounded, as a share."""
+    return rounding_share(row, by) + rounding_share(other, by)
 
 
 def wrong_speedup(table: Table) -> Iterator[Finding | None]:
-    """A speedup that is not throughput(n) / throughput(1) of one configuration; the text says what it is instead."""
+    """Find speedups that are not throughput(n) / throughput(1) of one configuration, and say what they are instead."""
     if "speedup" not in table.columns:
         return
     best = timed_column(table)
     everything = [row for row in table.rows if throughput(row, best) > 0]
-    fits = {by: _fitting(table, by) for by in timed_columns(table)}
-    unread = sorted({name for row in table.rows for name in row if name.startswith("unread_")})
-    stated = {row["id"] for row in table.having("speedup")}
-    fits |= {by: fitting for by in unread if (fitting := _fitting(table, by)) >= stated}
+    right_rows = set().union(*(_fitting(table, by) for by in timed_columns(table)))
+    stated_rows = {row["id"] for row in table.having("speedup")}
+    for by in sorted({name for row in table.rows for name in row if name.startswith("unread_")}):
+        if (fitting := _fitting(table, by)) >= stated_rows:
+            right_rows |= fitting
     for by, family in families(table):
-        one, scale = min(family)[0], _scale(family, table, by)
-        base = float(np.median([throughput(row, by) for row in family[min(family)]]))
+        one, scale, base = min(family)[0], _scale(family, table, by), median_throughput(family[min(family)], by)
         for row in itertools.chain.from_iterable(family.values() if scale > 0 else ()):
-            told, right = value(row, "speedup"), scale * throughput(row, by) / base
-            if math.isnan(told):
+            stated, right = value(row, "speedup"), scale * throughput(row, by) / base
+            if math.isnan(stated):
                 continue
-            if any(row["id"] in fitting for fitting in fits.values()):
-                yield None
-                continue
-            slower = "; it is slower than its base, and called faster" if right < 0.95 and told > 1 else ""
-            yield finding("wrong speedup", f"{number(told)} is not throughput({number(size(row))}) / "
-                          f"throughput({number(one)}) = {right:.2f} (efficiency "
-                          f"{right * base_size(row) / size(row):.2f}): "
-                          f"{_instead(told, row, base, family, everything, by)}{slower}", row)
+            slower = "; it is slower than its base, and called faster" if right < 0.95 and stated > 1 else ""
+            yield None if row["id"] in right_rows else finding(
+                "wrong speedup", f"{number(stated)} is not throughput({number(size(row))}) / throughput({number(one)}) "
+                f"= {right:.2f} (efficiency {right * base_size(row) / size(row):.2f}): "
+                f"{_instead(stated, row, base, family, everything, by)}{slower}", row)
 
 
 def _scale(family: Family, table: Table, by: str) -> float:
-    """Return the speedup of a family's base: 1, or what it is told to be if it has a right to be compared itself.
+    """Return the speedup of a family's base: 1, or the stated one if the base itself is compared with another row.
 
-    That is so if it has several workers, and if it runs on another device than the row whose speedup is 1.
+    That is so if the base has several workers, or runs on another device than the row whose speedup is 1.
     """
     rows = family[min(family)]
-    told = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
+    stated = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
     if min(family)[0] != base_size(rows[0]):
-        return float(np.median(told)) if told else math.nan
+        return float(np.median(stated)) if stated else math.nan
     same = [name for name in table.config if name not in DEVICES]
     devices = [name for name in table.config if name in DEVICES]
-    for other in table.having("speedup") if devices and told else ():
-        apart = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
+    for other in table.having("speedup") if devices and stated else ():
+        another_device = key(other, same) == key(rows[0], same) and key(other, devices) != key(rows[0], devices)
         ratio = divide(throughput(rows[0], by), throughput(other, by))
-        loose = rounding_share(rows[0], by) + rounding_share(other, by)
-        if apart and near(other["speedup"], 1.0) and _typed(rows[0], "speedup", ratio, loose):
-            return told[0]
+        if another_device and near(other["speedup"], 1.0) and _fits(
+                rows[0], "speedup", ratio, _loose(rows[0], other, by)):
+            return stated[0]
     return 1.0
 
 
 def _fitting(table: Table, by: str) -> set[int]:
-    """Return the rows whose speedup is what the column `by` gives, but for the digits that were typed."""
-    found: set[int] = set()
+    """Return the rows whose speedup follows from the column `by`, except for rounding."""
+    fitting: set[int] = set()
     for _, family in families(table, by):
         scale, first = _scale(family, table, by), min(family)
         bases = [throughput(row, by) for row in family[first]]
         rows = [row for members in family.values() for row in members if value(row, "speedup") > 0]
         for base in {float(np.median(bases)), float(np.mean(bases)), *bases[:CLOSE]}:
             rights = {row["id"]: scale * throughput(row, by) / base for row in rows}
-            loose = {row["id"]: rounding_share(row, by) + rounding_share(family[first][0], by) for row in rows}
-            found |= {row["id"] for row in rows if _typed(row, "speedup", rights[row["id"]], loose[row["id"]])}
+            loose = {row["id"]: _loose(row, family[first][0], by) for row in rows}
+            fitting |= {row["id"] for row in rows if _fits(row, "speedup", rights[row["id"]], loose[row["id"]])}
             # Data that grow with the workers: each does as much in the same time, and together they do n times as much.
             grown = {row["id"] for row in rows
-                     if _typed(row, "speedup", rights[row["id"]] * size(row) / first[0], loose[row["id"]])}
-            if by != "images_per_sec" and grown == set(rights) and max(rights.values()) < 1 + NOISE:
-                found |= grown
-    return found
+                     if _fits(row, "speedup", rights[row["id"]] * size(row) / first[0], loose[row["id"]])}
+            if rows and by != "images_per_sec" and grown == set(rights) and max(rights.values()) < 1 + NOISE:
+                fitting |= grown
+    return fitting
 
 
-def _typed(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
-    """Whether a figure is what it should be, but for the digits that were typed of it and of its sources."""
-    told, rounding = value(row, name), row.get("rounding", {}).get(name, 0.0)
-    whole = rounding >= 0.5 and told >= 2 and abs(told - right) <= 0.5
-    return whole or abs(told - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
+def _fits(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
+    """Whether a figure of a row is right except for rounding: its own, and that of the figures it follows from."""
+    stated, rounding = value(row, name), row.get("rounding", {}).get(name, 0.0)
+    whole = rounding >= 0.5 and stated >= 2 and abs(stated - right) <= 0.5
+    return whole or abs(stated - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
 
 
-def _instead(told: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
+def _instead(stated: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
     """Say which other ratio of the table a speedup is."""
     members = itertools.islice(itertools.chain.from_iterable(family.values()), CLOSE)
     peers = [other for other in members if other["id"] != row["id"]]
-    for ratio, text in itertools.chain(_own(row, base, peers, by), _strange(row, everything, by)):
-        if near(told, ratio, 0.005) or abs(told - ratio) < 0.0051:
+    for ratio, text in itertools.chain(_ratios_within(row, base, peers, by), _ratios_across(row, everything, by)):
+        if near(stated, ratio, 0.005) or abs(stated - ratio) < 0.0051:
             return text
     return "no ratio of this table gives it"
 
 
-def _own(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
-    """Yield the ratios within one configuration that are taken for its speedup."""
-    mine = throughput(row, by)
+def _ratios_within(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
+    """Yield the ratios within one configuration that are mistaken for its speedup."""
+    own = throughput(row, by)
     yield 1.0, "every row was taken for its own base"
-    yield base / mine, "that is throughput(1) / throughput(n), inverted"
+    yield base / own, "that is throughput(1) / throughput(n), inverted"
     for other in peers:
         yield throughput(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"
     for other in peers:
         name = f"line {other['row']} ({workers_text(other)})"
-        yield mine / throughput(other, by), f"it was divided by {name}, not by one worker"
-        yield throughput(other, by) / mine, f"inverted, and against {name}, not one worker"
-    for a, b in itertools.permutations(peers[:20], 2):
+        yield own / throughput(other, by), f"it was divided by {name}, not by one worker"
+        yield throughput(other, by) / own, f"inverted, and against {name}, not one worker"
+    for a, b in itertools.permutations(peers, 2):
         text = f"that compares line {a['row']} with line {b['row']}, labels swapped"
         yield throughput(a, by) / throughput(b, by), text
 
 
-def _strange(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, str]]:
-    """Yield the ratios to rows of other configurations, those of as many workers first."""
-    def far(other: Row) -> tuple:
+def _ratios_across(row: Row, everything: list[Row], by: str) -> Iterator[tuple[float, str]]:
+    """Yield the ratios to rows of other configurations, those with the same number of workers first."""
+    def distance(other: Row) -> tuple:
         return size(other) != size(row), abs(other["row"] - row["row"])
 
     close = (other for other in everything if 0 < abs(other["id"] - row["id"]) < CLOSE)
-    for other in sorted(close, key=far):
+    for other in sorted(close, key=distance):
         name = f"line {other['row']}, {_difference(row, other)}"
         yield throughput(row, by) / throughput(other, by), f"it was divided by {name}"
         yield throughput(other, by) / throughput(row, by), f"inverted, and against {name}"
 
 
 def _difference(row: Row, other: Row) -> str:
-    """Say in what two rows' configurations differ."""
+    """Say how two rows' configurations differ."""
     for name in ("batch_size", "global_batch_size", "model", "device", "epochs"):
         if name in row and row[name] != other[name]:
-            told, mine = (number(word) if isinstance(word, int | float) else word for word in (other[name], row[name]))
-            return f"which has {name} {told}, not {mine}"
+            theirs, own = (number(cell) if isinstance(cell, int | float) else cell for cell in (other[name], row[name]))
+            return f"which has {name} {theirs}, not {own}"
     return "another configuration"
 
 
 def upside_down(table: Table) -> Iterator[Finding | None]:
-    """A speedup below 1 with more workers, and no times that show a slow-down."""
+    """Find speedups below 1 with more workers, where no times show a slow-down."""
     timed = {row["id"] for by in timed_columns(table) for row in table.having(by)}
     for row in table.having("speedup"):
         if ideal_speedup(row) > 1 and row["id"] not in timed and row["speedup"] > 0:
             yield finding("speedup below 1", f"{number(row['speedup'])} with {workers_text(row)}: is it upside down, "
                           f"T(n) / T(1) instead of T(1) / T(n) = {1 / row['speedup']:.2f}? If they were slower, "
-                          "show the times", row
-                          ) if row["speedup"] < 1 - NOISE / 2 else None
+                          "show the times", row) if row["speedup"] < 1 - NOISE / 2 else None
 
 
 def wrong_efficiency(table: Table) -> Iterator[Finding | None]:
-    """An efficiency that is not speedup / n."""
-    bases = _smallest_rows(table)
-    for row in table.having("speedup", "scaling_efficiency"):
+    """Find efficiencies that are not speedup / n."""
+    bases, stated = _smallest_rows(table), table.having("speedup", "scaling_efficiency")
+    for row in stated:
         right = divide(row["speedup"], ideal_speedup(row))
-        smallest = bases[key(row, _apart(table))]
-        other = divide(right * ideal_speedup(smallest), value(smallest, "speedup")) if smallest else math.nan
+        smallest = bases[key(row, _setting(table))]
+        relative = divide(right * ideal_speedup(smallest), value(smallest, "speedup")) if smallest else math.nan
         if right > 0:
             loose = rounding_share(row, "speedup")
-            fits = any(_typed(row, "scaling_efficiency", each, loose) for each in (right, other))
+            fits = any(_fits(row, "scaling_efficiency", each, loose) for each in (right, relative))
             yield None if fits else finding(
                 "wrong efficiency", f"{number(row['scaling_efficiency'])} is not speedup / n = "
                 f"{number(row['speedup'])} / {number(ideal_speedup(row))} = {right:.2f}", row)
-    timed = {row["id"] for row in table.having("speedup", "scaling_efficiency")}
+    checked = {row["id"] for row in stated}
     for by, family in families(table):
         base, first = min(family), family[min(family)]
         for row in itertools.chain.from_iterable(family.values()):
-            if row["id"] in timed or not value(row, "scaling_efficiency") > 0:
+            if row["id"] in checked or not value(row, "scaling_efficiency") > 0:
                 continue
-            ratio = throughput(row, by) / float(np.median([throughput(other, by) for other in first]))
-            right, loose = ratio * base[0] / size(row), rounding_share(row, by) + rounding_share(first[0], by)
-            told_base = value(first[0], "scaling_efficiency")
-            rights = [right, right * told_base] + [ratio] * (by != "images_per_sec")  # Data that grow with the workers.
-            yield None if any(_typed(row, "scaling_efficiency", each, loose) for each in rights) else finding(
+            ratio = throughput(row, by) / median_throughput(first, by)
+            right = ratio * base[0] / size(row)
+            rights = [right, right * value(first[0], "scaling_efficiency")]
+            rights += [ratio] * (by != "images_per_sec")  # Data that grow with the workers.
+            fits = any(_fits(row, "scaling_efficiency", each, _loose(row, first[0], by)) for each in rights)
+            yield None if fits else finding(
                 "wrong efficiency", f"{number(row['scaling_efficiency'])} is not throughput(n) / throughput(1) / n = "
                 f"{ratio:.3g} / {number(size(row) / base[0])} = {right:.2f}", row)

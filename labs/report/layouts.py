@@ -44,8 +44,8 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     ratios = ["repeats", "images_per_sec", "over", "speedup", "scaling_efficiency"]
     contents += [(f"{kind.capitalize()} scaling", scaled(frame, kind), [*about, *ratios])
                  for kind in ("weak", "strong")]
-    grids = [tables.grid(title, rows, columns) for title, rows, columns in contents if len(rows)]
-    return "\n\n".join([*(f"{grid.title}\n{tables.text([grid.head, *grid.rows])}" for grid in grids), *_notes(frame)])
+    shown = [tables.grid(title, rows, columns).text() for title, rows, columns in contents if len(rows)]
+    return "\n\n".join([*shown, *_notes(frame)])
 
 
 def _with_digits(rows: pd.DataFrame) -> pd.DataFrame:
@@ -83,13 +83,13 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.results import statistics
+    from labs.results import proportions, statistics
 
     by, rows = [*frame.attrs["by"], "layout", "nodes", "size", "global_batch_size", "scaled_lr"], []
     for values, same in frame.groupby(by, dropna=False):
         same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
         right, images = same["test_accuracy"], same["test_images"].iloc[-1]
-        half = 1.96 * math.sqrt(right.mean() * (1 - right.mean()) / images)
+        half = 1.96 * proportions.standard_error(right.mean(), images)
         low, high = statistics.mean_interval(right) if len(same) > 1 else (right.mean() - half, right.mean() + half)
         rows.append(dict(zip(by, values, strict=True)) | {
             "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,

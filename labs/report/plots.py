@@ -58,11 +58,10 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
 
 def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
     epochs = [row["epoch"] for row in history]
-    if history and name in history[0]:
-        axes.plot(epochs, [row.get(name, np.nan) for row in history], "--", color=colour, label=f"{label}, training")
-    if history and f"val_{name}" in history[0]:
-        axes.plot(epochs, [row.get(f"val_{name}", np.nan) for row in history], "-o", markersize=3, color=colour,
-                  label=f"{label}, validation")
+    for column, style, subset in ((name, "--", "training"), (f"val_{name}", "-o", "validation")):
+        if history and column in history[0]:
+            values = [row.get(column, np.nan) for row in history]
+            axes.plot(epochs, values, style, markersize=3, color=colour, label=f"{label}, {subset}")
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -134,7 +133,7 @@ def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.Data
         yield "measured", frame
         return
     for values, rows in frame.groupby(columns, dropna=False, sort=True):
-        yield ", ".join(label_of(column, value) for column, value in zip(columns, values, strict=True)), rows
+        yield ", ".join(map(label_of, columns, values)), rows
 
 
 def label_of(column: str, value: Any) -> str:
@@ -159,8 +158,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     by = [column for column in by if column in frame]
     columns = list(ledger_columns.COLUMNS)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
-    names = ["\n".join(label_of(name, value) for name, value in zip(by, _tuple(key), strict=True))
-             for key in bars.index]
+    names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or _figure(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
     for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
@@ -171,10 +169,6 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
     return _finished(axes)
-
-
-def _tuple(key: Any) -> tuple:
-    return key if isinstance(key, tuple) else (key,)
 
 
 def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",

@@ -31,7 +31,6 @@ Record = dict[str, Any]
 FORMAT = 1
 LARGEST = 64 << 20
 """The most bytes of a record; those of the labs have a few thousand."""
-RESERVED = schema.RESERVED
 
 
 def read(folder: str | os.PathLike) -> Record:

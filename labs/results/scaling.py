@@ -109,10 +109,10 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
     table = summary(frame, by)
-    # As in `summary`: the same number of workers on other nodes is another row.
+    # As in `summary`, so in its order: the same number of workers on other nodes is another row.
     keys = [*by, *(name for name in ("size", "nodes") if name in table and name not in by)]
-    throughputs = comparable(_timed(frame), by).groupby(keys, dropna=False)["images_per_sec"]
-    ratios = _ratios({_key(key): values.to_numpy() for key, values in throughputs}, table[keys], len(by), base)
+    groups = comparable(_timed(frame), by).groupby(keys, dropna=False, sort=True)["images_per_sec"]
+    ratios = _ratios([rows.to_numpy() for _, rows in groups], table, by, base)
     for index, name in enumerate(("speedup", "speedup_low", "speedup_high")):
         table[name] = [ratio[index] for ratio in ratios]
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
@@ -121,31 +121,21 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     return table
 
 
-def _ratios(throughputs: dict, keys: pd.DataFrame, by: int, base: int) -> list[tuple[float, float, float]]:
+def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], base: int) -> list[tuple]:
     """Return throughput(size) / throughput(base) of each row's configuration, with its interval; NaN without a base.
 
     Args:
-        throughputs: By configuration, size and nodes.
-        keys: The same of each row.
-        by: Number of columns of the configuration.
+        throughputs: Those of the repeats, one array per row of `table`.
+        table: The summary.
+        by: The columns of a configuration.
         base: Number of workers; if they ran on several numbers of nodes, the fewest nodes count.
     """
-    bases: dict[tuple, np.ndarray] = {}
-    for key in sorted((key for key in throughputs if key[by] == base), key=lambda key: key[-1] or 0):
-        bases.setdefault(key[:by], throughputs[key])
-    ratios = []
-    for row in keys.itertuples(index=False):
-        key = _key(row)
-        mine, alone = throughputs[key], bases.get(key[:by])
-        same = (math.nan if alone is None else 1.0), math.nan, math.nan
-        ratios.append(same if alone is None or mine is alone else statistics.ratio(mine, alone))
-    return ratios
-
-
-def _key(values) -> tuple:
-    """Return values that can be compared: here NaN equals NaN."""
-    return tuple(None if isinstance(value, float) and math.isnan(value) else
-                 str(value) if isinstance(value, list | dict) else value for value in values)
+    configurations = table.groupby(by, dropna=False).ngroup() if by else [0] * len(table)
+    alone = table[table["size"] == base].sort_values([name for name in ("nodes", "size") if name in table])
+    bases = {configurations[row]: row for row in reversed(alone.index)}
+    rows = [(row, bases.get(configuration)) for row, configuration in enumerate(configurations)]
+    return [(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row)
+            else statistics.ratio(throughputs[row], throughputs[other]) for row, other in rows]
 
 
 def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) -> dict[str, float]:

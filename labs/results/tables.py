@@ -77,6 +77,10 @@ class Grid:
     rows: Sequence[Sequence[str]]
     note: str = ""
 
+    def text(self) -> str:
+        """Return it as text for a terminal, below its title."""
+        return "\n".join([self.title, text([self.head, *self.rows])])
+
     def markdown(self) -> str:
         """Return it as Markdown."""
         rows = [[markdown(cell) for cell in row] for row in (self.head, *self.rows)]

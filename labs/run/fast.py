@@ -19,7 +19,7 @@ Tricks that cannot be settings are where they act, all in labs/training:
     keras_internals.py: a step is traced once          half the wait for the first step
     checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
                                                                                 meets its bound in `make bench`
-    callbacks.py: several steps per return to Python   not measured apart       small models
+    callbacks.py: 64 steps per return to Python        750 -> 2,250 steps/s     MLP, batch 32, 1 worker (processor time)
 """
 
 from __future__ import annotations

@@ -85,19 +85,16 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
         sweeps: Some of the lab's sweeps.
         base: The Config with the values that no sweep varies.
     """
+    seed_field = str(fields.field_with(Role.SEED, type(base)))
     by_name: dict[str, tuple[int, Cell]] = {}
     for sweep in sweeps:
         for repeat, seed in enumerate(sweep.seeds):
             for workers, values in itertools.product(sweep.workers, _combinations(sweep.grid)):
-                cell = _cell(sweep, _with_seed(base, seed, values), workers)
+                cell = _cell(sweep, dataclasses.replace(base, **{seed_field: seed}, **values), workers)
                 by_name.setdefault(cell.name, (repeat, cell))
     shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
     random.Random(0).shuffle(shuffled)
     return [cell for _, cell in sorted(shuffled, key=lambda pair: pair[0])]
-
-
-def _with_seed(base: Any, seed: int, values: Mapping[str, Any]) -> Any:
-    return dataclasses.replace(base, **{str(fields.field_with(Role.SEED, type(base))): seed}, **values)
 
 
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -296,6 +296,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("check", "state", "broken", "cause", "cure"), BREAKAGES)
 def test_a_breakage_is_named_with_its_cause_and_its_cure(check, state, broken, cause, cure, machine):
     broken(machine)

@@ -252,13 +252,13 @@ def test_flip_and_shift_by_the_definition(shape, shift, flip, seed):
 
 @settings(max_examples=20)
 @given(st.floats(0, 0.3), st.integers(0, 99))
-def test_transformeding_by_nothing_is_flip_and_shift(shift, seed):
+def test_transforming_by_nothing_is_flip_and_shift(shift, seed):
     params, augment = random_params(50, seed, 0), Augment(shift=shift, rotation=1e-9)
     turned = _transformed(tf.constant(DIGITS), matrices(params, augment, 9, 7))
     assert np.array_equal(turned, flip_and_shift(DIGITS, params, augment))
 
 
-def test_a_quarter_transformed_and_a_zoom():
+def test_a_quarter_turn_and_a_zoom():
     square = RANDOM.integers(0, 256, (1, 8, 8, 1), np.uint8)
     params = np.array([[1, 0, 0, 1, 1]], np.float32)
     turned = _transformed(tf.constant(square), matrices(params, Augment(shift=0, rotation=90), 8, 8))

@@ -101,7 +101,7 @@ def test_many_are_compared_in_blocks(monkeypatch):
     test = signs[[4, 19, 0, 7, 7]].copy()
     test[1, :2] *= -1  # Two bits differ.
     test[2, :3] *= -1  # Three.
-    assert duplicates._nearest(signs, test, 2).tolist() == [4, 19, -1, 7, 7]
+    assert duplicates._nearest(signs, test).tolist() == [4, 19, -1, 7, 7]
 
 
 def test_the_real_fruits_leak(samples):

@@ -172,7 +172,7 @@ def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
 # Which runs.
 
 def pair(*runs, **how) -> list[str]:
-    return [run["run"] for run in grading.pair_with_one_worker(runs, "nothing", **how)]
+    return [run["run"] for run in grading.pair_with_one_worker("nothing", **how)(runs)]
 
 
 def test_runs_are_compared_with_one_worker_of_the_same_settings():

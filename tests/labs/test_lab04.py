@@ -49,6 +49,7 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
     solved("lab04.q4")
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_slow_input_is_found_as_input():
     """Images that take 30 ms a batch to come, though the pipeline works ahead."""

@@ -27,6 +27,7 @@ def peak(**changes) -> float:
     return memory.probe(lab.one_step, dataclasses.replace(LARGE, **changes), 1).peak_mb
 
 
+@pytest.mark.slow
 def test_what_helps_and_what_does_not():
     """One activation of a layer is 8 MiB. The trial begins at some 350 MiB, which no remedy touches."""
     plain, empty = peak(), peak(batch_size=1)
@@ -70,6 +71,7 @@ def test_what_does_not_fit_is_a_record(capsys):
     assert list(frame["fits"]) == [False]
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_largest_batch():
     limit = round(peak(depth=4, batch_size=200))
     config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)

@@ -47,6 +47,7 @@ def planned(preset: str, name: str):
     return cells([SWEEPS[preset, name]], lab.PRESETS[preset])
 
 
+@pytest.mark.slow
 def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     record = lab.run(dataclasses.replace(SHORT, input="synthetic"))
     assert [row["images"] for row in record["history"]] == [3 * 16] * 2

@@ -21,6 +21,7 @@ def trials(root) -> dict:
             for path in sorted((root / "lab09_fruits").glob("search-*/record.json"))}
 
 
+@pytest.mark.slow
 def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsys, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     config = dataclasses.replace(TINY, trials=5)
@@ -53,6 +54,7 @@ def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsy
     assert [each["config"] for each in again.values()] == [each["config"] for each in undisturbed.values()]
 
 
+@pytest.mark.slow
 def test_another_searchs_trial_is_not_taken_for_ones_own(tmp_path):
     config = dataclasses.replace(TINY, trials=1, epochs=1)
     lab.run(config, Options(name="it", results=tmp_path))

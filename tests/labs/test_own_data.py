@@ -115,6 +115,7 @@ def test_the_help_of_data_promises_a_folder(lab):
     assert promises(lab), "say which folder --data takes, in words that FOLDERS has"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "promise"), PROMISES)
 def test_what_the_help_promises_holds(name, promise, tmp_path):
     """The same parser and the same `run` as a worker's, in this process: a launch each would take two minutes."""

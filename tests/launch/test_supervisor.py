@@ -20,6 +20,7 @@ def test_the_outcome_of_a_program(script, code, cause):
     assert (outcome.code, outcome.cause) == (code, cause)
 
 
+@pytest.mark.slow
 def test_a_program_past_its_time_limit_ends_with_all_that_it_started(tmp_path):
     note = tmp_path / "pids"
     # The child ignores the signal that ends its parent, as a worker that hangs in a library may.

@@ -121,7 +121,7 @@ def test_a_sweep_killed_twice_ends_with_the_same_cells(tmp_path):
         _, output = sweep.communicate(timeout=20)
         _, left = psutil.wait_procs(kin, timeout=10)
         assert not left
-    assert output.strip().splitlines()[-1] == "labs: interrupted; the same command goes on"
+    assert output.strip().splitlines()[-1] == "labs: interrupted; the same command continues"
     before = {path: path.stat().st_mtime_ns for path in lab_folder.glob("*/record.json")}
     assert before
 

@@ -22,6 +22,14 @@ def findings(path) -> set[tuple[str, tuple[int, ...]]]:
     return {(finding.rule, finding.rows) for finding in checker.check_csv(path)}
 
 
+def check_folder(root) -> list[checker.Finding]:
+    """Return the findings in a results folder, which has to be one that can be checked."""
+    [verdict] = checker.verdicts([root])
+    if isinstance(verdict, LabError):
+        raise verdict
+    return verdict.findings
+
+
 def each(rule: str, *lines: int) -> set[tuple[str, tuple[int, ...]]]:
     return {(rule, (line,)) for line in lines}
 
@@ -189,6 +197,13 @@ def test_a_seeded_mistake_is_found(name, old, new, rule, lines, words, tmp_path)
     assert all(str(finding).count("\n") == 0 for finding in result)
 
 
+def test_rows_of_one_configuration_without_a_speedup(tmp_path):
+    """A wide table, in which one batch size has no speedup."""
+    (tmp_path / "wide.csv").write_text("Batch size,time 1 GPU (s),time 2 GPUs (s),speedup 2 GPUs\n"
+                                       "32,48.6,30.8,1.58\n128,27.2,20.9,-\n256,25.0,19.0,2.58\n")
+    assert findings(tmp_path / "wide.csv") == each("wrong speedup", 4) | each("efficiency above 1", 4)
+
+
 @st.composite
 def right_tables(draw) -> pd.DataFrame:
     """Draw a table in which every figure follows from the others."""
@@ -266,7 +281,7 @@ def sound(run: str, size: int, throughput: float, **config) -> dict:
 def test_nothing_is_found_in_sound_records(tmp_path):
     runs = [sound(f"sweep-w{size}-seed{seed}", size, 100 * size**0.8 + seed, seed=seed, threads=1, backend="mpi")
             for size in (1, 2, 4) for seed in (1, 2, 3)]
-    assert checker.check_store(write_runs(tmp_path, *runs)) == []
+    assert check_folder(write_runs(tmp_path, *runs)) == []
 
 
 @pytest.mark.parametrize(("rule", "change"), [
@@ -288,7 +303,7 @@ def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
     wrong = sound("b", 2, 180.0, threads=1, backend="mpi")
     for part, values in change.items():
         wrong[part] = wrong[part] | values if isinstance(values, dict) else values
-    result = checker.check_store(write_runs(tmp_path, sound("a", 1, 100.0, threads=1, backend="mpi"), wrong))
+    result = check_folder(write_runs(tmp_path, sound("a", 1, 100.0, threads=1, backend="mpi"), wrong))
     assert {(finding.where, finding.rule) for finding in result} == {(f"lab10_caltech/{wrong['run']}", rule)}
 
 
@@ -305,23 +320,23 @@ def clocked(run: str, size: int, seconds: list[float], **about) -> dict:
     ([10.0, 0.0, 1.0], False),
 ])
 def test_epochs_of_one_run_that_differ_are_a_busy_machine(seconds, uneven, tmp_path):
-    result = checker.check_store(write_runs(tmp_path, clocked("a", 1, seconds)))
+    result = check_folder(write_runs(tmp_path, clocked("a", 1, seconds)))
     assert [str(finding) for finding in result] == [
         "lab10_caltech/a: uneven epochs: the slowest epoch took 1.6 times as long as the fastest, the first left "
         "out: was the "
         "machine busy? Measure again"] * uneven
 
 
-def test_identical_clocks_in_one_store_and_in_two(tmp_path):
+def test_identical_clocks_in_one_folder_and_in_two(tmp_path):
     first, second = [31.7182818, 10.1415926, 10.5772156], [31.7182818, 10.1415926, 10.5772157]
     write_runs(tmp_path / "anna", clocked("a", 1, first), clocked("b", 1, first), clocked("c", 1, second))
-    assert [str(finding) for finding in checker.check_store(tmp_path / "anna")] == [
+    assert [str(finding) for finding in check_folder(tmp_path / "anna")] == [
         "lab10_caltech/b: identical clocks: its 3 epochs took the same times as those of lab10_caltech/a, to the "
         "last digit: "
         "copied, not measured"]
     write_runs(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
     (tmp_path / "alias").symlink_to(tmp_path / "ben")
-    assert checker.check_store(tmp_path / "ben") == []
+    assert check_folder(tmp_path / "ben") == []
     result = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
     assert result == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
                       f"those of "
@@ -335,7 +350,7 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
     write_runs(tmp_path, clocked("trial", 1, seconds), search,
                clocked("elastic", 2, [9.123, 5.456, 15.789], tables={"events": [{"event": "lost"}]}),
                clocked("short", 1, [1.0, 0.0312345, 0.0612345]))
-    assert checker.check_store(tmp_path) == []
+    assert check_folder(tmp_path) == []
 
 
 @pytest.mark.parametrize(("gpus", "nodes", "busbw", "limit"), [
@@ -346,7 +361,7 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
 def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes, busbw, limit, tmp_path):
     run = sound("a", 8, 800.0) | {"machine": {"gpus": gpus}}
     run["metrics"] = {"busbw_gb_per_sec": busbw}
-    result = [finding.text for finding in checker.check_store(write_runs(tmp_path, run))]
+    result = [finding.text for finding in check_folder(write_runs(tmp_path, run))]
     assert len(result) == bool(limit)
     assert all(text.startswith(f"{busbw:.0f} GB/s; no all-reduce reaches {limit} ") for text in result)
 
@@ -385,7 +400,7 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(LabError, match="No such file"):
         checker.check_csv(tmp_path / "none.csv")
     with pytest.raises(LabError, match="holds no record"):
-        checker.check_store(tmp_path)
+        check_folder(tmp_path)
     bad, good = tmp_path / "none.csv", REFERENCE / "lab08_speedup.csv"
     verdicts = list(checker.check([bad, good]))
     assert [type(line) for line in verdicts] == [LabError, checker.Finding], "one bad table does not hide the others"

@@ -62,7 +62,7 @@ SPELLINGS = {  # The rules' name -> names that students write, with the factor o
     "train_accuracy": "train_accuracy|training acc|train acc (%)=0.01",
     "compute_seconds": "compute_seconds|Compute (s)|computation time (s)|compute_ms=0.001",
     "communication_seconds": "comm_seconds_as_reported|Comm seconds (per epoch)|comm_ms=0.001|communication time (s)|"
-                             "allreduce_time_ms=0.001|all-reduce time|comm (s)",
+                             "allreduce_time_ms=0.001|all-reduce time|comm (s)|all_reduce_time_s",
     "input_seconds": "input_s|data loading (s)|data_loading_seconds|input time (ms)=0.001",
     "images": "images|training images|train_images|dataset size|# images",
     "steps": "steps|iterations|total steps", "steps_per_epoch": "steps_per_epoch|steps/epoch|iterations per epoch",

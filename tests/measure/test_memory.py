@@ -28,6 +28,7 @@ def fail() -> None:
     raise ValueError("of another kind")
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_trial_is_what_it_held():
     small, large = memory.probe(hold, 10), memory.probe(hold, 410)
     assert small.fits
@@ -37,6 +38,7 @@ def test_the_peak_of_a_trial_is_what_it_held():
     assert again.peak_mb == pytest.approx(small.peak_mb, abs=20), "trials do not see each other"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [hold, hold_in_tensorflow])
 def test_too_much_is_a_result(action):
     result = memory.probe(action, 3000, limit_mb=600)
@@ -51,6 +53,7 @@ def test_any_other_failure_is_none():
         memory.probe(fail)
 
 
+@pytest.mark.slow
 def test_freed_blocks_are_given_back():
     """Blocks of 20 MiB, which glibc would keep after the first: 10 at once, then 10 others of another size."""
     assert memory.probe(several_times).peak_mb - memory.probe(hold, 1).peak_mb < 300

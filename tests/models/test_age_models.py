@@ -21,6 +21,7 @@ def networks():
     return {name: faces.age_model(name, size) for name, size in PUBLISHED_SIZE.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_with_1000_classes_they_are_the_published_networks(networks, name):
     """One number takes the place of 1000 classes: each class has a weight per feature and a bias."""
@@ -34,6 +35,7 @@ def test_with_1000_classes_they_are_the_published_networks(networks, name):
     assert count + 999 * (features + 1) == PUBLISHED[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_the_documented_sizes(networks, name):
     parameters, megabytes = DOCUMENTED[name]
@@ -59,5 +61,5 @@ def test_bytes_go_in_and_years_come_out(name, image_size):
 
 @pytest.mark.parametrize(("name", "smallest"), [("inception_v3", 75), ("resnet50", 32)])
 def test_pictures_too_small_for_a_network_are_refused(name, smallest):
-    with pytest.raises(LabError, match=f"--image-size {smallest} is the least"):
+    with pytest.raises(LabError, match=f"--image-size {smallest} is its minimum"):
         faces.age_model(name, smallest - 1)

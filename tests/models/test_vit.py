@@ -10,6 +10,7 @@ from labs.models.transformer import SIZES, vit
 from labs.run.errors import LabError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "parameters"), [("tiny", 5_717_416), ("small", 22_050_664), ("base", 86_567_656)])
 def test_the_published_sizes(size, parameters):
     assert vit(224, 1000, *SIZES[size]).count_params() == parameters
@@ -26,6 +27,7 @@ def test_the_order_of_the_patches_matters():
     np.testing.assert_allclose(np.sum(model(pictures), axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_and_can_be_cloned():
     tf.keras.utils.set_random_seed(1)
     model = tf.keras.models.clone_model(vit(16, 2, 32, 1, 2, patch_size=8))

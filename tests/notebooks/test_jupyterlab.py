@@ -14,7 +14,7 @@ from labs.run.paths import ROOT
 from tests.notebooks.serving import Server
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.notebooks, pytest.mark.workers,
+pytestmark = [pytest.mark.notebooks, pytest.mark.workers, pytest.mark.timeout(900),
               pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")]
 IDLE = "Python 3 (ipykernel) | Idle"
 """In the status bar. The indicator above the cells is no sign: it says idle before there is a kernel, too."""

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 
 import psutil
+import pytest
 import requests
 from jupyter_client import BlockingKernelClient
 
-from labs.cli import notebook
+from labs.cli import jupyter_server, notebook
 from tests import listening
 from tests.notebooks.serving import Server, serving
 
@@ -46,6 +47,7 @@ def output(client: BlockingKernelClient, code: str) -> str:
     return "".join(text.get("text", "") for text in texts)
 
 
+@pytest.mark.slow
 def test_the_kernel_is_this_python_whatever_else_is_installed(server):
     with kernel(server) as client:
         assert output(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
@@ -53,6 +55,7 @@ def test_the_kernel_is_this_python_whatever_else_is_installed(server):
     assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}
 
 
+@pytest.mark.slow
 def test_only_this_machine_reaches_it_and_only_with_the_token(server):
     with kernel(server) as client:
         output(client, "%matplotlib inline")
@@ -64,6 +67,7 @@ def test_only_this_machine_reaches_it_and_only_with_the_token(server):
     assert {server.ask("GET", "kernels", token=token).status_code for token in ("", "guessed")} == {403}
 
 
+@pytest.mark.slow
 def test_a_browser_opens_the_notebooks(server):
     opened, deadline = server.home / "opened", time.monotonic() + 30
     while not opened.exists() and time.monotonic() < deadline:
@@ -72,11 +76,12 @@ def test_a_browser_opens_the_notebooks(server):
     assert "ssh" not in server.output
 
 
+@pytest.mark.slow
 def test_jupyterlab_shows_no_news_and_offers_no_update(server):
     page = requests.get(server.address, timeout=60).text
     config = json.loads(re.search(r'(?s)<script id="jupyter-config-data"[^>]*>(.*?)</script>', page)[1])
     assert config["news"] == {"disabled": True}
-    assert notebook.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
+    assert jupyter_server.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
 
 
 def test_no_browser_is_opened_where_nobody_sees_it():
@@ -85,6 +90,7 @@ def test_no_browser_is_opened_where_nobody_sees_it():
     assert not notebook.opens_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "7"})
 
 
+@pytest.mark.slow
 def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(server, tmp_path):
     with serving(tmp_path, DISPLAY=":0", SSH_CONNECTION="a 1 b 22") as mine:
         port = int(re.search(r":(\d+)/", mine.address)[1])

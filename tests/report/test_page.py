@@ -147,7 +147,7 @@ def test_lint_of_the_runs_is_in_their_section(tmp_path):
     wrong = sound("b", 2, 250.0)
     page.write(write_runs(tmp_path, sound("a", 1, 100.0), wrong), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition("\nlab10_caltech: 2 runs")[2]
-    assert "- lab10_caltech/b: efficiency above 1: 2.5 times the rate" in lab.partition("\n## ")[0]
+    assert "- lab10_caltech/b: efficiency above 1: 2.5 times the throughput" in lab.partition("\n## ")[0]
 
 
 def test_what_a_record_says_is_text_and_no_markup(written):
@@ -175,6 +175,7 @@ def test_an_empty_store_has_a_page_too(tmp_path):
 JUNK = [None, "x", -1, 0, 1e300, [], [1, "a"], {"a": 1}, True, "<script>", "|", 2**63 - 1, float("inf"), r"$\frac$"]
 
 
+@pytest.mark.slow
 def test_whatever_stands_in_a_record_there_is_a_page(tmp_path):
     """A record that passes as one may still hold anything where figures belong."""
     runs = []
@@ -206,6 +207,7 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
                           timeout=120, check=False)
 
 
+@pytest.mark.slow
 def test_the_commands(tmp_path):
     reference = ROOT / "data/reference"
     done = labs("lint", reference / "published_scaling.csv")

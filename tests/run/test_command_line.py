@@ -77,6 +77,7 @@ def test_every_number_of_every_lab_has_a_range():
         assert numbers == fields.bounds(settings).keys(), settings
 
 
+@pytest.mark.slow
 def test_commands_that_only_print_load_no_tensorflow():
     program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\n" \
               "try: cli.main()\nexcept SystemExit: pass\n" \

@@ -9,7 +9,6 @@ from labs.launch import capacity
 from labs.report import page
 from labs.run.text import plural, printable, printable_lines
 from labs.slurm import allocation
-from tests.results.test_records import record
 
 
 def test_one_is_singular():
@@ -33,4 +32,4 @@ def test_one_core_is_not_several(monkeypatch):
     monkeypatch.setattr(allocation, "current", lambda: granted)
     monkeypatch.setattr(allocation, "check_step", lambda: None)
     assert machine.cores().message == "1 task of 1 on 1 node (job 7)"
-    assert page._machines([record() | {"machine": {"host": "vm", "cores": 1}}]) == ["vm, 1 core, no GPU: 1 run"]
+    assert page._counted([page._machine({"host": "vm", "cores": 1})]) == ["vm, 1 core, no GPU: 1 run"]

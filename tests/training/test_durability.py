@@ -76,6 +76,7 @@ def refusal(write, *arguments) -> str:
     return "nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # zipfile, of a file that is closed.
 def test_a_disk_that_is_full_at_any_byte_leaves_the_last_checkpoint(tmp_path, model):
     old = save(tmp_path, model, 1)
@@ -144,6 +145,7 @@ def sections(path) -> dict[str, range]:
     return result | {"directory": range(directory, size - 22), "end": range(size - 22, size)}
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_anywhere_is_found_or_changes_nothing(tmp_path, model, capsys):
     """Every byte that says how the weights lie in the file, and every n-th of all others.
 

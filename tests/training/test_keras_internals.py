@@ -19,6 +19,8 @@ FOREIGN = {"os._exit", "module._make_subgraph", "argparse._SubParsersAction",
 """Underscored names of other libraries than Keras."""
 UNDOCUMENTED = {"compiled_loss", "compiled_metrics", "train_function", "make_train_function", "train_step",
                 "enable_tf_random_generator"}
+NAMEDTUPLE = {"_asdict", "_fields", "_make", "_replace"}
+"""Documented names; the underscore only keeps them apart from a tuple's fields."""
 PRIVATE_MODULES = ("tensorflow.python", "keras.src", "keras.engine")
 
 
@@ -35,7 +37,7 @@ def private_uses(tree: ast.AST) -> Iterator[ast.AST]:
                     each.attr = "known"  # So that the walk below, which comes later, leaves it out.
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            private = node.attr.startswith("_") and not node.attr.startswith("__")
+            private = node.attr.startswith("_") and not node.attr.startswith("__") and node.attr not in NAMEDTUPLE
             if (private or node.attr in UNDOCUMENTED) and ast.unparse(node) not in FOREIGN:
                 yield node
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr"):

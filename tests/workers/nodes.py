@@ -43,7 +43,7 @@ class Nodes:
     def __init__(self, folder: Path):
         if not shutil.which("ip") or not shutil.which("unshare"):
             raise UnavailableError("no `ip` or no `unshare` on this machine")
-        self.bridge = f"lab{os.getpid()}"
+        self.name = f"lab{os.getpid()}"
         self.started: list[subprocess.Popen] = []
         try:
             self._make()
@@ -54,18 +54,18 @@ class Nodes:
         # In place of ssh: mpirun calls it with a host and a command line, and like ssh it passes no environment on.
         root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
         self.agent.write_text(f'#!/bin/bash\nhost=$1; shift\nexec env -i PATH="$PATH" HOME="$HOME" {root} '
-                              f'ip netns exec {self.mark}-$host unshare --uts bash -c "hostname $host; $*"\n')
+                              f'ip netns exec {self.name}-$host unshare --uts bash -c "hostname $host; $*"\n')
         self.agent.chmod(0o755)
         self.hosts.write_text("".join(f"{name} slots=1\n" for name in NAMES))
 
     def _make(self) -> None:
-        ip("link", "add", self.bridge, "type", "bridge")
-        ip("link", "set", self.bridge, "up")
+        ip("link", "add", self.name, "type", "bridge")
+        ip("link", "set", self.name, "up")
         for number, name in enumerate(NAMES, 1):
-            space = f"{self.mark}-{name}"
+            space = f"{self.name}-{name}"
             ip("netns", "add", space)
-            ip("link", "add", f"{self.mark}{name}", "type", "veth", "peer", "name", "eth0", "netns", space)
-            ip("link", "set", f"{self.mark}{name}", "master", self.bridge, "up")
+            ip("link", "add", f"{self.name}{name}", "type", "veth", "peer", "name", "eth0", "netns", space)
+            ip("link", "set", f"{self.name}{name}", "master", self.name, "up")
             ip("-n", space, "addr", "add", SUBNET.replace("0/", f"{number}/"), "dev", "eth0")
             ip("-n", space, "link", "set", "eth0", "up")
             ip("-n", space, "link", "set", "lo", "up")
@@ -81,7 +81,7 @@ class Nodes:
             "PRTE_MCA_prte_if_include": SUBNET, "OMPI_MCA_btl_tcp_if_include": SUBNET, "LABS_RESULTS": str(results),
         }
         process = subprocess.Popen(
-            ["ip", "netns", "exec", f"{self.mark}-n1", "unshare", "--uts", "bash", "-c", 'hostname n1; exec "$@"', "-",
+            ["ip", "netns", "exec", f"{self.name}-n1", "unshare", "--uts", "bash", "-c", 'hostname n1; exec "$@"', "-",
              sys.executable, "-m", "labs", *map(str, words)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | variables)
         self.started.append(process)
@@ -89,18 +89,18 @@ class Nodes:
 
     def processes(self, name: str) -> list[psutil.Process]:
         """Return the processes of a node."""
-        listed = subprocess.run(["ip", "netns", "pids", f"{self.mark}-{name}"], capture_output=True, text=True,
+        listed = subprocess.run(["ip", "netns", "pids", f"{self.name}-{name}"], capture_output=True, text=True,
                                 check=False).stdout
         return [psutil.Process(int(pid)) for pid in listed.split() if psutil.pid_exists(int(pid))]
 
     def cut(self, name: str) -> None:
         """Cut a node's link. The node itself sees no more than a cable that has been pulled out elsewhere."""
-        ip("link", "set", f"{self.mark}{name}", "nomaster")
+        ip("link", "set", f"{self.name}{name}", "nomaster")
 
     def mend(self) -> None:
         """Join all nodes again, and end what is left on them."""
         for name in NAMES:
-            ip("link", "set", f"{self.mark}{name}", "master", self.bridge)
+            ip("link", "set", f"{self.name}{name}", "master", self.name)
         self._end_all()
 
     def _end_all(self) -> None:
@@ -118,6 +118,6 @@ class Nodes:
         """Remove everything."""
         self._end_all()
         for name in NAMES:
-            subprocess.run(["ip", "netns", "del", f"{self.mark}-{name}"], capture_output=True, check=False)
-            shutil.rmtree(Path("/etc/netns") / f"{self.mark}-{name}", ignore_errors=True)
-        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, check=False)
+            subprocess.run(["ip", "netns", "del", f"{self.name}-{name}"], capture_output=True, check=False)
+            shutil.rmtree(Path("/etc/netns") / f"{self.name}-{name}", ignore_errors=True)
+        subprocess.run(["ip", "link", "del", self.name], capture_output=True, check=False)

@@ -28,10 +28,9 @@ def uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return low + (high - low) * rng.random()
 
 
-def near(rng: np.random.Generator, colour: Colour, spread: float) -> tuple[int, int, int]:
+def near(rng: np.random.Generator, colour: Colour, spread: float) -> tuple[int, ...]:
     """Return a random colour near `colour`: with `spread` 0 that colour, with 1 any colour."""
-    red, green, blue = (int((1 - spread) * c + spread * 255 * r) for c, r in zip(colour, rng.random(3), strict=True))
-    return red, green, blue
+    return tuple(int((1 - spread) * c + spread * 255 * r) for c, r in zip(colour, rng.random(3), strict=True))
 
 
 def blotches(rng: np.random.Generator, width: int, height: int, colour: Colour, spread: float) -> Image.Image:
@@ -49,9 +48,8 @@ def pose(rng: np.random.Generator, scale: tuple[float, float], tilt: int) -> Pos
     return cosine * wide * flip, -sine * high, sine * wide * flip, cosine * high
 
 
-def paint(
-    canvas: Image.Image, polygons: Sequence[Polygon], pose: Pose, centre: tuple[float, float], tones: Sequence
-) -> None:
+def paint(canvas: Image.Image, polygons: Sequence[Polygon], pose: Pose, centre: tuple[float, float],
+          tones: Sequence) -> None:
     """Paint an object's polygons, in order, in a pose around a centre (pixels)."""
     draw = ImageDraw.Draw(canvas)
     (xx, xy, yx, yy), (cx, cy) = pose, centre
@@ -75,14 +73,8 @@ def light(rng: np.random.Generator, image: Image.Image, noise: int) -> Image.Ima
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
 
 
-def scene(
-    rng: np.random.Generator,
-    name: str | None,
-    size: tuple[int, int],
-    colours: Sequence[Colour],
-    spread: float,
-    tilt: int,
-) -> Image.Image:
+def scene(rng: np.random.Generator, name: str | None, size: tuple[int, int], colours: Sequence[Colour], spread: float,
+          tilt: int) -> Image.Image:
     """Return an image of an object on a background.
 
     Args:
@@ -98,22 +90,16 @@ def scene(
     canvas = canvas.resize((2 * width, 2 * height), Image.Resampling.NEAREST)
     clutter(rng, canvas, int(rng.integers(0, 4)), side / 2)
     if name:
-        own = [near(rng, colour, spread) for colour in colours[1:]]
-        tones = [*own, near(rng, (35, 30, 30), 0.15), near(rng, (225, 225, 215), 0.15)]
+        tones = [near(rng, colour, spread) for colour in colours[1:]]
+        tones += [near(rng, colour, 0.15) for colour in ((35, 30, 30), (225, 225, 215))]
         centre = uniform(rng, 0.75, 1.25) * width, uniform(rng, 0.75, 1.25) * height
         paint(canvas, OBJECTS[name], pose(rng, (0.45 * side, 0.95 * side), tilt), centre, tones)
     clutter(rng, canvas, int(rng.integers(0, 3)) if name else 4, side / 2.5)
     return light(rng, canvas.reduce(2), noise=14)
 
 
-def fruit(
-    rng: np.random.Generator,
-    skin: Colour,
-    blush: Colour,
-    share: float,
-    freckles: float,
-    shape: tuple[float, float],
-) -> Image.Image:
+def fruit(rng: np.random.Generator, skin: Colour, blush: Colour, share: float, freckles: float,
+          shape: tuple[float, float]) -> Image.Image:
     """Return a fruit on white, 100 x 100 pixels, lit from one side.
 
     Args:
@@ -142,8 +128,8 @@ def fruit(
 def wrinkles(age: float) -> list[Polygon]:
     """Return the lines of a face: on the forehead from 37, at the eyes from 43, at the mouth from 49."""
     rows = [-0.42 - 0.09 * k for k in range(int(max(age - 25, 0) / 12))]
-    rays = [-0.2, -0.1, 0.0][: int(max(age - 35, 0) / 8)]
     forehead = [bar(SHADE, -0.3, y, 0.3, y, 0.03) for y in rows]
+    rays = [-0.2, -0.1, 0.0][: int(max(age - 35, 0) / 8)]
     eyes = [bar(SHADE, side * 0.42, -0.1, side * 0.56, y, 0.03) for side in (-1, 1) for y in rays]
     mouth = [bar(SHADE, side * 0.16, 0.12, side * 0.32, 0.45, 0.04) for side in (-1, 1) if age > 48]
     return forehead + eyes + mouth
@@ -158,21 +144,15 @@ def features(age: float, female: bool) -> list[Polygon]:
     polygons += [oval(SKIN, 0, 0.05, 0.62 - 0.06 * old, 0.78), oval(HAIR, 0, hairline, 0.6, 0.32, 180, 360)]
     polygons += wrinkles(age)
     for x in (-0.27, 0.27):
-        polygons += [oval(WHITE, x, -0.1, eye, 0.6 * eye), oval(IRIS, x, -0.1, 0.5 * eye, 0.5 * eye)]
-        polygons += [bar(HAIR, x - 0.16, brow, x + 0.16, brow + 0.02, 0.06)]
-        polygons += [oval(SHADE, x, 0.03, 0.1 * old, 0.03)]
-    nose, mouth = poly(SHADE, 0, -0.1, 0.1, 0.25, -0.08, 0.25), oval(LIPS, 0, 0.45, 0.22, 0.1 - 0.05 * old)
-    return [*polygons, nose, mouth]
+        polygons += [oval(WHITE, x, -0.1, eye, 0.6 * eye), oval(IRIS, x, -0.1, 0.5 * eye, 0.5 * eye),
+                     bar(HAIR, x - 0.16, brow, x + 0.16, brow + 0.02, 0.06), oval(SHADE, x, 0.03, 0.1 * old, 0.03)]
+    return [*polygons, poly(SHADE, 0, -0.1, 0.1, 0.25, -0.08, 0.25), oval(LIPS, 0, 0.45, 0.22, 0.1 - 0.05 * old)]
 
 
 def face(rng: np.random.Generator, age: float, female: bool, side: int) -> Image.Image:
-    """Return a face that looks about its age, on a soft background.
+    """Return a face on a soft background, `side` pixels wide and high.
 
-    Args:
-        rng: Source of all randomness.
-        age: In years; a face may look six years younger or older, and turns grey early or late.
-        female: Whether it is a woman's face.
-        side: Width and height in pixels.
+    It looks up to six years younger or older than its age, and turns grey early or late.
     """
     looks = age + uniform(rng, -6, 6)
     grey = min(max((looks - 30) / 40 + uniform(rng, -0.15, 0.15), 0), 1)
@@ -180,9 +160,8 @@ def face(rng: np.random.Generator, age: float, female: bool, side: int) -> Image
     skin = [brightness * c for c in (235, 190, 160)]
     youth = ((30, 22, 18), (92, 58, 30), (200, 160, 90))[rng.integers(3)]
     hair = [(1 - grey) * c + grey * 205 for c in youth]
-    tones = [near(rng, skin, 0.05), near(rng, [0.75 * c for c in skin], 0.05), near(rng, hair, 0.08)]
-    tones += [(240, 240, 240), near(rng, (60, 50, 40), 0.3), near(rng, (170, 70, 70), 0.2)]
-    tones += [near(rng, GREY, 0.8)]
+    tones = [near(rng, skin, 0.05), near(rng, [0.75 * c for c in skin], 0.05), near(rng, hair, 0.08), (240, 240, 240)]
+    tones += [near(rng, (60, 50, 40), 0.3), near(rng, (170, 70, 70), 0.2), near(rng, GREY, 0.8)]
     canvas = blotches(rng, 2 * side, 2 * side, near(rng, GREY, 0.8), uniform(rng, 0, 0.5))
     centre = uniform(rng, 0.9, 1.1) * side, uniform(rng, 0.9, 1.1) * side
     paint(canvas, features(looks, female), pose(rng, (0.75 * side, 0.95 * side), 10), centre, tones)

@@ -1,4 +1,4 @@
-"""Synthetic versions of the data sets, which need no network: images generated from seeds, and real handwritten digits.
+"""Synthetic versions of the data sets: images generated from seeds, and real handwritten digits. They need no network.
 
 Each has the layout and the file formats of the real data set, so that a lab that runs on it also runs on the real one.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.datasets.locks import exclusive, remove_leftovers
+from labs.datasets.locks import make_once
 from labs.datasets.registry import get
 from labs.datasets.synthetic import drawings
 from labs.run import atomic, paths
@@ -28,13 +28,13 @@ CIFAR10 = {
     "cat": (BROWN, GREY, BLACK), "deer": (GREEN, BROWN, WHITE), "dog": (BROWN, WHITE, BROWN),
     "frog": (BROWN, GREEN, YELLOW), "horse": (GREEN, BROWN, BLACK), "ship": (BLUE, GREY, RED),
     "truck": (GREY, WHITE, RED),
-}  # fmt: skip
+}
 CALTECH256 = {
     "airplane": (BLUE, WHITE, GREY), "bottle": (GREY, GREEN, RED), "ketch": (BLUE, BROWN, WHITE),
     "mug": (BROWN, WHITE, BLUE), "mushroom": (GREEN, RED, WHITE), "starfish": (BLUE, RED, YELLOW),
     "sunflower": (GREEN, YELLOW, GREEN), "tire": (GREY, GREY, BLACK), "umbrella": (GREY, RED, WHITE),
     "watch": (WHITE, YELLOW, BROWN),
-}  # fmt: skip
+}
 # Main colour, second colour and its share, share of freckles, half width and half height: similar in pairs.
 FRUITS360 = {
     "Apple Golden 1": ((205, 190, 80), (200, 120, 60), 0.25, 0.006, (0.95, 0.90)),
@@ -120,16 +120,11 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
         age, female, year = int(rng.integers(15, 86)), bool(rng.random() < 0.4), int(rng.integers(1950, 2015))
         born = datetime.date(year - age, int(rng.integers(1, 7)), int(rng.integers(1, 29)))
         side = int(rng.integers(90, 141))
+        dob = born.toordinal() + 366  # Matlab counts days from the year 0, Python from the year 1.
         row: dict[str, Any] = {
-            "dob": born.toordinal() + 366,  # Matlab counts days from the year 0, Python from the year 1.
-            "photo_taken": year,
-            "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",
-            "gender": float(not female),
-            "name": f"Person {k}",
-            "face_location": np.array([[1.0, 1.0, side, side]]),
-            "face_score": 1 + 5 * rng.random(),
-            "second_face_score": np.nan,
-        }
+            "dob": dob, "photo_taken": year, "full_path": f"{k % 100:02d}/{k}_{born}_{year}.jpg",
+            "gender": float(not female), "name": f"Person {k}", "face_location": np.array([[1.0, 1.0, side, side]]),
+            "face_score": 1 + 5 * rng.random(), "second_face_score": np.nan}
         file = io.BytesIO()
         drawings.face(rng, age, female, side).save(file, "JPEG", quality=88)
         (home / f"{k % 100:02d}").mkdir(exist_ok=True)
@@ -139,7 +134,7 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
 
 
 def _add_fault(row: dict, k: int) -> int | None:
-    """Give some rows the faults of the real data set; return how many bytes of the image to write (None: all)."""
+    """Give some rows the faults of the real data set, and return how many bytes of the image to write (None: all)."""
     if k % 50 == 7:
         row["face_score"] = -np.inf  # No face detected.
     if k % 50 == 17:
@@ -165,14 +160,9 @@ def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
     path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the current time there.
 
 
-MAKERS = {
-    "mnist": _mnist,
-    "cifar10": _cifar10,
-    "fruits360": _fruits360,
-    "caltech256": _caltech256,
-    "imdb_wiki": _imdb_wiki,
-}
-VERSIONS = {name: f"{name}-v1" for name in MAKERS}  # Increment when an image changes: that makes a new folder.
+MAKERS = {"mnist": _mnist, "cifar10": _cifar10, "fruits360": _fruits360, "caltech256": _caltech256,
+          "imdb_wiki": _imdb_wiki}
+VERSION = 1  # Increment when a file changes: that makes new folders.
 # `folder_digest` of each, generated with the pinned versions of numpy, Pillow and scikit-learn.
 DIGESTS = {
     "mnist": "132867365a661028b4b089f16d3b111eb96915b230e62891e6bf1824ae3f0aac",
@@ -191,18 +181,16 @@ def make_synthetic(name: str, root: Path | None = None) -> Path:
         root: The folder of all data sets; by default `paths.data_dir()`.
     """
     home = synthetic_folder(name, root)
-    if not home.is_dir():
-        with exclusive(home.with_suffix(".lock"), f"making the embedded set {name}"):
-            remove_leftovers(home)
-            if not home.is_dir():
-                with atomic.folder(home) as fresh:
-                    MAKERS[name](fresh)
+    with make_once(home, home.with_suffix(".lock"), f"generating the synthetic {name}") as missing:
+        if missing:
+            with atomic.folder(home) as fresh:
+                MAKERS[name](fresh)
     return home
 
 
 def synthetic_folder(name: str, root: Path | None = None) -> Path:
     """Return the folder of a synthetic data set, whether it has been generated or not."""
-    return (root or paths.data_dir()) / "embedded" / VERSIONS[get(name).name]
+    return (root or paths.data_dir()) / "embedded" / f"{get(name).name}-v{VERSION}"
 
 
 def verify_synthetic(name: str, root: Path | None = None) -> str:
@@ -213,9 +201,8 @@ def verify_synthetic(name: str, root: Path | None = None) -> str:
     """
     home = synthetic_folder(name, root)
     if folder_digest(home) != DIGESTS[name]:
-        raise LabError(
-            f"{home} is not what the kit generates with its pinned libraries; remove it to generate it again"
-        )
+        raise LabError(f"{home} is not what the kit generates with its pinned libraries; "
+                       "remove it to generate it again")
     return f"{name}: {home} is as generated (sha256 {DIGESTS[name]})"
 
 

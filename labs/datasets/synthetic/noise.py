@@ -1,4 +1,4 @@
-"""Random images that cost nothing to read: the control of an input measurement."""
+"""Random images that cost nothing to read: the control for an input measurement."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 
 class Noise:
-    """Random images without input cost: one block of memory that is returned again and again.
+    """Random images without input cost: each batch is the same block of memory.
 
     Training on them runs at the speed of the model alone; a run on real images that is slower waits for its input.
 
     Args:
-        count: Number of images that it claims to have.
+        count: Number of images.
         image_size: Their width and height in pixels.
         seed: Seed of the pixels.
     """
