@@ -128,7 +128,7 @@ def few_addresses(machine: Machine) -> None:
 
 
 def small_files(machine: Machine) -> None:
-    machine.before = ["sh", "-c", 'ulimit -f 100 && exec "$@"', "sh"]
+    machine.before = ["sh", "-c", 'ulimit -f 100 && PYTHONDONTWRITEBYTECODE=1 exec "$@"', "sh"]
 
 
 def little_memory(machine: Machine) -> None:

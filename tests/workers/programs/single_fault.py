@@ -58,6 +58,7 @@ def computes_nan(model):
 
 def has_no_room(model):
     """Be unable to write a checkpoint, as on a full disk."""
+    sys.dont_write_bytecode = True  # Python would cut off the modules that it compiles from now on.
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
