@@ -66,8 +66,9 @@ def test_a_closed_standard_output_is_no_output(arguments, root):
 def test_another_full_disk_is_not_blamed_on_standard_output(tmp_path):
     """A file that may not grow stands for a disk that is full."""
     # No bytecode: Python would cut off the modules that it compiles here, for all later runs.
-    program = ("import resource, sys; sys.dont_write_bytecode = True; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
-               "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from labs import cli; sys.argv[0] = 'labs'; cli.main()")
+    program = ("import resource, signal, sys; sys.dont_write_bytecode = True; "
+               "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+               "from labs import cli; sys.argv[0] = 'labs'; cli.main()")
     done = subprocess.run([sys.executable, "-c", program, "results", "--csv", str(tmp_path / "runs.csv")],
                           capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
