@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-TITLES = {"weak": "Speed and weak scaling: the batch of each worker is held",
-          "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
-"""By what is held fixed as workers are added."""
+TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
+          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
+"""Titles, by the kind of scaling."""
 
 
 @dataclasses.dataclass(frozen=True)
