@@ -22,7 +22,7 @@ class Augment:
 
     @property
     def interpolates(self) -> bool:
-        """Whether pixels land between pixels: interpolation takes far longer than moving them."""
+        """Whether pixels move by fractions of a pixel: interpolation takes far longer than moving whole pixels."""
         return bool(self.rotation or self.zoom)
 
 

@@ -48,7 +48,7 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
-    """Print whether each answer is right; None stands for an answer that is still to come."""
+    """Print whether each answer is right; None means that there is no answer yet."""
     for question, answer in answers.items():
         if answer is None:
             _question(question)

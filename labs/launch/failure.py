@@ -63,7 +63,7 @@ class Evidence:
     """Collects from a run's output the facts for its last line.
 
     Args:
-        stall_seconds: How long a worker may stand still.
+        stall_seconds: How long a worker may take between two steps.
     """
 
     def __init__(self, stall_seconds: float):

@@ -140,7 +140,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence) -> int:
 
 
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
-    """Copy a stream as it comes; withhold error lines and the launcher's boxes, which become the last line.
+    """Forward a stream; withhold error lines and the launcher's boxes, from which the last line is made.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
 

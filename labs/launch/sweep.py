@@ -1,7 +1,7 @@
 """Runs a sweep: its cells one after the other, each in a separate launch. Imports no TensorFlow.
 
-The results folder is its only memory: a cell with a record is done, and all others are still to do. So an interrupted
-sweep continues, wherever and however often it was interrupted.
+The results folder is its only memory: a cell with a record is done, and all others are still to do. So a sweep
+continues after any number of interruptions.
 """
 
 from __future__ import annotations

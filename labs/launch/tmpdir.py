@@ -27,7 +27,7 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Make a folder for the temporary files of a launcher and its workers, and remove it after the block.
 
     In the common folder, Open MPI's launcher names its files by its process number. Those of a killed launcher stay,
-    and when the number comes again, the next launcher does not start: "The PMIx server's listener thread failed to
+    and if that number is used again, the next launcher does not start: "The PMIx server's listener thread failed to
     start". A killed worker leaves the code that TensorFlow has generated.
 
     Args:

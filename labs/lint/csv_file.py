@@ -89,7 +89,7 @@ def _regular(lines: Lines) -> tuple[int, int]:
 
 
 def _is_units(cells: list[str]) -> bool:
-    """Whether a line below the titles holds the columns' units."""
+    """Return whether a line below the titles holds the columns' units."""
     units = [cell for cell in cells if cell]
     return bool(units) and not re.search(r"\d", " ".join(units)) and all(
         columns.meaning(f"time ({unit.strip('()[]')})").unit for unit in units if unit not in "-x")

@@ -42,7 +42,7 @@ class Table:
 
 
 def known(cell: Any) -> bool:
-    """Whether a cell holds something."""
+    """Return whether a cell has a value."""
     return cell is not None and cell == cell and cell != ""
 
 
@@ -64,7 +64,7 @@ def divide(a: float, b: float) -> float:
 
 
 def near(a: float, b: float, tolerance: float = ROUNDED) -> bool:
-    """Whether two figures agree except for rounding."""
+    """Return whether two figures agree except for rounding."""
     return abs(a - b) <= tolerance * abs(b)
 
 

@@ -99,7 +99,7 @@ def identical_clocks(table: Table) -> Iterator[Finding | None]:
 
 
 def _another_run(row: Row, other: Row) -> bool:
-    """Whether two rows say that they are different runs."""
+    """Return whether two rows say that they are different runs."""
     pairs = [(row.get(name), other.get(name)) for name in ("size", "seed")]
     return any(known(a) and known(b) and a != b for a, b in pairs)
 

@@ -66,7 +66,7 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
 
 @functools.cache
 def _context():
-    """Return the multiprocessing context: its processes are forks of one that has loaded TensorFlow and not used it."""
+    """Return the multiprocessing context: it forks a process that has loaded TensorFlow and not used it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow"])
     before = dict(os.environ)

@@ -4,7 +4,7 @@
     labs report --results DIR --output report.html --markdown report.md
 
 The page needs no network and no script. A lab's section depends on what its records hold: throughputs become a table of
-speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. The runs of a sweep stand below its
+speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. The runs of a sweep are shown below its
 question, headed by the lab's own summary and figures if it has them.
 """
 
@@ -41,7 +41,7 @@ LINES = 8
 BARS = 16
 """The most bars that are legible in one plot."""
 BAD_RUNS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What a lab's functions raise for records that fit the schema but not the lab. They must not cost the whole page."""
+"""What a lab's functions raise for records that fit the schema but not the lab. The page must survive them."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -125,7 +125,7 @@ def cell(row: dict[str, Any], column: str) -> str:
 
 
 def known(value: Any) -> bool:
-    """Whether a value is neither None nor NaN."""
+    """Return whether a value is neither None nor NaN."""
     return value is not None and value == value
 
 

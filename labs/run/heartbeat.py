@@ -124,7 +124,7 @@ class Heartbeat:
         return self._beat
 
     def step(self, epoch: int, step: int) -> None:
-        """Record that this worker has reached a step; from the first one on, it must keep moving."""
+        """Record that this worker has reached a step; the first one starts the stall check."""
         self._armed = True
         self._write(epoch=epoch, step=step, moved=time.time())
 

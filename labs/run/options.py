@@ -36,7 +36,7 @@ class Options:
 
 
 LAUNCH = {
-    "workers": "Number of workers; by default one per task of the Slurm job, or one per GPU, or one.",
+    "workers": "Number of workers; by default one per task in a Slurm job, else one per GPU, else one.",
     "oversubscribe": "Allow more workers than cores.",
 }
 """Help of the options that `labs run` takes beside a lab's own."""

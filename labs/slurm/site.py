@@ -19,7 +19,7 @@ JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
 
 @dataclass(frozen=True)
 class Node:
-    """What a node has, as its partitions offer it."""
+    """A node's resources, as its partitions offer them."""
 
     partition: str
     name: str
@@ -166,7 +166,7 @@ def gpus_of_nodes(node_list: str) -> int:
 
 
 def ask_for_gpus(count: int) -> str:
-    """Return the options for a job that is to use a node's GPUs, with one worker each."""
+    """Return the sbatch options that give a job the node's GPUs, with one worker for each GPU."""
     return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
 
 
@@ -198,7 +198,7 @@ def seconds(limit: str) -> float:
 def start(text: str) -> datetime.datetime | None:
     """Return the start that Slurm expects, or None if it has no estimate.
 
-    Behind a job without a time limit Slurm names a day in a year or more, which is no basis for a plan.
+    Behind a job without a time limit Slurm names a day at least a year away, which is of no use for planning.
     """
     try:
         moment = datetime.datetime.fromisoformat(text)

@@ -40,7 +40,7 @@ def agree(**items: Any) -> None:
 
 
 def _difference(zero: str, other: str, rank: int) -> str:
-    """Describe how two JSON texts differ; of dictionaries, by the first keys that differ."""
+    """Describe how two JSON texts differ; for dictionaries, name the first keys that differ."""
     a, b = json.loads(zero), json.loads(other)
     if isinstance(a, dict) and isinstance(b, dict):
         keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]

@@ -36,7 +36,7 @@ class Position:
     history: tuple[dict[str, float], ...] = ()
     """One row per finished epoch."""
     step: int = 0
-    """Steps taken of the next epoch, where a run was saved between two steps."""
+    """Steps taken in the next epoch, if the run was saved between two steps."""
     seconds: float = 0.0
     """How long these steps took."""
     worker_states: tuple[tuple[np.ndarray, ...], ...] = ()
@@ -99,7 +99,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
         config: The lab's Config.
 
     Raises:
-        LabError: The checkpoint is of another config or of another model.
+        LabError: The checkpoint belongs to another config or another model.
     """
     for path in reversed(by_age(folder)):
         try:

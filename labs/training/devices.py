@@ -64,8 +64,8 @@ def set_threads(threads: int) -> int:
 def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
 
-    TensorFlow's setting limits the threads of one operation only. Unbound, two operations at a time, the input pipeline
-    and Horovod use any free core, and one worker of one thread is measured with the help of the whole node.
+    TensorFlow's setting limits the threads of one operation only. Unbound, concurrent operations, the input pipeline
+    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node.
 
     Args:
         layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers.

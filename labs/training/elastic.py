@@ -40,7 +40,7 @@ JOINED = "worker joined"
 
 @dataclasses.dataclass
 class Memory:
-    """What each worker remembers of the run beside the weights; a new worker gets rank 0's."""
+    """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's."""
 
     began: float
     """When the first worker's process started, in seconds since 1970."""
@@ -190,7 +190,7 @@ class Elastic:
         self._finish_epoch(float(mine.weights.sum()))
 
     def _moved(self) -> None:
-        """Record that training continues, and after a reset, what the reset has cost."""
+        """Record that training continues and, after a reset, what the reset cost."""
         memory, now = self.memory, time.time()
         heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
@@ -240,7 +240,7 @@ class Elastic:
                 "size": self.job.size}
 
     def _stop(self) -> None:
-        """Record what is lost now."""
+        """Record the losses at an interruption."""
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory
