@@ -36,7 +36,7 @@ def _controller(outcome: Outcome) -> Finding | list[Finding]:
     host = re.search(r"at (\S+) is UP", outcome.out)
     if not host:
         return fail(f"its controller does not answer ({(outcome.out or outcome.cause).splitlines()[0]})",
-                    "try again on a login node; if it stays, " + TELL)
+                    "try again on a login node; if the problem persists, " + TELL)
     return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
 
 

@@ -28,4 +28,4 @@ def main(args: argparse.Namespace) -> None:
     try:
         local.run(args.lab, words, args.workers, args.oversubscribe, announce=True)
     except local.Finished:  # Exit code 0: a job that ends with an error goes back into the queue.
-        print("labs: the run had come to its end", file=sys.stderr)
+        print("labs: the run had already finished", file=sys.stderr)

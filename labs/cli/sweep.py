@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Run all the runs that a lab's questions need, each with new workers. Finished runs stay, "
                           "so the same command continues where it stopped. All other options are the lab's "
                           "(`labs run LAB --help` shows them); one that is given here is not varied by the sweep.")
-    parser.add_argument("--only", action="append", metavar="NAME", help="run only this one of the lab's sweeps")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
     parser.add_argument("--workers", type=usage.counts, metavar="N,N",
-                        help="numbers of workers, in place of the sweep's")
+                        help="numbers of workers, instead of the sweep's")
     parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     action = parser.add_mutually_exclusive_group()

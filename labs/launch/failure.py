@@ -134,7 +134,7 @@ class Evidence:
         worker = next((str(beat) for beat in heartbeat.read_beats(beats) if beat.rank == rank),
                       f"rank {rank} on {node}")
         if "signal" not in end:
-            return f"{worker}: left the run before its end, with code {end.get('code', 0)} and no error message"
+            return f"{worker}: exited before the run ended, with code {end.get('code', 0)} and no error message"
         killer = signal.Signals(int(end["signal"]))
         # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
         memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)

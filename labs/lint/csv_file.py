@@ -29,7 +29,7 @@ def read_lines(path: Path) -> tuple[list[str], Lines, str]:
     try:
         delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
     except csv.Error as problem:
-        raise LabError(f"{path.name} is no table of text: {problem}; save it as CSV in UTF-8") from None
+        raise LabError(f"{path.name} is not a text table: {problem}; save it as CSV in UTF-8") from None
     start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
     (_, names), rows = lines[start], lines[start + 1:]
     rows = [(line, cells) for line, cells in rows
@@ -69,7 +69,7 @@ def _text(path: Path) -> str:
             continue
         if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
             return text
-    raise LabError(f"{path.name} is no table of text; save it as CSV in UTF-8")
+    raise LabError(f"{path.name} is not a text table; save it as CSV in UTF-8")
 
 
 def _split(text: str, delimiter: str) -> Lines:

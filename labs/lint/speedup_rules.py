@@ -186,7 +186,7 @@ def _instead(stated: float, row: Row, base: float, family: Family, everything: l
 def _ratios_within(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
     """Yield the ratios within one configuration that are mistaken for its speedup."""
     own = throughput(row, by)
-    yield 1.0, "every row was taken for its own base"
+    yield 1.0, "every row was used as its own baseline"
     yield base / own, "that is throughput(1) / throughput(n), inverted"
     for other in peers:
         yield throughput(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"

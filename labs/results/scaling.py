@@ -153,7 +153,7 @@ def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) ->
 
 
 def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
-    """Return a sentence on efficiencies: whether the most workers keep what the fewest reach, and how many are fastest.
+    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest.
 
     Args:
         sizes: Numbers of workers (or nodes), from 1 on.
@@ -162,9 +162,9 @@ def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float 
     """
     by_size = dict(zip(sizes, efficiencies, strict=True))
     first, *_, last = several = sorted(size for size in by_size if size > 1)
-    kept = f"{last} keep what {first} reach" if by_size[last] >= by_size[first] - tolerance else (
-        f"{last} do not keep what {first} reach")
+    kept = f"{last} are about as efficient as {first}" if by_size[last] >= by_size[first] - tolerance else (
+        f"{last} are less efficient than {first}")
     fastest = max(by_size, key=lambda size: size * by_size[size])
     shown = ", ".join(f"{by_size[size]:.2f}" for size in several)
     return (f"efficiency {shown} on {', '.join(map(str, several))}: {kept}; "
-            f"the fastest is {fastest}, {fastest * by_size[fastest]:.1f} times 1")
+            f"the fastest is {fastest}, {fastest * by_size[fastest]:.1f} times as fast as 1")

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-TITLES = {"weak": "Speed and weak scaling: the batch of each worker is held",
-          "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
-"""By what is held fixed as workers are added."""
+TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
+          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
+"""Titles, by the kind of scaling."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +90,7 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
     import pandas as pd
 
     if not record["timings"]["images_per_sec"]:
-        return "no speedup: a throughput leaves out the first epoch, and there is no other; take --epochs 2 or more"
+        return "no speedup: a throughput leaves out the first epoch, and there is no other; use --epochs 2 or more"
     runs = records.load(record["lab"], results_root)
     settings = scaling.configuration(runs)
     mine = runs[runs["run"] == record["run"]].iloc[0]

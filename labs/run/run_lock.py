@@ -94,7 +94,7 @@ def refuse_held(folder: Path) -> None:
 
 
 def _held(folder: Path) -> LabError:
-    return LabError(f"run {folder.name!r} is held by {run_lock(folder).holder()}; choose another --name")
+    return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
 
 
 def _check(lab: str, folder: Path, resume: bool) -> None:
@@ -102,4 +102,5 @@ def _check(lab: str, folder: Path, resume: bool) -> None:
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
     if any(folder.glob("checkpoints/*.npz")) and not resume:
-        raise LabError(f"run {folder.name!r} of {lab} was interrupted; go on with --resume, or choose another --name")
+        raise LabError(f"run {folder.name!r} of {lab} was interrupted; continue with --resume, "
+                       "or choose another --name")

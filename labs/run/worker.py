@@ -61,7 +61,7 @@ def _cause(problem: BaseException) -> str:
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):
-        return f"left the run before its end, with sys.exit({problem.code!r})"
+        return f"exited before the run ended, with sys.exit({problem.code!r})"
     if isinstance(problem, KeyboardInterrupt):
         return str(problem) or "interrupted"
     return f"{type(problem).__name__}: {first}"

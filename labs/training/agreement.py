@@ -64,4 +64,4 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
     if len(ranks):
         variable = list(mine)[columns[0]]
         raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} is not rank 0's; "
-                       "the run is worthless: was the optimizer wrapped and the initial state broadcast?")
+                       "the run is invalid: was the optimizer wrapped and the initial state broadcast?")

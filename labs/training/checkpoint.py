@@ -105,10 +105,10 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
         try:
             meta, values, by_rank = _read(path)
         except LabError as problem:  # Not a regular file, or too large for this machine.
-            print(f"labs: {printable(problem)}; trying the one before", flush=True)
+            print(f"labs: {printable(problem)}; trying the previous one", flush=True)
             continue
         except Exception:  # A damaged zip makes zipfile and numpy raise almost anything.
-            print(f"labs: {path.name} is damaged; trying the one before", flush=True)
+            print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
         _check_same_run(path, meta, model, config)
         for variable, value in zip(_state(model), values, strict=True):

@@ -257,7 +257,8 @@ def _join(seed: int) -> tuple[str | None, int]:
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
-        raise LabError("these workers cannot lose one: start them with `labs run`, or add --study resume")
+        raise LabError("these workers were not started for elastic training: start them with `labs run`, "
+                       "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
     gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
     threads = devices.set_threads(max(1, len(os.sched_getaffinity(0)) // started))

@@ -146,7 +146,7 @@ def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | 
     # Horovod: only rank 0 has read the checkpoint.
     position, problem = hvd_ops.broadcast_object((position, problem))
     if position.worker_states and (size := len(position.worker_states)) != job.size:
-        problem = (f"it was saved between two steps of {plural(size, 'worker')}, and here are {job.size}; "
+        problem = (f"it was saved between two steps of {plural(size, 'worker')}, but this run has {job.size}; "
                    f"resume it with --workers {size}")
     if problem:
         raise LabError(problem)
