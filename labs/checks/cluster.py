@@ -18,7 +18,7 @@ START_MUNGE = "have the cluster's administrator type: systemctl start munge"
 
 
 def slurm() -> Finding | list[Finding]:
-    """Check Slurm from the key to the partitions: the first problem is the cause of the others."""
+    """Check Slurm: configuration, munge, controller, partitions. Stop at the first problem, which causes the others."""
     if shutil.which("scontrol") is None:
         return absent("not on this machine")
     conf = os.environ.get("SLURM_CONF")

@@ -1,4 +1,4 @@
-"""`labs check`: runs the checks, prints a line for each, and says whether this machine can run the labs."""
+"""`labs check`: runs the checks, prints a line for each, and reports whether this machine can run the labs."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def cure(*prefixes: str) -> str:
     """Return the command that unsets variables that break a run, or an empty string.
 
     Args:
-        prefixes: Of the names that can be the reason.
+        prefixes: Beginnings of the names of variables that can be the reason.
     """
     findings = variables()
     return "; ".join(each.cure for each in (findings if isinstance(findings, list) else [])

@@ -10,7 +10,7 @@ from labs.run import options, usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the launch; the lab's own are in labs.run.command_line."""
+    """Add the launch options; labs.run.command_line adds the lab's own."""
     parser.description = ("Run a lab on several workers. All other options are the lab's: "
                           "`labs run LAB --help` shows them.")
     parser.add_argument("-h", "--help", action="store_true",

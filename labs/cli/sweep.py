@@ -24,7 +24,7 @@ from labs.slurm import allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the sweep; the lab's own are in labs.run.command_line."""
+    """Add the sweep options; labs.run.command_line adds the lab's own."""
     parser.description = ("Run all the runs that a lab's questions need, each with new workers. Finished runs stay, "
                           "so the same command continues where it stopped. All other options are the lab's "
                           "(`labs run LAB --help` shows them); one that is given here is not varied by the sweep.")

@@ -54,7 +54,7 @@ def eval_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, po
     Args:
         images: uint8 [n, height, width, channels].
         labels: [n].
-        positions: Of the images to evaluate [k]; a worker's are `positions[rank::size]`.
+        positions: Positions of the images to evaluate [k]; a worker's are `positions[rank::size]`.
         batch_size: Images per batch.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)

@@ -32,7 +32,7 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         results_root: The folder of all results; by default that of the notebooks.
 
     Raises:
-        AssertionError: The answer is wrong, with what is wrong about it; or a record is missing, with what makes it.
+        AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
     entry = _question(question)

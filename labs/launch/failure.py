@@ -60,7 +60,7 @@ def _killed(number: int) -> str:
 
 
 class Evidence:
-    """Collects from a run's output what its last line is made of.
+    """Collects from a run's output the facts for its last line.
 
     Args:
         stall_seconds: How long a worker may stand still.
@@ -116,7 +116,7 @@ class Evidence:
 
         Args:
             code: The launcher's exit code.
-            folder: Of the run.
+            folder: The run's folder.
         """
         if code == 0 and (folder / "record.json").exists():
             return ""

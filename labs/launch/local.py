@@ -65,7 +65,7 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
         variables: The lab's environment variables.
         log: Where to pass on the workers' output.
         stall_seconds: How long a worker may stand still.
-        folder: Of the run.
+        folder: The run's folder.
 
     Raises:
         LabError: The run failed.

@@ -103,7 +103,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
         command: The launcher's command line, with the program.
         env: The launcher's environment.
         log: Where to pass on the output; the terminal, if None.
-        evidence: Collects what the last line of a failed run is made of.
+        evidence: Collects the facts for the last line of a failed run.
         is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
             worker that fails.
     """

@@ -1,4 +1,4 @@
-"""A temporary folder for each launch, and the removal of those that killed launches have left."""
+"""A temporary folder for each launch; folders that killed launches left behind are removed."""
 
 from __future__ import annotations
 

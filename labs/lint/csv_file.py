@@ -1,4 +1,4 @@
-"""CSV files in many styles: encodings, delimiters, titles, a line of units."""
+"""Reader of CSV files in many styles: encodings, delimiters, titles, a line of units."""
 
 from __future__ import annotations
 

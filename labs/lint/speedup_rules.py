@@ -130,7 +130,7 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
 def _scale(family: Family, table: Table, by: str) -> float:
     """Return the speedup of a family's base: 1, or the stated one if the base itself is compared with another row.
 
-    That is so if the base has several workers, or runs on another device than the row whose speedup is 1.
+    The latter holds if the base has several workers, or runs on another device than the row whose speedup is 1.
     """
     rows = family[min(family)]
     stated = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]

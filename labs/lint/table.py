@@ -30,7 +30,7 @@ class Table:
     config: tuple[str, ...]
     """The columns that tell configurations apart."""
     reading: str = ""
-    """What was read as what, if it is a typed table."""
+    """How each column was read, if it is a typed table."""
 
     def having(self, *columns: str) -> list[Row]:
         """Return the rows that hold a number (a text, in a column of texts) in all these columns."""

@@ -1,4 +1,4 @@
-"""Rules about times and throughputs: what no clock can have measured."""
+"""Rules about times and throughputs: values that no clock can have measured."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
     The baseline is a run of one worker with the same batch per worker (weak) or the same global batch (strong).
 
     Args:
-        record: Of a run of several workers, which the results root holds.
+        record: The record of a run on several workers; it must be in the results root.
         results_root: The results root.
         free: Fields of the lab's Config that do not affect one worker, such as the backend.
     """

@@ -84,7 +84,7 @@ def culprit(beats: list[Beat], now: float, limit: float) -> Beat:
     It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
 
     Args:
-        beats: Of all workers; at least one.
+        beats: The heartbeats of all workers; at least one.
         now: Seconds since 1970.
         limit: Seconds that a worker may take for a step.
     """

@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _leave(problem: BaseException) -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
-    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one. After an abrupt exit the
-    launcher ends all of them.
+    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
+    the launcher ends all of them.
     """
     if isinstance(problem, SystemExit) and heartbeat.current() is None:
         raise problem  # --help, and tyro's own messages.

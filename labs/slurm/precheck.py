@@ -92,7 +92,7 @@ def _late(request: Request) -> list[str]:
 
 
 def _signal(request: Request) -> list[str]:
-    """Find a warning signal that comes before the run has begun: it would be requeued again and again."""
+    """Find a warning signal that comes before the run has begun: the job would be requeued again and again."""
     match = re.fullmatch(r".*@(\d+)", request.get("signal"))
     if not match or request.limit is None or request.limit > 2 * int(match[1]):
         return []
@@ -117,7 +117,7 @@ def _partition(request: Request, partitions: Mapping[str, site.Partition], nodes
 
 
 def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request asks of a partition that the partition does not have."""
+    """Return what a request needs and a partition does not have."""
     name, problems = partition.name, []
     if partition.state != "UP":
         problems.append(f"partition {name} is {partition.state}: it starts no jobs; wait, or use another: sinfo -s")
@@ -132,7 +132,7 @@ def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.No
 
 
 def _too_big(request: Request, name: str, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what no node of a partition has enough of, alone or in combination."""
+    """Return the resources of which no node of a partition has enough, alone or in combination."""
     needs = {"CPUs": (request.cpus_per_node, "cpus", "lower --ntasks-per-node or --cpus-per-task"),
              "GPUs": (request.gpus_per_node, "gpus", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
              "MiB of memory": (request.memory_mb, "memory_mb", "lower --mem or --mem-per-cpu")}

@@ -80,8 +80,8 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
     """Return lines in plain words: why a job waits, until when, and what to change.
 
     Args:
-        job: It waits.
-        waiting: All jobs that wait.
+        job: The waiting job.
+        waiting: All waiting jobs.
         partitions: By name.
         trials: How many other requests may be tried with `sbatch --test-only`.
     """

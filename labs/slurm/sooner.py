@@ -1,4 +1,4 @@
-"""What would start a waiting job sooner: another partition, half the request, a shorter limit.
+"""Ways to start a waiting job sooner: another partition, half the request, a shorter limit.
 
 The first two are tried with `sbatch --test-only`, which submits nothing.
 """

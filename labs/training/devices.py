@@ -19,7 +19,7 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
 
     Args:
-        local_rank: Of this worker on its node.
+        local_rank: This worker's number on its node.
         local_size: Number of workers on the node.
 
     Raises:
@@ -68,7 +68,7 @@ def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     and Horovod use any free core, and one worker of one thread is measured with the help of the whole node.
 
     Args:
-        layout: Of the run. Nothing is bound if the node has too few cores, or if a scheduler has bound the workers.
+        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers.
 
     Yields:
         The cores.
