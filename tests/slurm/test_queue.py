@@ -170,8 +170,8 @@ def test_a_task_of_a_waiting_array_is_found(monkeypatch):
 
     monkeypatch.setattr(site, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
                         if "--array" in filters else [job("12_[0-2]")])
-    assert [found.id for found in queue._select(["12_1"], None)] == ["12_1"]
-    assert [found.id for found in queue._select(["12"], None)] == ["12_[0-2]"]
+    assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
+    assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
     with pytest.raises(LabError, match="no job 12_7 in the queue"):
         queue._select(["12_7"], None)
 
