@@ -121,8 +121,8 @@ class Evidence:
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        lost = self._lost_worker(folder / heartbeat.FOLDER)
-        return one_line(silent or self.error or lost or self._lost_launcher(code))
+        return one_line(silent or self.error or self._lost_worker(folder / heartbeat.FOLDER)
+                        or self._lost_launcher(code))
 
     def _lost_worker(self, beats: Path) -> str:
         """Name the worker that ended without an error line, from the launcher's message and the last heartbeat."""

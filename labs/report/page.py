@@ -205,15 +205,20 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | st
 
 def _of_lab(lab: Lab, runs: list[records.Record]) -> Iterator[Plot | str]:
     """Yield the lab's own summary and figures of some runs, if it has them."""
-    part = "summary"
     try:
         if lab.summary and (text := lab.summary(runs)):
             yield text
-        part = "plot"
+    except BAD_RUNS as problem:
+        yield _unfit("summary", problem)
+    try:
         for title, figure in lab.figures(runs):
             yield _plot(title, figure)
     except BAD_RUNS as problem:
-        yield f"no {part}: a run does not fit this lab ({type(problem).__name__}: {problem})"
+        yield _unfit("plot", problem)
+
+
+def _unfit(part: str, problem: Exception) -> str:
+    return f"no {part}: a run does not fit this lab ({type(problem).__name__}: {problem})"
 
 
 def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:

@@ -90,7 +90,7 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
     import pandas as pd
 
     if not record["timings"]["images_per_sec"]:
-        return "no speedup: the first epoch is never timed, and there is no other; use --epochs 2 or more"
+        return "no speedup: a throughput leaves out the first epoch, and there is no other; use --epochs 2 or more"
     runs = records.load(record["lab"], results_root)
     settings = scaling.configuration(runs)
     mine = runs[runs["run"] == record["run"]].iloc[0]

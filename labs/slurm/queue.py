@@ -59,6 +59,9 @@ def _select(jobs: Sequence[str], user: str | None) -> list[Job]:
         raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
                        "to check a job file: labs queue --check FILE")
     shown = [job for job in site.jobs() if {job.id, job.base} & {*jobs}]
+    # A waiting task "12_3" is hidden in its array's entry "12_[0-7]".
+    if tasks := {number for number in jobs if "_" in number} - {job.id for job in shown}:
+        shown += [job for job in site.jobs("--array") if job.id in tasks]
     if gone := {*jobs} - {name for job in shown for name in (job.id, job.base)}:
         raise LabError(f"no job {', '.join(sorted(gone))} in the queue: finished or never submitted; "
                        f"how it ended: sacct -j {','.join(sorted(gone))}")

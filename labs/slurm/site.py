@@ -130,7 +130,8 @@ def table(*command: str) -> list[list[str]]:
 
 def jobs(*filters: str) -> list[Job]:
     """Return the jobs in the queue that pass squeue's filters."""
-    return [Job(*row) for row in table("squeue", "--noheader", *filters, f"--format={JOB_FORMAT}")]
+    # Without --noconvert, squeue writes 1024 CPUs as "1K".
+    return [Job(*row) for row in table("squeue", "--noheader", "--noconvert", *filters, f"--format={JOB_FORMAT}")]
 
 
 def partitions() -> dict[str, Partition]:

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.slurm import reasons
+from labs.run.errors import LabError
+from labs.slurm import queue, reasons, site
 from tests.slurm.client import ROOT, Slurm, until
 from tests.slurm.cluster import PATH, environment, missing
 
@@ -161,6 +162,18 @@ def test_an_array_is_one_entry(student, jobs):
     assert output.startswith(f"{array}_[0-2]  wrap  PENDING (")
     assert f"scontrol update jobid={array} timelimit=" in output
     student.slurm.run("scancel", array)
+
+
+def test_a_task_of_a_waiting_array_is_found(monkeypatch):
+    def job(number: str) -> site.Job:
+        return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
+
+    monkeypatch.setattr(site, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
+                        if "--array" in filters else [job("12_[0-2]")])
+    assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
+    assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
+    with pytest.raises(LabError, match="no job 12_7 in the queue"):
+        queue._select(["12_7"], None)
 
 
 @pytest.mark.parametrize("reason", [
