@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
-    action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as a job of a Slurm array does")
+    action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as Slurm arrays do")
     action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, then a report")
 
 

@@ -11,7 +11,7 @@ from labs.lint.table import Row
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A figure that cannot be right, or a claim that the figures do not support."""
+    """A figure that cannot be right, or a statement that the figures do not support."""
 
     where: str
     """File, or lab/run."""
