@@ -75,7 +75,7 @@ SWEEPS = {
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
-    """Time the collectives, or count what a training sends, and return the run's record."""
+    """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:

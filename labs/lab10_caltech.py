@@ -39,7 +39,7 @@ class Config:
     augment: bool = True
     """Flip and shift the training images."""
     norm: Literal["batch", "group"] = "batch"
-    """Normalize over each worker's batch, or over each image ("group"), whose result does not depend on the workers."""
+    """Normalize over each worker's batch, or over each image ("group"), independently of the number of workers."""
     seed: fields.Seed = 1
     """Seed of the split, the weights, the order of the images, and the augmentation."""
 

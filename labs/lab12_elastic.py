@@ -171,7 +171,7 @@ def _die(_) -> None:
 
 
 def _finish(job, history: list[dict], test: dict, tables: dict):
-    """Print what was lost, and return the record."""
+    """Print the losses, and return the record."""
     losses = [event for event in tables["events"] if event["kind"] != "start"]
     columns = ("kind", "seconds", "size", "step", "steps_lost", "seconds_lost")
     rows = [[results.tables.figure(event[name]) if name != "kind" else event[name] for name in columns]

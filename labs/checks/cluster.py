@@ -18,7 +18,7 @@ START_MUNGE = "have the cluster's administrator type: systemctl start munge"
 
 
 def slurm() -> Finding | list[Finding]:
-    """Check Slurm from the key to the partitions: the first problem is the cause of the others."""
+    """Check Slurm: configuration, munge, controller, partitions. Stop at the first problem, which causes the others."""
     if shutil.which("scontrol") is None:
         return absent("not on this machine")
     conf = os.environ.get("SLURM_CONF")
@@ -36,7 +36,7 @@ def _controller(outcome: Outcome) -> Finding | list[Finding]:
     host = re.search(r"at (\S+) is UP", outcome.out)
     if not host:
         return fail(f"its controller does not answer ({(outcome.out or outcome.cause).splitlines()[0]})",
-                    "try again on a login node; if it stays, " + TELL)
+                    "try again on a login node; if the problem persists, " + TELL)
     return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
 
 

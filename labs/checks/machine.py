@@ -53,12 +53,12 @@ def limits() -> Finding:
     """Check the limits of the shell (`ulimit`)."""
     address, _ = resource.getrlimit(resource.RLIMIT_AS)
     if address != resource.RLIM_INFINITY and address < ADDRESS_GB * 1e9:
-        return fail(f"a process may have {address / 1e9:.1f} GB of addresses; TensorFlow takes {ADDRESS_GB}",
+        return fail(f"a process may use {address / 1e9:.1f} GB of address space; TensorFlow takes {ADDRESS_GB}",
                     "ulimit -v unlimited")
     size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if size != resource.RLIM_INFINITY and size < FILE_MB * 1e6:
-        return fail(f"a file may have {size / 1e6:.1f} MB; a checkpoint takes tens", "ulimit -f unlimited")
-    return ok("none that is too low")
+        return fail(f"a file may be at most {size / 1e6:.1f} MB; a checkpoint takes tens", "ulimit -f unlimited")
+    return ok("none is too low")
 
 
 def shared_memory() -> Finding:
@@ -80,7 +80,8 @@ def loopback() -> Finding:
                 socket.create_connection(server.getsockname(), timeout=5) as client:
             client.sendall(b"x")
     except OSError as error:
-        return fail(f"127.0.0.1, where workers meet, does not answer: {error.strerror or error}", "ip link set lo up")
+        return fail(f"127.0.0.1, which connects workers, does not answer: {error.strerror or error}",
+                    "ip link set lo up")
     return ok("127.0.0.1 answers")
 
 

@@ -1,4 +1,4 @@
-"""`labs check`: runs the checks, prints a line for each, and says whether this machine can run the labs."""
+"""`labs check`: runs the checks, prints a line for each, and reports whether this machine can run the labs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WAITS = {
     "tensorflow": "loading, with Horovod: 5 s, minutes from a cold disk",
     "proof": "two workers: 15 s, minutes on a busy machine",
 }
-REPORT = "make env; if the line stays, report it: no check covers this problem"
+REPORT = "make env; if that does not help, report it: no check covers this problem"
 COLOURS = {"ok": 32, "absent": 90, "warn": 33, "fail": 31}
 
 
@@ -96,7 +96,7 @@ def _run(name: str, failed: Sequence[str]) -> list[Finding]:
 
 
 def _not_tried(cause: str) -> Finding:
-    return absent(f"not tried, since {cause} failed")
+    return absent(f"skipped, because {cause} failed")
 
 
 def _json(finding: Finding) -> str:

@@ -28,7 +28,7 @@ WHY = {
     "horovod": "the labs need {pin}",
 }
 ENDS: dict[int, str] = {
-    signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: take another machine",
+    signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
     signal.SIGKILL: "the machine ran out of memory: end other programs",
 }
 
@@ -102,7 +102,8 @@ def horovod() -> Finding:
         return fail("it was built without MPI, which starts the workers", install("horovod"))
     launcher = _version_number(_mpirun()[1].out)
     if launcher != _version_number(facts["library"]):
-        return fail(f"it loads {facts['library'].split(',')[0]}, and mpirun is {launcher}: each worker would be alone",
+        return fail(f"it loads {facts['library'].split(',')[0]}, and mpirun is {launcher}: "
+                    "each worker would train alone",
                     variables.without("LD_LIBRARY_PATH") or install("horovod"))
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))

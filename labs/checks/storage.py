@@ -63,8 +63,8 @@ def locks() -> Finding:
             return _refused(lock.path, error, f"sudo chown -R {os.getuid()} {shown(lock.path.parent)}")
     for lock in held:
         if pid := _stopped_holder(lock):
-            return warn(f"{_of(lock)} is held by process {pid}, which is stopped", f"kill -CONT {pid}")
-    state = f"{len(held)} under way: {', '.join(_of(lock) for lock in held)}" if held else "none is held"
+            return warn(f"{_of(lock)} is locked by process {pid}, which is stopped", f"kill -CONT {pid}")
+    state = f"{len(held)} in progress: {', '.join(_of(lock) for lock in held)}" if held else "none is held"
     paths_held = {lock.path for lock in held}
     return _interrupted([lock.path.parent for lock in runs if lock.path not in paths_held], state)
 

@@ -79,14 +79,14 @@ def variables() -> Finding | list[Finding]:
     if names := _of_a_run():
         harmful.append(Finding("fail", "is left over from inside a run: a notebook's only worker would wait for others",
                                f"unset {' '.join(names)}", names[0]))
-    return harmful or ok("none that is known to break or slow down a run")
+    return harmful or ok("none is known to break or slow down a run")
 
 
 def cure(*prefixes: str) -> str:
     """Return the command that unsets variables that break a run, or an empty string.
 
     Args:
-        prefixes: Of the names that can be the reason.
+        prefixes: Beginnings of the names of variables that can be the reason.
     """
     findings = variables()
     return "; ".join(each.cure for each in (findings if isinstance(findings, list) else [])

@@ -19,7 +19,7 @@ COMMANDS = {
     "check": "check whether this machine can run the labs; names a cure for each problem",
     "list": "list the labs",
     "run": "run a lab on one or more workers",
-    "sweep": "run all the runs that a lab's questions need; continues where it stopped",
+    "sweep": "start every run that a lab's questions need; continues where it stopped",
     "queue": "explain why your Slurm jobs wait; with --check, check a job before you submit it",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",

@@ -65,7 +65,7 @@ def _short_names(name: str) -> list[str]:
 
 
 def _offer_labs(command: str, parser: argparse.ArgumentParser) -> None:
-    """Add the labs as what LAB can be; where a lab's options can follow, each is a subcommand that has them."""
+    """Add the labs as values of LAB; in a command that takes a lab's options, as subcommands with these options."""
     if command not in commands.TAKE_LAB_OPTIONS:
         parser.add_argument("lab", nargs="?", choices=catalogue.lab_names())
         return

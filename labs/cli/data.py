@@ -11,9 +11,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `list`, `fetch NAME` and `verify NAME`."""
     parser.description = "List, download and verify the data sets of the labs."
     actions = parser.add_subparsers(dest="action", required=True, metavar="list | fetch | verify")
-    actions.add_parser("list", help="show all data sets, and which of them are here")
+    actions.add_parser("list", help="list all data sets, and which of them are downloaded")
     for action, summary in (("fetch", "download a data set and verify it; continues an interrupted download"),
-                            ("verify", "verify a data set that is here")):
+                            ("verify", "verify a downloaded data set")):
         actions.add_parser(action, help=summary).add_argument("name", choices=tuple(registry.DATASETS), metavar="NAME",
                                                               help=", ".join(registry.DATASETS))
 

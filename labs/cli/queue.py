@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("jobs", nargs="*", metavar="JOB", help="job ids; default: all your jobs")
     parser.add_argument("--user", help="whose jobs; default: yours")
     parser.add_argument("--check", nargs=argparse.REMAINDER, metavar="...",
-                        help="check a job before you submit it; what follows is what would follow sbatch: "
+                        help="check a job before you submit it; takes the arguments of sbatch: "
                              "`labs queue --check -N 2 jobs/lab10_caltech.sh`. Reports what is wrong (exit code 1), "
                              "or where and when the job would start; submits nothing")
 

@@ -10,7 +10,7 @@ from labs.run import options, usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the launch; the lab's own are in labs.run.command_line."""
+    """Add the launch options; labs.run.command_line adds the lab's own."""
     parser.description = ("Run a lab on several workers. All other options are the lab's: "
                           "`labs run LAB --help` shows them.")
     parser.add_argument("-h", "--help", action="store_true",
@@ -28,4 +28,4 @@ def main(args: argparse.Namespace) -> None:
     try:
         local.run(args.lab, words, args.workers, args.oversubscribe, announce=True)
     except local.Finished:  # Exit code 0: a job that ends with an error goes back into the queue.
-        print("labs: the run had come to its end", file=sys.stderr)
+        print("labs: the run had already finished", file=sys.stderr)

@@ -21,7 +21,7 @@ def reopen_closed() -> None:
 
 
 def output_failed(problem: Exception) -> bool:
-    """Return whether writing to standard output caused an error: it names no file, and printing fails again."""
+    """Return whether an error came from standard output: the error names no file, and printing fails again."""
     if not isinstance(problem, OSError) or problem.filename:
         return False
     try:

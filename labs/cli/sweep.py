@@ -24,18 +24,18 @@ from labs.slurm import allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the sweep; the lab's own are in labs.run.command_line."""
-    parser.description = ("Run all the runs that a lab's questions need, each with new workers. Finished runs stay, "
-                          "so the same command continues where it stopped. All other options are the lab's "
-                          "(`labs run LAB --help` shows them); one that is given here is not varied by the sweep.")
-    parser.add_argument("--only", action="append", metavar="NAME", help="run only this one of the lab's sweeps")
+    """Add the sweep options; labs.run.command_line adds the lab's own."""
+    parser.description = ("Start every run that a lab's questions need, each with new workers. Finished runs are "
+                          "kept, so the same command continues where it stopped. All other options are the lab's "
+                          "(`labs run LAB --help` shows them); the sweep does not vary an option that you give here.")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run only the lab's sweep of this name")
     parser.add_argument("--workers", type=usage.counts, metavar="N,N",
-                        help="numbers of workers, in place of the sweep's")
+                        help="numbers of workers, instead of the sweep's")
     parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
-    action.add_argument("--cell", type=int, metavar="N", help="run only run N of the list, as a Slurm array's job does")
+    action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as Slurm arrays do")
     action.add_argument("--sbatch", action="store_true", help="submit the runs as a Slurm array, then a report")
 
 

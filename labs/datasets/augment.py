@@ -22,7 +22,7 @@ class Augment:
 
     @property
     def interpolates(self) -> bool:
-        """Whether pixels land between pixels: interpolation takes far longer than moving them."""
+        """Whether pixels move by fractions of a pixel: interpolation takes far longer than moving whole pixels."""
         return bool(self.rotation or self.zoom)
 
 
@@ -77,8 +77,8 @@ def matrices(params: np.ndarray, augment: Augment, height: int, width: int) -> n
     Args:
         params: Random parameters [k, 5].
         augment: The largest variations.
-        height: Of the images, in pixels.
-        width: Of the images, in pixels.
+        height: Height of the images in pixels.
+        width: Width of the images in pixels.
     """
     flip, down, right = _flips_and_shifts(params, augment, height, width)
     sign = np.where(flip, -1, 1)

@@ -40,12 +40,12 @@ class Leak:
 
     def __str__(self) -> str:
         if not self.identical and not self.alike:
-            return f"leak check: none of the {self.tests} test pictures is in the training"
+            return f"leak check: none of the {self.tests} test images is in the training set"
         example = (self.identical or self.alike)[0]
-        verdict = ("the test accuracy is partly memory" if self.serious else
-                   "so few may be false alarms of the hash: look at the pictures")
-        return (f"leak check: of {self.tests} test pictures {len(self.identical)} are byte for byte in the training, "
-                f"{len(self.alike)} nearly the same as one there ({example[0]} and {example[1]}); {verdict}")
+        verdict = ("the test accuracy partly measures memory" if self.serious else
+                   "so few may be false alarms of the hash: look at the images")
+        return (f"leak check: of {self.tests} test images, {len(self.identical)} are identical to a training image, "
+                f"{len(self.alike)} nearly identical ({example[0]} and {example[1]}); {verdict}")
 
     @property
     def serious(self) -> bool:

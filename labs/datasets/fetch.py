@@ -46,7 +46,7 @@ def verify_dataset(name: str, root: Path | None = None) -> str:
         root: The folder of all data sets; by default `paths.data_dir()`.
 
     Raises:
-        LabError: Something differs, or nothing is here yet.
+        LabError: Something differs, or nothing has been downloaded yet.
     """
     dataset, root = get(name), root or paths.data_dir()
     lines = []
@@ -55,7 +55,7 @@ def verify_dataset(name: str, root: Path | None = None) -> str:
     if synthetic_folder(name, root).is_dir():
         lines.append(verify_synthetic(name, root))
     if not lines:
-        raise LabError(f"nothing of {name} is here yet; `labs data fetch {name}` downloads it")
+        raise LabError(f"{name} has not been downloaded yet; `labs data fetch {name}` downloads it")
     return "\n".join(lines)
 
 
@@ -91,7 +91,7 @@ def _own(dataset: Dataset, data: str) -> Path:
         if home.is_file():
             raise LabError(f"--data {shown} is a file; unpack it if it is an archive, and name the folder")
         if not data or not home.is_dir():
-            raise LabError(f"--data {shown}: there is no such folder; say embedded, real or a folder")
+            raise LabError(f"--data {shown}: there is no such folder; use embedded, real or a folder")
         if dataset.image_tree:
             return home / dataset.inner if (home / dataset.inner).is_dir() else home
         return _inner(dataset, home)
@@ -157,7 +157,7 @@ def _check_disk(dataset: Dataset, root: Path) -> None:
     free = shutil.disk_usage(root).free
     if needed > free:
         raise LabError(f"{dataset.name} needs {needed / 1e9:.1f} GB in {root}, where {free / 1e9:.1f} GB are free; "
-                       "set LABS_DATA to a larger disk, or stay with --data embedded")
+                       "set LABS_DATA to a larger disk, or use --data embedded")
 
 
 def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:

@@ -146,5 +146,5 @@ def _why_not_two(root: Path, folders: list[str], classes: list[str], skipped: di
             inner = printable(root / name)
             return f"no images in the folders of {root}; is {inner} the folder of the class folders?"
     if "outside a class folder" in skipped:
-        return f"the images lie in {root} itself; {cure}"
+        return f"the images are in {root} itself; {cure}"
     return f"no images in the folders of {root}; {cure}"

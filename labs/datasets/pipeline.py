@@ -54,7 +54,7 @@ def eval_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, po
     Args:
         images: uint8 [n, height, width, channels].
         labels: [n].
-        positions: Of the images to evaluate [k]; a worker's are `positions[rank::size]`.
+        positions: Positions of the images to evaluate [k]; a worker's are `positions[rank::size]`.
         batch_size: Images per batch.
     """
     steps = tf.data.Dataset.from_tensor_slices(positions).batch(batch_size)
@@ -80,7 +80,7 @@ def _mapped(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None
 def _reader(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, positions: np.ndarray) -> Callable:
     """Return a function that reads images and labels at rows [k].
 
-    If the images lie in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of
+    If the images are in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of
     the labs, a Python call per batch would cost a third of a step.
     """
     memory = images.memory_of(positions) if isinstance(images, ImageCache) else images

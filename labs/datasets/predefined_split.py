@@ -30,8 +30,8 @@ def index_train_and_test(root: Path) -> Index:
     train, test = index_folder(folders["train"]), index_folder(folders["test"])
     unknown = sorted(set(test.class_names) - set(train.class_names))
     if unknown:
-        raise LabError(f"{folders['test']} has the class {printable(unknown[0])}, of which {folders['train']} has "
-                       "nothing to learn from; add it there or remove it here")
+        raise LabError(f"{folders['test']} has the class {printable(unknown[0])}, but {folders['train']} has no "
+                       "images of it; add some there or remove the class here")
     label_of = {name: label for label, name in enumerate(train.class_names)}
     test_labels = np.array([label_of[name] for name in test.class_names])[test.labels]
     paths = [f"{index.root.name}/{path}" for index in (train, test) for path in index.paths]

@@ -42,16 +42,16 @@ def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, ep
     """Return one worker's shard of an epoch: every worker takes equally many steps, and every image is used once.
 
     All workers shuffle in the same order, a new one in each epoch, and step k trains on the k-th global batch of that
-    order. So what a step sees depends on the global batch size and not on the number of workers.
+    order. So the images of a step depend on the global batch size, not on the number of workers.
 
     The last global batch is padded with images of the first step: padding has weight 0, and the real images are
     re-weighted so that the mean of `weight * loss` over the padded batch is the mean loss of the real images. They are
     spread evenly over the workers.
 
     Args:
-        positions: Of the training images [n]; or their number, if they are the first ones.
+        positions: Positions of the training images [n]; or their number, if they are the first ones.
         batch_size: Images per worker and step.
-        rank: Of this worker.
+        rank: This worker's rank.
         size: Number of workers.
         epoch: From 0.
         seed: The same on all workers.
@@ -91,8 +91,8 @@ def coverage(shards: Sequence[Shard], positions: int | np.ndarray) -> str:
     """Check that all workers together train on every image exactly once, and return a line that says so.
 
     Args:
-        shards: Of all workers, for one epoch.
-        positions: Of the training images [n]; or their number, if they are the first ones.
+        shards: The shards of all workers, for one epoch.
+        positions: Positions of the training images [n]; or their number, if they are the first ones.
 
     Raises:
         LabError: The shards do not fit together.

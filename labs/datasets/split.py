@@ -44,8 +44,8 @@ def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: f
         LabError: A share is outside [0, 1), leaves a class without training images, or holds out no image at all.
     """
     if not (0 <= test_split < 1 and 0 <= validation_split < 1):
-        raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a share; "
-                       "give 0 or more, below 1")
+        raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a fraction; "
+                       "give at least 0 and less than 1")
     values, labels = _points(images, seed)
     in_test = values < threshold(test_split)
     held_out = values < threshold(test_split + (1 - test_split) * validation_split)

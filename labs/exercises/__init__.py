@@ -32,7 +32,7 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         results_root: The folder of all results; by default that of the notebooks.
 
     Raises:
-        AssertionError: The answer is wrong, with what is wrong about it; or a record is missing, with what makes it.
+        AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
     entry = _question(question)
@@ -48,7 +48,7 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
-    """Print whether each answer is right; None stands for an answer that is still to come."""
+    """Print whether each answer is right; None means that there is no answer yet."""
     for question, answer in answers.items():
         if answer is None:
             _question(question)

@@ -1,4 +1,4 @@
-"""What the graders of all labs share: selecting records, and comparing answers with what follows from them.
+"""Functions that the graders of all labs share: they select records, and compare answers with them.
 
 A grader names the mistake where it recognizes one, and never reveals the right figure.
 """

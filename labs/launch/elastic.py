@@ -24,7 +24,7 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
 
     Args:
         workers: At least 2; one of them can leave and come back.
-        folder: Of the run.
+        folder: The run's folder.
 
     Raises:
         LabError: The workers would be on several nodes.

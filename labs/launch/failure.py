@@ -60,10 +60,10 @@ def _killed(number: int) -> str:
 
 
 class Evidence:
-    """Collects from a run's output what its last line is made of.
+    """Collects from a run's output the facts for its last line.
 
     Args:
-        stall_seconds: How long a worker may stand still.
+        stall_seconds: How long a worker may take between two steps.
     """
 
     def __init__(self, stall_seconds: float):
@@ -116,13 +116,13 @@ class Evidence:
 
         Args:
             code: The launcher's exit code.
-            folder: Of the run.
+            folder: The run's folder.
         """
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
-        lost = self._lost_worker(folder / heartbeat.FOLDER)
-        return one_line(silent or self.error or lost or self._lost_launcher(code))
+        return one_line(silent or self.error or self._lost_worker(folder / heartbeat.FOLDER)
+                        or self._lost_launcher(code))
 
     def _lost_worker(self, beats: Path) -> str:
         """Name the worker that ended without an error line, from the launcher's message and the last heartbeat."""
@@ -134,7 +134,7 @@ class Evidence:
         worker = next((str(beat) for beat in heartbeat.read_beats(beats) if beat.rank == rank),
                       f"rank {rank} on {node}")
         if "signal" not in end:
-            return f"{worker}: left the run before its end, with code {end.get('code', 0)} and no error message"
+            return f"{worker}: exited before the run ended, with code {end.get('code', 0)} and no error message"
         killer = signal.Signals(int(end["signal"]))
         # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
         memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)

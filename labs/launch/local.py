@@ -22,7 +22,7 @@ class Finished(KeyboardInterrupt):
 
 def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
         log: IO[str] | None = None, announce: bool = False) -> dict:
-    """Run a lab on several workers and return rank 0's record; the workers' output is passed on as it comes.
+    """Run a lab on several workers and return rank 0's record; the workers' output is forwarded as it arrives.
 
     Args:
         lab: Its name, the beginning of its name ("lab10"), or its module.
@@ -34,7 +34,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
-        Finished: The run was interrupted, but too late.
+        Finished: The run was interrupted after it had written its record.
     """
     from labs.results import records
 
@@ -64,8 +64,8 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
         program: A worker's command line.
         variables: The lab's environment variables.
         log: Where to pass on the workers' output.
-        stall_seconds: How long a worker may stand still.
-        folder: Of the run.
+        stall_seconds: How long a worker may take between two steps.
+        folder: The run's folder.
 
     Raises:
         LabError: The run failed.

@@ -72,7 +72,7 @@ def environment(bar: bool = True) -> dict[str, str]:
 
 
 def main() -> None:
-    """Replace this process by mpirun: `make env` tests two workers so, with the flags of `labs run`."""
+    """Replace this process by mpirun: `make env` uses this to test two workers with the flags of `labs run`."""
     arguments = [*command(int(sys.argv[1])), *sys.argv[2:]]
     os.execve(arguments[0], arguments, environment())
 

@@ -103,7 +103,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
         command: The launcher's command line, with the program.
         env: The launcher's environment.
         log: Where to pass on the output; the terminal, if None.
-        evidence: Collects what the last line of a failed run is made of.
+        evidence: Collects the facts for the last line of a failed run.
         is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
             worker that fails.
     """
@@ -140,7 +140,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence) -> int:
 
 
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
-    """Copy a stream as it comes; withhold error lines and the launcher's boxes, which become the last line.
+    """Forward a stream; withhold error lines and the launcher's boxes, from which the last line is made.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
 

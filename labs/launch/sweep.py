@@ -1,7 +1,7 @@
 """Runs a sweep: its cells one after the other, each in a separate launch. Imports no TensorFlow.
 
-The results folder is its only memory: a cell with a record is done, and all others are still to do. So an interrupted
-sweep continues, wherever and however often it was interrupted.
+The results folder is its only memory: a cell with a record is done, and all others are still to do. So a sweep
+continues after any number of interruptions.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
                     bar.write(f"failed: {cell}: {one_line(cause)}", file=sys.stderr)
             except Timeout:
                 left.elsewhere.append(cell)
-                bar.write(f"running elsewhere: {cell}: another sweep has it", file=sys.stderr)
+                bar.write(f"running elsewhere: {cell}: another sweep is running it", file=sys.stderr)
             bar.update()
     return Unfinished(left.failed, [cell for cell in left.elsewhere if not finished(cell, results_root)])
 

@@ -1,4 +1,4 @@
-"""A temporary folder for each launch, and the removal of those that killed launches have left."""
+"""A temporary folder for each launch; folders that killed launches left behind are removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Make a folder for the temporary files of a launcher and its workers, and remove it after the block.
 
     In the common folder, Open MPI's launcher names its files by its process number. Those of a killed launcher stay,
-    and when the number comes again, the next launcher does not start: "The PMIx server's listener thread failed to
+    and if that number is used again, the next launcher does not start: "The PMIx server's listener thread failed to
     start". A killed worker leaves the code that TensorFlow has generated.
 
     Args:

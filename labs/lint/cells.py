@@ -184,7 +184,7 @@ def _number(text: str, style: Style) -> Figure | None:
 
 
 def _is_decimal(mark: str, plain: str, style: Style) -> bool:
-    """Whether a mark before exactly three digits is a decimal mark."""
+    """Return whether a mark before exactly three digits is a decimal mark."""
     name, known = style.column.name, style.own_marks or style.table_marks
     if name in RATIOS:  # No speedup is 1905.
         return True

@@ -27,7 +27,7 @@ class Verdict:
 
     where: str
     reading: str
-    """What was read as what, and what was not used; empty for records."""
+    """How each column was read, and what was not used; empty for records."""
     findings: list[Finding]
     applied: list[str]
     """The rules that had something to compare."""

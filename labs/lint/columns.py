@@ -99,7 +99,7 @@ def _column(words: list[str], aside: list[str], unit: str, factor: float) -> Col
 
 
 def _fits(name: str, unit: str) -> bool:
-    """Whether a column of the rules can have a unit."""
+    """Return whether a column of the rules can have a unit."""
     if name in SECONDS:
         return not unit or unit in TIME
     if name in BANDWIDTHS:

@@ -48,7 +48,7 @@ def _changed(row: Row, kinds: Iterable[Row], name: str, most: float) -> Iterator
 
 
 def _scaled(other: Row, row: Row, name: str, most: float) -> bool:
-    """Whether a learning rate follows from another's by a rule: none, linear or square root in the global batch."""
+    """Return whether a learning rate follows from another's by a rule (none, linear, sqrt) in the global batch."""
     ratio = row[name] / other[name]
     k = first_positive(divide(global_batch(row), global_batch(other)), divide(size(row), size(other)))
     if not k > 0:
@@ -88,7 +88,7 @@ def strong_scaling_that_is_none(table: Table) -> Iterator[Finding | None]:
 def difference_within_noise(table: Table) -> Iterator[Finding | None]:
     """Find accuracies of single runs that differ by less than two standard errors, sqrt(p (1 - p) / n) each.
 
-    Only if the rows compare accuracies. Beside times, accuracies only show that nothing was lost.
+    Applies only if the rows compare accuracies. Next to times, accuracies only show that nothing was lost.
     """
     if "test_accuracy" not in table.columns or {"spread", "seed", "repeats"} & table.columns:
         return

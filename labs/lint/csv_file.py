@@ -1,4 +1,4 @@
-"""CSV files in many styles: encodings, delimiters, titles, a line of units."""
+"""Reader of CSV files in many styles: encodings, delimiters, titles, a line of units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_lines(path: Path) -> tuple[list[str], Lines, str]:
     try:
         delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
     except csv.Error as problem:
-        raise LabError(f"{path.name} is no table of text: {problem}; save it as CSV in UTF-8") from None
+        raise LabError(f"{path.name} is not a text table: {problem}; save it as CSV in UTF-8") from None
     start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
     (_, names), rows = lines[start], lines[start + 1:]
     rows = [(line, cells) for line, cells in rows
@@ -69,7 +69,7 @@ def _text(path: Path) -> str:
             continue
         if not re.search(r"[\x00-\x08\x0e-\x1f]", text):
             return text
-    raise LabError(f"{path.name} is no table of text; save it as CSV in UTF-8")
+    raise LabError(f"{path.name} is not a text table; save it as CSV in UTF-8")
 
 
 def _split(text: str, delimiter: str) -> Lines:
@@ -89,7 +89,7 @@ def _regular(lines: Lines) -> tuple[int, int]:
 
 
 def _is_units(cells: list[str]) -> bool:
-    """Whether a line below the titles holds the columns' units."""
+    """Return whether a line below the titles holds the columns' units."""
     units = [cell for cell in cells if cell]
     return bool(units) and not re.search(r"\d", " ".join(units)) and all(
         columns.meaning(f"time ({unit.strip('()[]')})").unit for unit in units if unit not in "-x")

@@ -11,7 +11,7 @@ from labs.lint.table import Row
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something that cannot be right, or that does not say what it seems to say."""
+    """A figure that cannot be right, or a statement that the figures do not support."""
 
     where: str
     """File, or lab/run."""

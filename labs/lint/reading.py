@@ -1,8 +1,8 @@
-"""Typed tables of results: a CSV file as a `Table`, in the names, units and numbers of the rules.
+"""Reads a typed table of results, a CSV file, into a `Table` with the rules' column names and units.
 
 It understands the spreadsheets of many countries: commas, semicolons, tabs or bars between the cells; 1,905x; 91 %
-beside 0.91; 60,000 and 60.000 and 60 000; 52.5 s, 1:23, 2 min; "4 GPUs". `Table.reading` says what was read as what,
-and which columns and cells were not used.
+beside 0.91; 60,000 and 60.000 and 60 000; 52.5 s, 1:23, 2 min; "4 GPUs". `Table.reading` says how each column
+was read, and which columns and cells were not used.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _config(typed: list[TypedColumn], rows: list[Row], known: set[str]) -> tuple
 
 
 def _reading(typed: list[TypedColumn], config: tuple[str, ...], lines: list[int], summaries: list[int]) -> str:
-    """Say what was read as what, and what was not used.
+    """Say how each column was read, and what was not used.
 
     Args:
         typed: The columns.

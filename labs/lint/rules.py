@@ -1,6 +1,6 @@
 """The rules of `labs lint`: which apply to typed tables, which to records.
 
-A rule is a function that yields an item per comparison: a Finding, or None where the comparison holds. A rule that
+A rule is a function that yields an item per comparison: a Finding, or None if the comparison passes. A rule that
 yields nothing had nothing to compare. Tables come from `reading.read_csv` and `checker.recorded`.
 """
 

@@ -130,7 +130,7 @@ def wrong_speedup(table: Table) -> Iterator[Finding | None]:
 def _scale(family: Family, table: Table, by: str) -> float:
     """Return the speedup of a family's base: 1, or the stated one if the base itself is compared with another row.
 
-    That is so if the base has several workers, or runs on another device than the row whose speedup is 1.
+    The latter holds if the base has several workers, or runs on another device than the row whose speedup is 1.
     """
     rows = family[min(family)]
     stated = [value(row, "speedup") for row in rows if value(row, "speedup") > 0]
@@ -167,7 +167,7 @@ def _fitting(table: Table, by: str) -> set[int]:
 
 
 def _fits(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
-    """Whether a figure of a row is right except for rounding: its own, and that of the figures it follows from."""
+    """Return whether a figure of a row is right except for rounding: its own, or that of its inputs."""
     stated, rounding = value(row, name), row.get("rounding", {}).get(name, 0.0)
     whole = rounding >= 0.5 and stated >= 2 and abs(stated - right) <= 0.5
     return whole or abs(stated - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
@@ -186,7 +186,7 @@ def _instead(stated: float, row: Row, base: float, family: Family, everything: l
 def _ratios_within(row: Row, base: float, peers: list[Row], by: str) -> Iterator[tuple[float, str]]:
     """Yield the ratios within one configuration that are mistaken for its speedup."""
     own = throughput(row, by)
-    yield 1.0, "every row was taken for its own base"
+    yield 1.0, "every row was used as its own baseline"
     yield base / own, "that is throughput(1) / throughput(n), inverted"
     for other in peers:
         yield throughput(other, by) / base, f"that is the speedup of line {other['row']}, labels swapped"

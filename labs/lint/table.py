@@ -30,7 +30,7 @@ class Table:
     config: tuple[str, ...]
     """The columns that tell configurations apart."""
     reading: str = ""
-    """What was read as what, if it is a typed table."""
+    """How each column was read, if it is a typed table."""
 
     def having(self, *columns: str) -> list[Row]:
         """Return the rows that hold a number (a text, in a column of texts) in all these columns."""
@@ -42,7 +42,7 @@ class Table:
 
 
 def known(cell: Any) -> bool:
-    """Whether a cell holds something."""
+    """Return whether a cell has a value."""
     return cell is not None and cell == cell and cell != ""
 
 
@@ -64,7 +64,7 @@ def divide(a: float, b: float) -> float:
 
 
 def near(a: float, b: float, tolerance: float = ROUNDED) -> bool:
-    """Whether two figures agree except for rounding."""
+    """Return whether two figures agree except for rounding."""
     return abs(a - b) <= tolerance * abs(b)
 
 

@@ -1,4 +1,4 @@
-"""Rules about times and throughputs: what no clock can have measured."""
+"""Rules about times and throughputs: values that no clock can have measured."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def identical_clocks(table: Table) -> Iterator[Finding | None]:
 
 
 def _another_run(row: Row, other: Row) -> bool:
-    """Whether two rows say that they are different runs."""
+    """Return whether two rows say that they are different runs."""
     pairs = [(row.get(name), other.get(name)) for name in ("size", "seed")]
     return any(known(a) and known(b) and a != b for a, b in pairs)
 
@@ -173,7 +173,7 @@ def parts_that_do_not_sum(table: Table) -> Iterator[Finding | None]:
                 terms = " + ".join(f"{name.removesuffix('_seconds')} {number(part)}" for name, part in parts.items())
                 yield finding("parts that do not sum", f"{terms} = {number(row[whole] - missing)} s of "
                               f"{number(row[whole])} s: {number(abs(missing))} s ({abs(missing) / row[whole]:.0%}) are "
-                              f"{'nowhere; show input and the rest' if missing > 0 else 'too many'}", row)
+                              f"{'not accounted for; show input and the rest' if missing > 0 else 'too many'}", row)
             elif parts.get("other_seconds", 0) < -0.15 * row[whole]:  # Nearer 0: the error of the measurements.
                 yield finding("parts that do not sum", f"other is {number(parts['other_seconds'])} s of "
                               f"{number(row[whole])} s: the parts were measured slower than the whole; repeat on an "

@@ -48,7 +48,7 @@ def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
     """Return a row per collective, message size and library; every worker must call it, and gets the same rows.
 
     Args:
-        backend: Of the layout, such as "MPI".
+        backend: The layout's backend, such as "MPI".
         sizes: Bytes of the messages.
         seconds: Approximate time of all measurements together.
     """
@@ -71,7 +71,7 @@ def settle(backend: str, nbytes: int = 8) -> list[Row]:
     Otherwise whatever is timed first would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
 
     Args:
-        backend: Of the layout, such as "MPI".
+        backend: The layout's backend, such as "MPI".
         nbytes: Size of the message; at least 4 bytes per worker.
     """
     elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()

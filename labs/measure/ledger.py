@@ -41,7 +41,7 @@ def measure(
     seconds: float = 0.2,
     rounds: int = 5,
 ) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """Return the ledger of an epoch, in seconds, and the rounds it is from, in seconds per step.
+    """Return the ledger of an epoch, in seconds, and the rounds behind it, in seconds per step.
 
     Call it last: it trains the model further.
 

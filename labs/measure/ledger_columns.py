@@ -20,7 +20,7 @@ COLUMNS = tuple(map(column, (*ENTRIES, "wall")))
 
 
 def is_column(name: str) -> bool:
-    """Whether a column of a record belongs to the ledger."""
+    """Return whether a column of a record belongs to the ledger."""
     return name.startswith(PREFIX) and name.endswith(SUFFIX)
 
 

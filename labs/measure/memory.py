@@ -43,7 +43,7 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
 
     Args:
         action: A function at the top level of a module; it is pickled by name.
-        arguments: Of the action.
+        arguments: The action's arguments.
         limit_mb: MiB of GPU memory, or of resident memory without a GPU; 0: no limit but the machine's.
 
     Raises:
@@ -66,7 +66,7 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
 
 @functools.cache
 def _context():
-    """Return the multiprocessing context: its processes are forks of one that has loaded TensorFlow and not used it."""
+    """Return the multiprocessing context: it forks a process that has loaded TensorFlow and not used it."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tensorflow"])
     before = dict(os.environ)

@@ -1,7 +1,7 @@
 """Bytes on the wire per training step: predicted from the parameters, counted on the network interfaces.
 
 A ring all-reduce of S bytes sends 2 (N - 1) / N x S from each of N workers, whatever the batch; all of them together
-send 2 (N - 1) S (Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms). Besides, Horovod's workers
+send 2 (N - 1) S (Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms). In addition, Horovod's workers
 negotiate in every cycle which tensors are ready, whether they train or not. These bytes are counted in steps that
 exchange no gradients, and subtracted.
 """

@@ -48,10 +48,10 @@ def _resnet(name: str, classes: int, width: int, stride: int, blocks: Sequence[t
     """Return a convolution, residual blocks, global average pooling and a softmax layer.
 
     Args:
-        name: Of the model.
+        name: Name of the model.
         classes: Number of classes.
         width: Channels of the first convolution.
-        stride: Of the first convolution.
+        stride: Stride of the first convolution.
         blocks: Channels and stride of each block.
     """
     images = layers.Input((32, 32, 3), dtype="uint8")

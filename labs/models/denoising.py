@@ -23,7 +23,7 @@ def denoiser(image_size: int, depth: int, width: int, channels: int = 3, recompu
         image_size: Side of an image in pixels.
         depth: Number of convolutions; at least 3.
         width: Channels of the hidden convolutions.
-        channels: Of an image.
+        channels: Channels of an image.
         recompute: Keep about sqrt(depth) activations for the backward pass, and recompute the others (gradient
             checkpointing).
     """
@@ -103,7 +103,7 @@ class Noise(tf.keras.layers.Layer):
 
     Args:
         level: Standard deviation, on a scale where white is 255.
-        seed: Of the noise patterns.
+        seed: Seed of the noise patterns.
     """
 
     def __init__(self, level: float, seed: int, **rest):
@@ -128,7 +128,7 @@ def denoising_error(network: tf.keras.Model, level: float, seed: int) -> tf.kera
     Args:
         network: From `denoiser`.
         level: Standard deviation of the noise, on a scale where white is 255.
-        seed: Of the noise.
+        seed: Seed of the noise.
     """
     images = layers.Input(network.input_shape[1:], dtype="uint8")
     clean = layers.Rescaling(1 / 255, dtype="float32")(images)

@@ -9,8 +9,8 @@ untrained, with one output instead of 1000 classes:
     vgg16             14,715,201                                                58.9
     vgg16_dense      134,264,641                        138,357,544            537.1
 
-The literature counts ResNet50's trainable parameters without the biases of its convolutions, which Keras has and batch
-norm makes useless; of InceptionV3 it counts all parameters, including batch norm's statistics.
+For ResNet50 the literature counts trainable parameters without the biases of the convolutions: Keras has these biases,
+but batch norm makes them useless. For InceptionV3 it counts all parameters, including batch norm's statistics.
 
 There are two VGG16 here. As published, its features pass through two hidden layers of 4096 units, which hold nine
 tenths of its parameters and do a hundredth of its arithmetic: little to compute, much to send. `vgg16` averages each

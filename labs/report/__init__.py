@@ -1,4 +1,4 @@
-"""What a run leaves behind and the pages made of many: records, figures, tables across runs, `labs report`."""
+"""Reports: the record and figures of a run, tables over many runs, and the page that `labs report` writes."""
 
 from labs.run import lazy
 

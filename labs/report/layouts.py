@@ -134,5 +134,5 @@ def _notes(frame: pd.DataFrame) -> Iterator[str]:
            "right answers.\nOverlapping intervals do not prove equality: compare two accuracies by the standard error "
            "of their difference.\nall-reduce: all gradients of a step, with no computation to hide behind.")
     if not frame["own"].all():
-        yield ("Nodes that are one machine share its cores, and nothing crosses a network: their accuracies hold,\n"
-               "their speeds do not hold for separate machines.")
+        yield ("Nodes on one machine share its cores, and no data cross a network: the accuracies are valid,\n"
+               "the speeds are not those of separate machines.")

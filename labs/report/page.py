@@ -4,7 +4,7 @@
     labs report --results DIR --output report.html --markdown report.md
 
 The page needs no network and no script. A lab's section depends on what its records hold: throughputs become a table of
-speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. The runs of a sweep stand below its
+speedups, a ledger becomes bars, rows with `bytes` and `busbw` become curves. The runs of a sweep are shown below its
 question, headed by the lab's own summary and figures if it has them.
 """
 
@@ -41,7 +41,7 @@ LINES = 8
 BARS = 16
 """The most bars that are legible in one plot."""
 BAD_RUNS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What a lab's functions raise for records that fit the schema but not the lab. They must not cost the whole page."""
+"""What a lab's functions raise for records that fit the schema but not the lab. The page must survive them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,15 +205,20 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | st
 
 def _of_lab(lab: Lab, runs: list[records.Record]) -> Iterator[Plot | str]:
     """Yield the lab's own summary and figures of some runs, if it has them."""
-    part = "summary"
     try:
         if lab.summary and (text := lab.summary(runs)):
             yield text
-        part = "plot"
+    except BAD_RUNS as problem:
+        yield _unfit("summary", problem)
+    try:
         for title, figure in lab.figures(runs):
             yield _plot(title, figure)
     except BAD_RUNS as problem:
-        yield f"no {part}: a run does not fit this lab ({type(problem).__name__}: {problem})"
+        yield _unfit("plot", problem)
+
+
+def _unfit(part: str, problem: Exception) -> str:
+    return f"no {part}: a run does not fit this lab ({type(problem).__name__}: {problem})"
 
 
 def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:

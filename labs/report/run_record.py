@@ -83,5 +83,5 @@ def _timeline(job: Job) -> list[dict]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
+    """Return a value as it reads after a round trip through JSON."""
     return json.loads(json.dumps(value, default=str))

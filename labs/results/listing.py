@@ -87,7 +87,7 @@ def csv(frame: pd.DataFrame) -> str:
 
 
 def _counts(column: pd.Series) -> bool:
-    """Whether a column holds whole numbers that pandas made floats because some are missing."""
+    """Return whether a column holds whole numbers that pandas made floats because some are missing."""
     present = column.dropna()
     return 0 < len(present) < len(column) and bool((present.abs() < 2**53).all() and (present % 1 == 0).all())
 

@@ -19,8 +19,8 @@ def standard_error(share: float, images: int) -> float:
 def difference(one: float, other: float, images: int, other_images: int | None = None) -> float:
     """Return `one - other` in standard errors of the difference, sqrt(error(one)^2 + error(other)^2).
 
-    This is exact for two independent sets of images. On the same images two models tend to err together; the true
-    error is then smaller, and this measure is cautious.
+    This is exact for two independent sets of images. On the same images two models tend to make the same errors;
+    the true standard error is then smaller, and this measure is conservative.
 
     Args:
         one, other: Shares of right answers.

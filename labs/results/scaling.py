@@ -42,8 +42,8 @@ def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFram
     """Return one row per configuration and number of workers, over its repeats.
 
     `images_per_sec` is the median. `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
-    the logarithms because throughputs are compared as ratios; they are NaN for a single run. The seconds, those of the
-    first epoch apart, and the entries of the ledger are medians.
+    the logarithms because throughputs are compared as ratios; they are NaN for a single run. Seconds (the
+    first epoch separately) and the entries of the ledger are medians.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -141,7 +141,7 @@ def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], b
 def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) -> dict[str, float]:
     """Return by how many seconds each entry of the ledger exceeds the ideal, 1/n of one worker's; largest first.
 
-    The sum is what keeps the speedup below n: the wall time on n workers minus 1/n of that on one.
+    The sum is what makes the speedup less than n: the wall time on n workers minus 1/n of that on one.
 
     Args:
         one: Ledger of one worker, as in a record's metrics; other keys are ignored.
@@ -153,18 +153,18 @@ def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) ->
 
 
 def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
-    """Return a sentence on efficiencies: whether the most workers keep what the fewest reach, and how many are fastest.
+    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest.
 
     Args:
         sizes: Numbers of workers (or nodes), from 1 on.
-        efficiencies: Of each.
+        efficiencies: The efficiency with each number of workers.
         tolerance: How far an efficiency may fall and still count as kept.
     """
     by_size = dict(zip(sizes, efficiencies, strict=True))
     first, *_, last = several = sorted(size for size in by_size if size > 1)
-    kept = f"{last} keep what {first} reach" if by_size[last] >= by_size[first] - tolerance else (
-        f"{last} do not keep what {first} reach")
+    kept = f"{last} are about as efficient as {first}" if by_size[last] >= by_size[first] - tolerance else (
+        f"{last} are less efficient than {first}")
     fastest = max(by_size, key=lambda size: size * by_size[size])
     shown = ", ".join(f"{by_size[size]:.2f}" for size in several)
     return (f"efficiency {shown} on {', '.join(map(str, several))}: {kept}; "
-            f"the fastest is {fastest}, {fastest * by_size[fastest]:.1f} times 1")
+            f"the fastest is {fastest}, {fastest * by_size[fastest]:.1f} times as fast as 1")

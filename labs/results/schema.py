@@ -118,7 +118,7 @@ def _names(record: dict) -> Iterator[tuple[str, Iterable[str], frozenset[str]]]:
 
 
 def _message(problem: str, record: dict) -> str:
-    """Return msgspec's message with the field first, and with keys in place of its [...]."""
+    """Return msgspec's message with the field first, and with keys instead of its [...]."""
     text, _, path = problem.rstrip("`").partition(" - at `$.")
     if match := re.match(r"(\w+)\[\.\.\.\]", path):
         path = path.replace("[...]", "." + _key(record[match[1]], match[1]), 1)

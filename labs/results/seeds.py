@@ -1,4 +1,4 @@
-"""Comparison of two settings over seeds: does their difference exceed the spread between seeds?"""
+"""Comparison of two settings over seeds: whether their difference exceeds the spread between seeds."""
 
 from __future__ import annotations
 

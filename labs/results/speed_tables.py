@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-TITLES = {"weak": "Speed and weak scaling: the batch of each worker is held",
-          "strong": "Speed and strong scaling: the global batch is held", "": "Speed"}
-"""By what is held fixed as workers are added."""
+TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
+          "strong": "Speed and strong scaling: constant global batch", "": "Speed"}
+"""Titles, by the kind of scaling."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,14 +83,14 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
     The baseline is a run of one worker with the same batch per worker (weak) or the same global batch (strong).
 
     Args:
-        record: Of a run of several workers, which the results root holds.
+        record: The record of a run on several workers; it must be in the results root.
         results_root: The results root.
         free: Fields of the lab's Config that do not affect one worker, such as the backend.
     """
     import pandas as pd
 
     if not record["timings"]["images_per_sec"]:
-        return "no speedup: the first epoch is never timed, and there is no other; take --epochs 2 or more"
+        return "no speedup: a throughput leaves out the first epoch, and there is no other; use --epochs 2 or more"
     runs = records.load(record["lab"], results_root)
     settings = scaling.configuration(runs)
     mine = runs[runs["run"] == record["run"]].iloc[0]

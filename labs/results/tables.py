@@ -53,7 +53,7 @@ def messages(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a figure of the closing table; None stands for a timing that one epoch does not have."""
+    """Return a figure of the closing table; None stands for a timing that a run of one epoch does not have."""
     if value is None:
         return "one epoch only"
     if not isinstance(value, float):
@@ -125,7 +125,7 @@ def cell(row: dict[str, Any], column: str) -> str:
 
 
 def known(value: Any) -> bool:
-    """Whether a value is neither None nor NaN."""
+    """Return whether a value is neither None nor NaN."""
     return value is not None and value == value
 
 

@@ -1,4 +1,4 @@
-"""What a run is: its lab, options, names, files, lock, heartbeat and errors."""
+"""A run's lab, options, names, files, lock, heartbeat and errors."""
 
 from labs.run import lazy
 

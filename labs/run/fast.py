@@ -1,4 +1,4 @@
-"""Speed settings of a worker's process, and what each was measured to bring.
+"""Speed settings of a worker's process, with the measured gain of each.
 
 A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is
 a default: a value that the student has set stays. Images/s on two cores unless said otherwise; details: docs/speed.md.
@@ -11,7 +11,7 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
     Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
 
-Tricks that cannot be settings are where they act, all in labs/training:
+Optimizations that are not settings are in labs/training:
 
     optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
                                                        629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
@@ -41,8 +41,8 @@ ENVIRONMENT = {
 starts."""
 
 FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
-"""For a study of memory: beside the tensors oneDNN keeps rearranged copies, which no GPU has; and memory in huge pages
-is counted by whole pages."""
+"""For a study of memory: oneDNN keeps rearranged copies of the tensors, which a GPU does not; and memory in huge pages
+is counted in whole pages."""
 
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than
@@ -55,7 +55,7 @@ train."""
 
 _DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
-"""How these numbers must be written: of others Horovod would read the beginning, or 0."""
+"""How these numbers must be written: Horovod would read only the beginning of others, or 0."""
 
 
 def horovod_defaults(nccl: bool) -> dict[str, str]:

@@ -84,7 +84,7 @@ def culprit(beats: list[Beat], now: float, limit: float) -> Beat:
     It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
 
     Args:
-        beats: Of all workers; at least one.
+        beats: The heartbeats of all workers; at least one.
         now: Seconds since 1970.
         limit: Seconds that a worker may take for a step.
     """
@@ -93,7 +93,7 @@ def culprit(beats: list[Beat], now: float, limit: float) -> Beat:
 
 
 class Heartbeat:
-    """Records this worker's progress, and ends the run when the worker has not moved for too long.
+    """Records this worker's progress, and ends the run when the worker has made no progress for too long.
 
     Args:
         folder: The heartbeats' folder of the run; on storage that all nodes share.
@@ -124,7 +124,7 @@ class Heartbeat:
         return self._beat
 
     def step(self, epoch: int, step: int) -> None:
-        """Record that this worker has reached a step; from the first one on, it must keep moving."""
+        """Record that this worker has reached a step; the first one starts the stall check."""
         self._armed = True
         self._write(epoch=epoch, step=step, moved=time.time())
 
@@ -173,8 +173,8 @@ class Heartbeat:
         waiting = [beat.rank for beat in beats if beat.rank != stalled.rank]
         time.sleep(0.2 * waiting.index(self.rank) if self.rank in waiting else 1.0)  # So that one worker reports it.
         print(
-            f"{ERROR_PREFIX}{stalled}: has not moved for {time.time() - stalled.moved:.0f} s, the others wait for it"
-            " (--stall-seconds); frozen, overloaded or lost",
+            f"{ERROR_PREFIX}{stalled}: has made no progress for {time.time() - stalled.moved:.0f} s, "
+            "the others are waiting for it (--stall-seconds); frozen, overloaded or lost",
             file=sys.stderr,
             flush=True,
         )

@@ -29,7 +29,7 @@ def _mpirun(config: Any, workers: int, folder: Path) -> list[str] | None:
 class Lab:
     """A lab. Each lab module ends its declarations with one: `LAB = Lab(Config, PRESETS, run)`.
 
-    Its name and description are those of the module in which Config is defined.
+    Name and description are taken from the module in which Config is defined.
     """
 
     Config: type

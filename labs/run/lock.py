@@ -14,7 +14,7 @@ from labs.run import atomic
 
 
 class Lock:
-    """A lock file and its note. The kernel releases the lock of a process that dies.
+    """A lock file and its note. If the process that holds the lock dies, the kernel releases it.
 
     Args:
         path: The lock file; its folder must exist.

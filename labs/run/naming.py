@@ -38,7 +38,7 @@ def config_hash(config: Any) -> str:
 
 
 def check_name(name: str) -> None:
-    """Refuse a run name that would leave the results folder, or that a terminal or a shell would misread.
+    """Refuse a run name that leads outside the results folder, or that a terminal or a shell would misread.
 
     Raises:
         LabError: Names the problem.

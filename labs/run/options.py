@@ -23,7 +23,7 @@ class Options:
     stall_seconds: Annotated[float, Range(0.1, 2**20)] = 60.0
     """End the run when a worker has taken no step for this many seconds."""
     save_seconds: Annotated[float, Range(0.1, 2**40)] = 600.0
-    """Save between two steps when the last checkpoint is this many seconds old; each epoch ends with one anyway."""
+    """Save between two steps when the last checkpoint is this many seconds old; each epoch also ends with one."""
     timeline: bool = False
     """Write Horovod's timeline (every message, with its times) to the run's folder; costs rank 0 a core."""
     tensorboard: bool = False
@@ -36,7 +36,7 @@ class Options:
 
 
 LAUNCH = {
-    "workers": "Number of workers; by default one per task of the Slurm job, or one per GPU, or one.",
+    "workers": "Number of workers; by default one per task in a Slurm job, else one per GPU, else one.",
     "oversubscribe": "Allow more workers than cores.",
 }
 """Help of the options that `labs run` takes beside a lab's own."""

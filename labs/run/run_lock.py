@@ -15,7 +15,7 @@ from labs.run.lock import Lock
 from labs.run.options import Options
 
 PATIENCE = 1.0
-"""Seconds to wait for the lock: its holder has signed it by then."""
+"""Seconds to wait for the lock: by then its holder has written its name."""
 BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json"}
 """Files of a run's folder that exist before the run has saved anything."""
 
@@ -83,7 +83,7 @@ def refuse_held(folder: Path) -> None:
     """Raise if a process holds a run, before anything is started for it or changed in it.
 
     Args:
-        folder: Of the run.
+        folder: The run's folder.
 
     Raises:
         LabError: Names the holder.
@@ -94,7 +94,7 @@ def refuse_held(folder: Path) -> None:
 
 
 def _held(folder: Path) -> LabError:
-    return LabError(f"run {folder.name!r} is held by {run_lock(folder).holder()}; choose another --name")
+    return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
 
 
 def _check(lab: str, folder: Path, resume: bool) -> None:
@@ -102,4 +102,5 @@ def _check(lab: str, folder: Path, resume: bool) -> None:
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
     if any(folder.glob("checkpoints/*.npz")) and not resume:
-        raise LabError(f"run {folder.name!r} of {lab} was interrupted; go on with --resume, or choose another --name")
+        raise LabError(f"run {folder.name!r} of {lab} was interrupted; continue with --resume, "
+                       "or choose another --name")

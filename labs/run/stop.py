@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 
 SIGNAL = signal.SIGUSR1
-"""mpirun and srun pass this signal on; after a SIGTERM they would send SIGKILL."""
+"""mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
 
 
 class Stopped(KeyboardInterrupt):

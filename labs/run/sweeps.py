@@ -78,8 +78,8 @@ class Cell:
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
     """Return the cells of some sweeps in the order in which to run them, without duplicates.
 
-    The order is random, so that a machine that gets warm or busy favours no setting, and it is the same every time. All
-    cells run once before any is repeated, so that an interrupted sweep has fewer repeats and lacks no cell.
+    The order is random, so that a machine that gets warm or busy favours no setting, but it is the same every time. All
+    cells run once before any is repeated, so an interrupted sweep has fewer repeats but no missing cell.
 
     Args:
         sweeps: Some of the lab's sweeps.

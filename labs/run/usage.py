@@ -62,7 +62,7 @@ def unrecognized(word: str, known: Iterable[str], prog: str) -> LabError:
 
 
 def _no_choice(word: str, choices: Sequence[str], prog: str) -> LabError:
-    return LabError(f"{prog}: {quoted(word)} is none of {', '.join(choices)}{suggestion(word, choices)}")
+    return LabError(f"{prog}: {quoted(word)} is not one of {', '.join(choices)}{suggestion(word, choices)}")
 
 
 def refuse_empty(words: Sequence[str]) -> None:

@@ -32,8 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _leave(problem: BaseException) -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
-    An ordinary exit would wait in Horovod's shutdown for workers that wait for this one. After an abrupt exit the
-    launcher ends all of them.
+    An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
+    the launcher ends all of them.
     """
     if isinstance(problem, SystemExit) and heartbeat.current() is None:
         raise problem  # --help, and tyro's own messages.
@@ -61,7 +61,7 @@ def _cause(problem: BaseException) -> str:
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):
-        return f"left the run before its end, with sys.exit({problem.code!r})"
+        return f"exited before the run ended, with sys.exit({problem.code!r})"
     if isinstance(problem, KeyboardInterrupt):
         return str(problem) or "interrupted"
     return f"{type(problem).__name__}: {first}"

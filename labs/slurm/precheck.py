@@ -92,7 +92,7 @@ def _late(request: Request) -> list[str]:
 
 
 def _signal(request: Request) -> list[str]:
-    """Find a warning signal that comes before the run has begun: it would be requeued again and again."""
+    """Find a warning signal that comes before the run has begun: the job would be requeued again and again."""
     match = re.fullmatch(r".*@(\d+)", request.get("signal"))
     if not match or request.limit is None or request.limit > 2 * int(match[1]):
         return []
@@ -117,13 +117,13 @@ def _partition(request: Request, partitions: Mapping[str, site.Partition], nodes
 
 
 def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request asks of a partition that the partition does not have."""
+    """Return what a request needs and a partition does not have."""
     name, problems = partition.name, []
     if partition.state != "UP":
         problems.append(f"partition {name} is {partition.state}: it starts no jobs; wait, or use another: sinfo -s")
     if request.limit is not None and request.limit > site.seconds(partition.max_time):
         problems.append(f"{request.describe('time')} is above the limit of partition {name}, {partition.max_time}: the "
-                        f"job would wait forever; --time={partition.max_time}, and go on with --resume")
+                        f"job would wait forever; --time={partition.max_time}, and continue with --resume")
     most_nodes = min(len(nodes), int(partition.max_nodes) if partition.max_nodes.isdigit() else math.inf)
     if request.nodes > most_nodes:
         problems.append(f"{request.describe('nodes')} is more than a job in partition {name} may have, {most_nodes}; "
@@ -132,7 +132,7 @@ def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.No
 
 
 def _too_big(request: Request, name: str, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what no node of a partition has enough of, alone or in combination."""
+    """Return the resources of which no node of a partition has enough, alone or in combination."""
     needs = {"CPUs": (request.cpus_per_node, "cpus", "lower --ntasks-per-node or --cpus-per-task"),
              "GPUs": (request.gpus_per_node, "gpus", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
              "MiB of memory": (request.memory_mb, "memory_mb", "lower --mem or --mem-per-cpu")}
@@ -188,12 +188,12 @@ def _summary(request: Request, trial: site.Trial, args: Sequence[str], nodes: Se
     gpus = f" and {plural(request.gpus_per_node, 'GPU')}" if request.gpus_per_node else ""
     limit = f"at most {request.get('time')}" if "time" in request.settings else "the partition's time limit"
     start = f"would start {site.when(trial.start)}" if trial.start else \
-        "when it would start is not known: a running job has no time limit"
+        "its start time is unknown: a running job has no time limit"
     return [
         f"asks partition {trial.partition} for {plural(request.nodes, 'node')}, "
         f"{plural(request.tasks_per_node, 'task')}{gpus} on each, "
         f"{plural(request.number('cpus-per-task', 1), 'CPU')} per task, {limit}",
-        f"{start}, on {trial.nodes}; jobs that wait already may go before it",
+        f"{start}, on {trial.nodes}; jobs that are already waiting may start before it",
         *_unused_gpus(request, [node.gpus for node in nodes if node.partition == trial.partition]),
         f"submit it: sbatch {shlex.join(args)}",
     ]

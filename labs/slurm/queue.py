@@ -59,8 +59,11 @@ def _select(jobs: Sequence[str], user: str | None) -> list[Job]:
         raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
                        "to check a job file: labs queue --check FILE")
     shown = [job for job in site.jobs() if {job.id, job.base} & {*jobs}]
+    # A waiting task "12_3" is hidden in its array's entry "12_[0-7]".
+    if tasks := {number for number in jobs if "_" in number} - {job.id for job in shown}:
+        shown += [job for job in site.jobs("--array") if job.id in tasks]
     if gone := {*jobs} - {name for job in shown for name in (job.id, job.base)}:
-        raise LabError(f"no job {', '.join(sorted(gone))} in the queue: finished, or never there; "
+        raise LabError(f"no job {', '.join(sorted(gone))} in the queue: finished or never submitted; "
                        f"how it ended: sacct -j {','.join(sorted(gone))}")
     return shown
 
@@ -77,8 +80,8 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
     """Return lines in plain words: why a job waits, until when, and what to change.
 
     Args:
-        job: It waits.
-        waiting: All jobs that wait.
+        job: The waiting job.
+        waiting: All waiting jobs.
         partitions: By name.
         trials: How many other requests may be tried with `sbatch --test-only`.
     """
@@ -91,7 +94,7 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
     if reason.for_nodes:
         ahead = _count_ahead(job, waiting)
         who = "1 job is" if ahead == 1 else f"{ahead} jobs are"
-        lines[0] += f"; {who} ahead of it in {job.partition}" if ahead else "; no job that waits is ahead of it"
+        lines[0] += f"; {who} ahead of it in {job.partition}" if ahead else "; no waiting job is ahead of it"
     lines += _expected_start(job)
     if reason.cure:
         lines.append(f"to do: {reason.cure.format(**facts)}")
@@ -133,5 +136,5 @@ def _expected_start(job: Job) -> list[str]:
         return [f"expected start: {site.when(moment)} (Slurm's estimate; earlier if jobs end before their limits)"]
     if not reasons.waits_for_nodes(job.reason):
         return []
-    why = "a job before it has no time limit" if job.start[:1].isdigit() else "Slurm has not worked it out yet"
-    return [f"expected start: not known: {why}"]
+    why = "a job ahead of it has no time limit" if job.start[:1].isdigit() else "Slurm has not computed it yet"
+    return [f"expected start: unknown: {why}"]

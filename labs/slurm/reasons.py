@@ -26,7 +26,7 @@ REASONS = {
     "Resources": Reason("it waits until enough nodes, CPUs or GPUs are free", for_nodes=True),
     "PartitionTimeLimit": Reason(
         "its time limit {limit} is above the partition's {max_time}: it will never start",
-        "scontrol update jobid={job} timelimit={max_time}; a run that needs longer goes on with --resume"),
+        "scontrol update jobid={job} timelimit={max_time}; a longer run can continue with --resume"),
     "PartitionNodeLimit": Reason(
         "it asks for {nodes}, but a job in {partition} may have at most {max_nodes} (or they are down)",
         "scontrol update jobid={job} numnodes={max_nodes}-{max_nodes}, or scancel {job} and submit it with fewer (-N)"),
@@ -34,7 +34,7 @@ REASONS = {
     "PartitionInactive": Reason(
         "the partition {partition} takes no jobs at present", "wait, or use another: sinfo -s"),
     "JobHeldUser": Reason(
-        "held back by yourself (sbatch --hold or scontrol hold)", "scontrol release {job}"),
+        "you are holding it back (sbatch --hold or scontrol hold)", "scontrol release {job}"),
     "JobHeldAdmin": Reason(
         "held back by an administrator; you cannot release it", "ask the site's help desk why"),
     "JobHoldMaxRequeue": Reason(
@@ -42,11 +42,11 @@ REASONS = {
     "*requeued in held state*": Reason(
         "it was requeued and is held", "read its log, then scontrol release {job}"),
     "*requeued held*": Reason(
-        "a node could not start it, so it is held: often a broken node, or a folder that is not there",
+        "a node could not start it, so it is held: often a broken node or a missing folder",
         "scontrol release {job}; if it comes back, tell the help desk the node's name"),
     "JobLaunchFailure": Reason(
-        "a node could not start it: a folder or a program that is not there, or a broken node",
-        "see that its folder exists on the nodes, then scontrol requeue {job}"),
+        "a node could not start it: a missing folder or program, or a broken node",
+        "make sure that its folder exists on the nodes, then scontrol requeue {job}"),
     "DependencyNeverSatisfied": Reason(
         "it waits for {dependency}, which can no longer be fulfilled: it will never start",
         "scancel {job}, or drop the condition: scontrol update jobid={job} dependency="),
@@ -54,7 +54,7 @@ REASONS = {
         "it waits for other jobs: {dependency}",
         "wait; without the condition: scontrol update jobid={job} dependency="),
     "BeginTime": Reason(
-        "it is to begin later (--begin), or was requeued and pauses for a moment",
+        "it was submitted to begin later (--begin), or was requeued and is paused briefly",
         "wait; at once: scontrol update jobid={job} starttime=now"),
     "DeadLine": Reason("it cannot end before its --deadline", AGAIN + " a later one, or a shorter --time"),
     "JobArrayTaskLimit": Reason("the array limits how many of its jobs run at a time (--array=...%N)", "wait"),
@@ -82,15 +82,15 @@ REASONS = {
         "which it takes: scontrol show partition {partition}; then scontrol update jobid={job} qos=NAME"),
     "Cleaning": Reason("it was requeued, and its last attempt is still being cleaned up", "wait"),
     "Prolog": Reason("the node is being prepared for it", "wait"),
-    "*MaxSubmitJob*": Reason("you have as many jobs in the queue as you may", "wait until some have ended"),
-    "*MaxJobs*": Reason("you have as many jobs running as you may", "wait until one of them has ended"),
+    "*MaxSubmitJob*": Reason("you have as many jobs in the queue as you are allowed", "wait until some have ended"),
+    "*MaxJobs*": Reason("you have as many jobs running as you are allowed", "wait until one of them has ended"),
     "*Max*WallDuration*": Reason(
         "its time limit {limit} is above what you may ask for", "scontrol update jobid={job} timelimit=01:00:00"),
-    "QOS*PerUser*": Reason("your jobs together have as many {what} as you may use at a time", SMALLER),
+    "QOS*PerUser*": Reason("your jobs together have as many {what} as you are allowed to use at a time", SMALLER),
     "QOSMax*": Reason("this job alone asks for more {what} than --qos allows: it will never start", AGAIN + " fewer"),
     "AssocMax*": Reason(
         "this job alone asks for more {what} than your account allows: it will never start", AGAIN + " fewer"),
-    "Max*PerAccount": Reason("your account's jobs together have as many {what} as they may use", "wait"),
+    "Max*PerAccount": Reason("your account's jobs together have as many {what} as they are allowed to use", "wait"),
     "QOSGrp*": Reason(
         "all jobs of this --qos together have used up its {what}", "wait, or use another partition or --qos"),
     "AssocGrp*": Reason(

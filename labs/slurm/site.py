@@ -19,7 +19,7 @@ JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
 
 @dataclass(frozen=True)
 class Node:
-    """What a node has, as its partitions offer it."""
+    """A node's resources, as its partitions offer them."""
 
     partition: str
     name: str
@@ -86,28 +86,28 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
-        raise _no_cluster(f"SLURM_CONF={conf} is no file")
+        raise _no_cluster(f"SLURM_CONF={conf} is not a file")
     # A student's own settings for squeue and sinfo would change the columns that are read here.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
-        raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; type it on a cluster's login node, "
-                       "or start one for trying out (docs/cluster.md)") from None
+        raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; run this on a cluster's login node, "
+                       "or start a test cluster (docs/cluster.md)") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
     if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
         raise _no_cluster(f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf")
     if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
-        raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); on the login node try again")
+        raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); try again on the login node")
     return done.returncode, done.stdout, done.stderr
 
 
 def _no_cluster(reason: str) -> LabError:
-    return LabError(f"no Slurm cluster is set up here ({reason}); type it on a cluster's login node, "
-                    "or start one for trying out (docs/cluster.md)")
+    return LabError(f"no Slurm cluster is set up here ({reason}); run this on a cluster's login node, "
+                    "or start a test cluster (docs/cluster.md)")
 
 
 def ask(*command: str, timeout: float = 60) -> str:
@@ -130,7 +130,8 @@ def table(*command: str) -> list[list[str]]:
 
 def jobs(*filters: str) -> list[Job]:
     """Return the jobs in the queue that pass squeue's filters."""
-    return [Job(*row) for row in table("squeue", "--noheader", *filters, f"--format={JOB_FORMAT}")]
+    # Without --noconvert, squeue writes 1024 CPUs as "1K".
+    return [Job(*row) for row in table("squeue", "--noheader", "--noconvert", *filters, f"--format={JOB_FORMAT}")]
 
 
 def partitions() -> dict[str, Partition]:
@@ -166,7 +167,7 @@ def gpus_of_nodes(node_list: str) -> int:
 
 
 def ask_for_gpus(count: int) -> str:
-    """Return the options for a job that is to use a node's GPUs, with one worker each."""
+    """Return the sbatch options that give a job the node's GPUs, with one worker for each GPU."""
     return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
 
 
@@ -198,7 +199,7 @@ def seconds(limit: str) -> float:
 def start(text: str) -> datetime.datetime | None:
     """Return the start that Slurm expects, or None if it has no estimate.
 
-    Behind a job without a time limit Slurm names a day in a year or more, which is no basis for a plan.
+    Behind a job without a time limit Slurm names a day at least a year away, which is of no use for planning.
     """
     try:
         moment = datetime.datetime.fromisoformat(text)

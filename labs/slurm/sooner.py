@@ -1,4 +1,4 @@
-"""What would start a waiting job sooner: another partition, half the request, a shorter limit.
+"""Ways to start a waiting job sooner: another partition, half the request, a shorter limit.
 
 The first two are tried with `sbatch --test-only`, which submits nothing.
 """
@@ -19,7 +19,7 @@ def suggestions(job: Job, partitions: Mapping[str, site.Partition], trials: int)
     """Return what would start a job sooner, as lines with a command.
 
     Args:
-        job: It waits for free nodes.
+        job: A job that waits for free nodes.
         partitions: By name.
         trials: How many other partitions to try; 0 tries nothing.
     """

@@ -40,7 +40,7 @@ def agree(**items: Any) -> None:
 
 
 def _difference(zero: str, other: str, rank: int) -> str:
-    """Describe how two JSON texts differ; of dictionaries, by the first keys that differ."""
+    """Describe how two JSON texts differ; for dictionaries, name the first keys that differ."""
     a, b = json.loads(zero), json.loads(other)
     if isinstance(a, dict) and isinstance(b, dict):
         keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
@@ -64,4 +64,4 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
     if len(ranks):
         variable = list(mine)[columns[0]]
         raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} is not rank 0's; "
-                       "the run is worthless: was the optimizer wrapped and the initial state broadcast?")
+                       "the run is invalid: was the optimizer wrapped and the initial state broadcast?")

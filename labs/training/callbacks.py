@@ -1,4 +1,4 @@
-"""Callbacks of `fit`: heartbeat, progress bar, and how many steps Keras takes before it returns to Python."""
+"""Callbacks of `fit`: heartbeat, progress bar, and the number of steps that Keras takes per call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labs.run.heartbeat import Heartbeat
 from labs.training import hvd_ops, keras_internals
 
 BETWEEN_CALLBACKS = 0.2
-"""Seconds between two looks at signals, bar and heartbeat. Where a step is shorter, several run at a time."""
+"""Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
 MOST_STEPS = 64
 
 

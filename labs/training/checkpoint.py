@@ -36,7 +36,7 @@ class Position:
     history: tuple[dict[str, float], ...] = ()
     """One row per finished epoch."""
     step: int = 0
-    """Steps taken of the next epoch, where a run was saved between two steps."""
+    """Steps taken in the next epoch, if the run was saved between two steps."""
     seconds: float = 0.0
     """How long these steps took."""
     worker_states: tuple[tuple[np.ndarray, ...], ...] = ()
@@ -99,16 +99,16 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
         config: The lab's Config.
 
     Raises:
-        LabError: The checkpoint is of another config or of another model.
+        LabError: The checkpoint belongs to another config or another model.
     """
     for path in reversed(by_age(folder)):
         try:
             meta, values, by_rank = _read(path)
         except LabError as problem:  # Not a regular file, or too large for this machine.
-            print(f"labs: {printable(problem)}; trying the one before", flush=True)
+            print(f"labs: {printable(problem)}; trying the previous one", flush=True)
             continue
         except Exception:  # A damaged zip makes zipfile and numpy raise almost anything.
-            print(f"labs: {path.name} is damaged; trying the one before", flush=True)
+            print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
         _check_same_run(path, meta, model, config)
         for variable, value in zip(_state(model), values, strict=True):

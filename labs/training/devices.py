@@ -19,7 +19,7 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
 
     Args:
-        local_rank: Of this worker on its node.
+        local_rank: This worker's number on its node.
         local_size: Number of workers on the node.
 
     Raises:
@@ -64,11 +64,11 @@ def set_threads(threads: int) -> int:
 def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
 
-    TensorFlow's setting limits the threads of one operation only. Unbound, two operations at a time, the input pipeline
-    and Horovod use any free core, and one worker of one thread is measured with the help of the whole node.
+    TensorFlow's setting limits the threads of one operation only. Unbound, concurrent operations, the input pipeline
+    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node.
 
     Args:
-        layout: Of the run. Nothing is bound if the node has too few cores, or if a scheduler has bound the workers.
+        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers.
 
     Yields:
         The cores.

@@ -40,7 +40,7 @@ JOINED = "worker joined"
 
 @dataclasses.dataclass
 class Memory:
-    """What each worker remembers of the run beside the weights; a new worker gets rank 0's."""
+    """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's."""
 
     began: float
     """When the first worker's process started, in seconds since 1970."""
@@ -190,7 +190,7 @@ class Elastic:
         self._finish_epoch(float(mine.weights.sum()))
 
     def _moved(self) -> None:
-        """Record that training continues, and after a reset, what the reset has cost."""
+        """Record that training continues and, after a reset, what the reset cost."""
         memory, now = self.memory, time.time()
         heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
@@ -240,7 +240,7 @@ class Elastic:
                 "size": self.job.size}
 
     def _stop(self) -> None:
-        """Record what is lost now."""
+        """Record the losses at an interruption."""
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory
@@ -257,7 +257,8 @@ def _join(seed: int) -> tuple[str | None, int]:
     # Horovod: find the workers that wait for this one.
     hvd.init()
     if hvd.size() > 1 and os.environ.get("HOROVOD_ELASTIC") != "1":
-        raise LabError("these workers cannot lose one: start them with `labs run`, or add --study resume")
+        raise LabError("these workers were not started for elastic training: start them with `labs run`, "
+                       "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
     gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
     threads = devices.set_threads(max(1, len(os.sched_getaffinity(0)) // started))

@@ -121,7 +121,7 @@ def gather(row: Iterable[int]) -> np.ndarray:
     """Return every worker's row of integers, int64 [size, len(row)], by rank.
 
     Args:
-        row: Of the same length on all workers.
+        row: This worker's integers; equally many on all workers.
     """
     # Horovod: allgather concatenates along the first axis, so each worker sends a matrix of one row.
     return hvd.allgather(np.array([list(row)], dtype=np.int64), name="gather").numpy()

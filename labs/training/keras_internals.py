@@ -1,7 +1,7 @@
 """Private Keras and TensorFlow calls: the one module that makes them, so that a new Keras changes one file.
 
-Each function is named for what the kit wants, and says why Keras 2.15 has no public way to it. tests/training/
-test_keras_internals.py holds that no other module of the kit uses a private attribute of Keras.
+Each function is named after its effect, and says why Keras 2.15 has no public way to achieve it.
+tests/training/test_keras_internals.py checks that no other module of the kit uses a private attribute of Keras.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tensorflow.python.util import _pywrap_util_port
 def trace_once(model: tf.keras.Model) -> None:
     """Prepare a compiled model so that TensorFlow traces its training step only once.
 
-    Keras makes loss and metrics during the first step, which it then traces twice, and both times once more for the
-    loop around it. It has no public way to make them earlier, or to trace the step as a function. Together this halves
-    the wait for the first step.
+    Keras creates loss and metrics during the first step. It therefore traces the step twice, and each time once more
+    for the loop around it. Keras has no public way to create them earlier, or to trace the step as a function. Doing
+    both halves the wait for the first step.
 
     Args:
         model: Built, and compiled with `steps_per_execution` of at least 2: for 1 Keras makes another train function,
-            which takes a single step however often the number is raised later.
+            which takes a single step even if the number is raised later.
     """
     outputs = tf.zeros([1, *model.output_shape[1:]])
     model.compiled_loss.build(outputs)
@@ -35,7 +35,7 @@ def trace_once(model: tf.keras.Model) -> None:
 def set_steps_per_execution(model: tf.keras.Model, steps: int) -> None:
     """Set how many steps a model takes per call of its train or evaluation function.
 
-    `compile` is Keras' documented way, and makes the functions again; this changes them as they are, between two calls.
+    Keras' documented way, `compile`, builds the functions again; this changes the number in place, between two calls.
     """
     model.steps_per_execution = steps
 
@@ -43,8 +43,8 @@ def set_steps_per_execution(model: tf.keras.Model, steps: int) -> None:
 def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
     """Take training steps in one call, and return the loss, which on a GPU waits until they are done.
 
-    `Model.fit` is the public way, and starts a new pipeline and callbacks each time; `train_on_batch` takes one step
-    and does not use the train function that `fit` uses.
+    The public `Model.fit` starts a new pipeline and callbacks each time; `train_on_batch` takes one step and does not
+    use the train function of `fit`.
 
     Args:
         model: Prepared by `trace_once`.
@@ -58,8 +58,8 @@ def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
 def steps_taken(model: tf.keras.Model) -> int:
     """Return how many steps the last `Model.fit` has taken.
 
-    Keras reports it nowhere: callbacks count batches by themselves, and `optimizer.iterations` counts updates of the
-    weights, which gradient accumulation makes fewer.
+    Keras does not report it: callbacks count batches by themselves, and `optimizer.iterations` counts updates of the
+    weights, of which gradient accumulation makes fewer.
     """
     return int(model._train_counter)
 
@@ -124,5 +124,5 @@ def _index(optimizer: tf.keras.optimizers.Optimizer, variable: tf.Variable) -> i
 
 
 def onednn_enabled() -> bool:
-    """Return whether TensorFlow computes with oneDNN: its environment variable is only a request, and no API tells."""
+    """Return whether TensorFlow computes with oneDNN: its variable is only a request, and no API reports it."""
     return _pywrap_util_port.IsMklEnabled()

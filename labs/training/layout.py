@@ -15,7 +15,7 @@ from labs.training import hvd_ops
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The workers of a run as Horovod sees them, whatever was asked for."""
+    """The workers of a run as Horovod sees them, which may differ from the request."""
 
     rank: int
     size: int
@@ -69,5 +69,5 @@ def backend() -> str:
 
 
 def node_name() -> str:
-    """Return this node's name: Slurm's where there is one, since two of its nodes may be one machine."""
+    """Return this node's name: Slurm's name if there is one, since two Slurm nodes may be one machine."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()

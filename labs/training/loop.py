@@ -24,7 +24,7 @@ NOT_FINITE = "the loss is not finite"
 
 
 def finite(name: str) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """Return the Keras loss of a name; it raises in the step in which it is NaN or infinite."""
+    """Return the Keras loss of this name; it raises in the first step in which it is NaN or infinite."""
     inner = tf.keras.losses.get(name)
 
     def loss(y_true, y_pred):
@@ -146,7 +146,7 @@ def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | 
     # Horovod: only rank 0 has read the checkpoint.
     position, problem = hvd_ops.broadcast_object((position, problem))
     if position.worker_states and (size := len(position.worker_states)) != job.size:
-        problem = (f"it was saved between two steps of {plural(size, 'worker')}, and here are {job.size}; "
+        problem = (f"it was saved between two steps of {plural(size, 'worker')}, but this run has {job.size}; "
                    f"resume it with --workers {size}")
     if problem:
         raise LabError(problem)
@@ -227,7 +227,7 @@ def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -
 
 
 def _evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> dict[str, float]:
-    """Evaluate without pausing the stall check, which goes on between two epochs of a training."""
+    """Evaluate without pausing the stall check, which stays active between two epochs of a training."""
     mine = subset.positions[job.rank :: job.size]
     means = dict.fromkeys(model.metrics_names, 0.0)
     if len(mine):

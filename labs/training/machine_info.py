@@ -1,4 +1,4 @@
-"""Machine and software of a worker, as each record keeps them: versions, host, cores, memory, GPUs, speed settings."""
+"""Machine and software of a worker, for its record: versions, host, cores, memory, GPUs, speed settings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def machine() -> dict[str, Any]:
 
 
 def huge_pages_mb() -> float:
-    """Return how many MiB of this process are in huge pages: glibc may ask for them, the kernel need not give them."""
+    """Return how many MiB of this process are in huge pages: glibc may request them, but the kernel may refuse."""
     try:
         match = re.search(r"^AnonHugePages: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
     except OSError:  # Some kernels do not report it.

@@ -1,9 +1,9 @@
 """Optimizers: Keras' SGD and Adam with a fused update, one pass over a variable and its moments.
 
-Keras composes the update of six operations (SGD) or twelve (Adam), each a pass over memory. TensorFlow has each as one
-operation: 15 % more images/s for the MNIST CNN at batch 32, 30 % with 6 M parameters (docs/speed.md). The formulas are
-those of `tf.keras.optimizers.SGD` and `Adam` (Kingma and Ba 2015, arXiv 1412.6980, end of section 2); the last digits
-may differ. Sparse gradients and AMSGrad, which the operations do not support, are left to Keras.
+Keras composes the update from six operations (SGD) or twelve (Adam), each a pass over memory. TensorFlow has each
+update as one operation: 15 % more images/s for the MNIST CNN at batch 32, 30 % with 6 M parameters (docs/speed.md). The
+formulas are those of `tf.keras.optimizers.SGD` and `Adam` (Kingma and Ba 2015, arXiv 1412.6980, end of section 2); the
+last digits may differ. Sparse gradients and AMSGrad, which the operations do not support, are left to Keras.
 """
 
 from __future__ import annotations

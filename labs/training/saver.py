@@ -1,4 +1,4 @@
-"""When a run saves a checkpoint: after each epoch, and between two steps when it is time or the run has to stop."""
+"""Decides when a run saves: after each epoch, and between two steps if a save is due or the run must stop."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Saver:
         self.began = time.perf_counter() - self.position.seconds
 
     def restore_worker_state(self) -> None:
-        """Restore what only this worker had when the run was saved between two steps."""
+        """Restore this worker's own state from when the run was saved between two steps."""
         if self.position.step:
             values = self.position.worker_states[self.job.rank]
             for variable, value in zip(checkpoint.worker_state(self.model), values, strict=True):
                 variable.assign(value)
 
     def between(self, step: int) -> bool:
-        """Save if it is time to after this step of the epoch, and return whether the run must stop there."""
+        """Save after this step of the epoch if a save is due, and return whether the run must stop there."""
         due, stopping = self._due()
         if due or stopping:
             # Horovod: within an epoch only weights and optimizer are equal on all workers.

@@ -25,8 +25,8 @@ def scaled_lr(base_lr: float, k: float, scaling: str = "linear") -> float:
 class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
     """Linear warmup from `start` to `peak` over `warmup_steps`, then constant, with step decay at each milestone.
 
-    The learning rate is a function of the optimizer's own step count: exact at every step, however many steps run
-    between two callbacks, and right in a resumed run. (Horovod's LearningRateWarmupCallback sets it from a callback,
+    The learning rate is a function of the optimizer's step count. So it is exact at every step, however many steps run
+    between two callbacks, and correct in a resumed run. (Horovod's LearningRateWarmupCallback sets it from a callback,
     and raises with Keras' present SGD.)
 
     Args:

@@ -270,10 +270,10 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("cores", "fail", variable("SLURM_JOB_ID", "7"), "SLURM_TASKS_PER_NODE is ''", "unset SLURM_JOB_ID"),
     ("cores", "warn", one_core, r"1 of \d+: two workers take turns", "--oversubscribe"),
     ("memory", "fail", little_memory, r"[01]\.\d GB free of \d+; two workers take 2", "--mem"),
-    ("limits", "fail", few_addresses, "2.0 GB of addresses", "ulimit -v unlimited"),
+    ("limits", "fail", few_addresses, "2.0 GB of address space", "ulimit -v unlimited"),
     ("limits", "fail", small_files, "a file may have 0.1 MB", "ulimit -f unlimited"),
     ("shm", "fail", small_shared_memory, "17 MB free in /dev/shm", "--shm-size"),
-    ("loopback", "fail", no_loopback, "127.0.0.1, where workers meet, does not answer: ", "ip link set lo up"),
+    ("loopback", "fail", no_loopback, "127.0.0.1, which connects workers, does not answer: ", "ip link set lo up"),
     ("tmp", "warn", no_temporary_folder, "TMPDIR=.*/gone is not a folder; /.* is used", "unset TMPDIR"),
     ("results", "fail", read_only_results, "results cannot be written: Read-only file system", "export LABS_RESULTS="),
     ("results", "fail", full_disk, "results cannot be written: No space left on device", "export LABS_RESULTS="),
@@ -285,7 +285,8 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("results", "fail", results_in_a_file, "is a file, but should be a folder", "export LABS_RESULTS="),
     ("data", "fail", read_only_data, "data cannot be written: Read-only file system", "export LABS_DATA="),
     ("datasets", "fail", half_a_data_set, "is not CIFAR-10, .*: no data_batch_1", "then labs data fetch cifar10"),
-    ("locks", "warn", stopped_holder, r"lab02_horovod/it is held by process \d+, which is stopped", r"kill -CONT \d+"),
+    ("locks", "warn", stopped_holder, r"lab02_horovod/it is locked by process \d+, which is stopped",
+     r"kill -CONT \d+"),
     ("locks", "ok", killed_holder, "none is held; lab02_horovod/it was interrupted", "labs run .* --name it --resume"),
     ("locks", "fail", lock_of_somebody_else, r"\.lock cannot be written: Permission denied", "chown"),
     ("slurm", "fail", no_configuration_of_slurm, r"SLURM_CONF=/.*gone.conf is not a file", "unset SLURM_CONF"),
@@ -327,7 +328,7 @@ def test_nothing_of_the_kit_is_needed_to_say_that_nothing_is_there(machine):
     assert "Traceback" not in done.stdout + done.stderr
     lines = {name: line for line in done.stdout.splitlines() for name in [line.split()[1]]}
     assert lines["packages"].startswith("fail")
-    assert lines["memory"].endswith("not tried, since packages failed")
+    assert lines["memory"].endswith("skipped, because packages failed")
     assert lines["proof"].endswith("failed")
 
 
@@ -344,7 +345,7 @@ def test_a_link_to_an_environment_is_no_move(machine):
 def test_a_run_that_is_under_way_is_no_stale_lock(machine):
     holder = machine.hold("signal.pause()")
     (result,) = machine.findings("locks")
-    assert (result["state"], result["found"]) == ("ok", "1 under way: lab02_horovod/it")
+    assert (result["state"], result["found"]) == ("ok", "1 in progress: lab02_horovod/it")
     holder.kill()
     holder.wait()
     (result,) = machine.findings("locks")

@@ -127,7 +127,7 @@ def test_a_zip_is_unpacked_as_well(offer, tmp_path):
 
 def test_verify_finds_one_changed_byte(offer, tmp_path):
     offer(tar(PICTURES))
-    with pytest.raises(LabError, match="nothing of cifar10 is here yet; `labs data fetch cifar10`"):
+    with pytest.raises(LabError, match="cifar10 has not been downloaded yet; `labs data fetch cifar10`"):
         fetch.verify_dataset("cifar10", tmp_path)
     file = fetch.fetch_dataset("cifar10", tmp_path) / "test_batch.bin"
     assert "is as downloaded" in fetch.verify_dataset("cifar10", tmp_path)
@@ -533,7 +533,7 @@ def test_locate_a_folder_of_ones_own(tmp_path):
     assert fetch.locate("fruits360", str(tmp_path)) == tmp_path, "any tree of a folder per class: its reader judges it"
     with pytest.raises(LabError, match=r"is not CIFAR-10.*no data_batch_1.bin"):
         fetch.locate("cifar10", str(tmp_path))
-    with pytest.raises(LabError, match="there is no such folder; say embedded, real or a folder"):
+    with pytest.raises(LabError, match="there is no such folder; use embedded, real or a folder"):
         fetch.locate("fruits360", str(tmp_path / "nowhere"))
 
 

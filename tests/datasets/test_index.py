@@ -93,7 +93,7 @@ def test_trees_that_cannot_train(tree, tmp_path):
     root = tree({"inner/a": 1, "inner/b": 1})
     with pytest.raises(LabError, match=r"is .*/inner the folder of the class folders\?"):
         index_folder(root)
-    with pytest.raises(LabError, match=r"the images lie in .*; put the images of each class into its own folder"):
+    with pytest.raises(LabError, match=r"the images are in .*; put the images of each class into its own folder"):
         index_folder(root / "inner" / "a")
     with pytest.raises(LabError, match=r"cannot read folder .*nowhere \(No such file or directory\); check"):
         index_folder(tmp_path / "nowhere")

@@ -138,7 +138,7 @@ def test_small_classes_without_test_images_are_named():
 
 @pytest.mark.parametrize("wrong", [-0.1, 1, 1.5, float("nan")])
 def test_shares_that_make_no_sense(wrong):
-    with pytest.raises(LabError, match="is not a share"):
+    with pytest.raises(LabError, match="is not a fraction"):
         split_images((["1", "2"], [0, 0]), wrong, 0, 1)
 
 

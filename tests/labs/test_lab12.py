@@ -161,4 +161,4 @@ def test_workers_that_mpirun_has_started_cannot_be_lost_and_say_so(tmp_path):
     done = subprocess.run([*mpirun.command(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],
                           env=mpirun.environment(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode
-    assert "labs: error: these workers cannot lose one: start them with `labs run`" in done.stderr
+    assert "labs: error: these workers were not started for elastic training: start them with `labs run`" in done.stderr

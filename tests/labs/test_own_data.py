@@ -185,7 +185,7 @@ def no_square_digits(root):
 
 
 WRONG = [
-    ("lab09_fruits", None, "there is no such folder; say embedded, real or a folder"),
+    ("lab09_fruits", None, "there is no such folder; use embedded, real or a folder"),
     ("lab09_fruits", archive, "is a file; unpack it if it is an archive, and name the folder"),
     ("lab10_caltech", archive, "is a file; unpack it"),
     ("lab03_lr_scaling", archive, "is a file; unpack it"),

@@ -152,7 +152,7 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
         assert commands.dispatch([*words, "--list"]) == 0
         assert capsys.readouterr().out.rstrip().endswith("running elsewhere")
     assert output.out.startswith("0 of 1 run done, 0 failed, 1 running elsewhere; ")
-    assert "running elsewhere: 1 worker, seed 1: another sweep has it" in output.err
+    assert "running elsewhere: 1 worker, seed 1: another sweep is running it" in output.err
     assert commands.dispatch([*words, "--list"]) == 0
     assert capsys.readouterr().out.rstrip().endswith("to do")
 

@@ -156,10 +156,10 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "divided by line 3 (2 workers), not by one worker"),
     ("speedup", "15.66,1.66", "15.66,1.34", "wrong speedup", (6,), "by line 3, which has batch_size 128, not 512"),
     ("speedup", "20.92,1.30", "20.92,1.37", "wrong speedup", (3,), "that is the speedup of line 4, labels swapped"),
-    ("speedup", "20.92,1.30", "20.92,1.00", "wrong speedup", (3,), "taken for its own base"),
+    ("speedup", "20.92,1.30", "20.92,1.00", "wrong speedup", (3,), "used as its own baseline"),
     ("speedup", "15.66,1.66", "15.66,3.33", "wrong speedup", (6,), "no ratio of this table gives it"),
     ("speedup", "1.37,0.34", "1.37,0.68", "wrong efficiency", (4,), "speedup / n = 1.37 / 4 = 0.34"),
-    ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,2.0", "parts that do not sum", (3,), "10 s (48%) are nowhere"),
+    ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,2.0", "parts that do not sum", (3,), "(48%) are not accounted"),
     ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,22.0", "parts that do not sum", (3,), "are too many"),
     ("speedup", "5.3,0.62", "5.3,-5.3", "parts that do not sum", (3,), ""),
     ("speedup", ",1.653", ",0.0321", "wrong bandwidth", (3,), "0.0321 GB/s x 5.3 s are 170.1 MB"),
@@ -384,8 +384,8 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
     ("colour,taste\nred,sweet\n", "nothing could be checked: no column that a rule uses among colour, taste"),
     ("threads,epoch\n1,2\n", "nothing could be checked: read threads as threads per worker, epoch as epoch number"),
     ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
-    (b"\x89PNG\x00\xff", "is no table of text"),
-    ("workers,epoch_seconds\n1,\0\n", "is no table of text"),
+    (b"\x89PNG\x00\xff", "is not a text table"),
+    ("workers,epoch_seconds\n1,\0\n", "is not a text table"),
 ])
 def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
     path = tmp_path / "typed.csv"

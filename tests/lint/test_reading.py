@@ -233,7 +233,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     (tmp_path / "folder").mkdir()
     assert "/dev/zero is not a regular file" in refused("/dev/zero")
     for name, line in {"fifo.csv": "not a regular file", "huge.csv": "larger than 4 MiB", "folder": "holds no record",
-                       "long.csv": "holds 2,001 rows", "binary.csv": "no table of text"}.items():
+                       "long.csv": "holds 2,001 rows", "binary.csv": "not a text table"}.items():
         [problem] = checker.check([tmp_path / name])
         assert isinstance(problem, LabError)
         assert re.search(line, str(problem))

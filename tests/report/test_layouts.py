@@ -57,7 +57,7 @@ def test_nodes_that_are_one_machine_are_kept_apart_and_told():
     assert rows(layouts.scaled(frame, "weak"), "layout", "speedup") == [
         ("1 x 1", 1.0), ("4 x 1", 3.6), ("4 x 1, 1 machine", 1.1)]
     assert layouts.accuracies(frame)["layout"].tolist() == ["1 x 1", "4 x 1", "4 x 1, 1 machine"]
-    assert "Nodes that are one machine share its cores" in layouts.summary(runs)
+    assert "Nodes on one machine share its cores" in layouts.summary(runs)
     assert "one machine share" not in layouts.summary(runs[:2])
 
 

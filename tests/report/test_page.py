@@ -223,7 +223,7 @@ def test_the_commands(tmp_path):
     done = labs("report", "--results", write_runs(tmp_path / "results", *cells("strong")))
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{tmp_path}/results/report.html\nloaded pandas\n"
-    assert "the global batch is held" in (tmp_path / "results/report.html").read_text()
+    assert "constant global batch" in (tmp_path / "results/report.html").read_text()
     (tmp_path / "file").touch()
     for arguments in (["--results", tmp_path / "none"], ["--results", tmp_path, "--output", tmp_path / "file/x.html"]):
         done = labs("report", *arguments)

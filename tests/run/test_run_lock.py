@@ -33,7 +33,7 @@ def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
     assert len({each["pid"] for each in output}) == 100
     (winner,) = [each["pid"] for each in output if "won" in each]
     refusals = {each["refused"] for each in output if "refused" in each}
-    assert refusals == {f"run 'it' is held by process {winner} on {socket.gethostname()}; choose another --name"}
+    assert refusals == {f"run 'it' is locked by process {winner} on {socket.gethostname()}; choose another --name"}
     folder = tmp_path / LAB / "it"
     assert json.loads((folder / "record.json").read_text()) == {"by": winner}
     assert sorted(os.listdir(folder)) == [".lock", "holder", "record.json"]
@@ -64,7 +64,7 @@ def test_a_held_run_is_refused_before_anything_is_started_for_it(tmp_path):
     folder = tmp_path / LAB / "it"
     refuse_held(folder)
     assert not folder.exists()
-    with hold(LAB, Options("it", tmp_path), 1), pytest.raises(LabError, match=r"run 'it' is held by process \d+ on"):
+    with hold(LAB, Options("it", tmp_path), 1), pytest.raises(LabError, match=r"run 'it' is locked by process \d+ on"):
         refuse_held(folder)
     refuse_held(folder)
 
@@ -72,7 +72,7 @@ def test_a_held_run_is_refused_before_anything_is_started_for_it(tmp_path):
 def test_an_interrupted_run_is_gone_on_with_when_that_is_asked_for(tmp_path):
     (tmp_path / LAB / "it/checkpoints").mkdir(parents=True)
     (tmp_path / LAB / "it/checkpoints/epoch-00001.npz").touch()
-    with pytest.raises(LabError, match="was interrupted; go on with --resume"), hold(LAB, Options("it", tmp_path), 1):
+    with pytest.raises(LabError, match="; continue with --resume"), hold(LAB, Options("it", tmp_path), 1):
         pass
     with hold(LAB, Options("it", tmp_path, resume=True), 1) as name:
         assert name == "it"

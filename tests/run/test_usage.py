@@ -54,7 +54,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("run lab10 --no-epochs", "did you mean --epochs?"),
     ("run lab10 --base-lr x", "--base-lr: 'x' is not a number"),
     ("run lab10 --base-lr nan", "--base-lr nan is out of range"),
-    ("run lab10 --scaling linaer", "--scaling: 'linaer' is none of linear, sqrt, none; did you mean linear?"),
+    ("run lab10 --scaling linaer", "--scaling: 'linaer' is not one of linear, sqrt, none; did you mean linear?"),
     ("run lab10 --augment yes", "'yes' belongs to no option"),
     ("run lab10 --resmue", "did you mean --resume?"),
     ("run lab10 foo", "'foo' belongs to no option"),
@@ -105,7 +105,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("queue --chekc jobs/lab10_caltech.sh", "did you mean --check?"),
     ("queue nosuch", "'nosuch' is not the number of a job"),
     ("data", "required"),
-    ("data fetsh mnist", "'fetsh' is none of list, fetch, verify; did you mean fetch?"),
+    ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),
     ("data fetch", "required"),
     ("data fetch ''", "an argument is empty"),
     ("data fetch imagenet", "imagenet"),
@@ -123,7 +123,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("exercises lab04 lab05", "'lab05' belongs to no option"),
     ("notebook lab04", "'lab04' belongs to no option"),
     ("completion", "required"),
-    ("completion fish", "'fish' is none of bash, zsh"),
+    ("completion fish", "'fish' is not one of bash, zsh"),
 ]
 
 

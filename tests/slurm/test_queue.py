@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.slurm import reasons
+from labs.run.errors import LabError
+from labs.slurm import queue, reasons, site
 from tests.slurm.client import ROOT, Slurm, until
 from tests.slurm.cluster import PATH, environment, missing
 
@@ -24,16 +25,16 @@ PARTITIONS = {
 }
 # By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
-    "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no job that waits is ahead", "expected start: ",
+    "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no waiting job is ahead", "expected start: ",
                                                    "smaller it would start about ", "submit it with -N 1",
                                                    "timelimit=00:10:00"]),
     "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
     "PartitionTimeLimit": (["-pshort", "-t60"], ["its time limit 1:00:00 is above the partition's 00:10:00"]),
     "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["asks for 2 nodes", "may have at most 1"]),
-    "JobHeldUser": (["--hold"], ["held back by yourself", "to do: scontrol release {}"]),
+    "JobHeldUser": (["--hold"], ["you are holding it back", "to do: scontrol release {}"]),
     "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
     "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
-    "BeginTime": (["--begin=now+2hours"], ["it is to begin later", "expected start: ", "in 2 h", "starttime=now"]),
+    "BeginTime": (["--begin=now+2hours"], ["to begin later", "expected start: ", "in 2 h", "starttime=now"]),
     "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
     "PartitionDown": (["-poff"], ["the partition off is switched off"]),
     "PartitionInactive": (["-pclosing"], ["the partition closing takes no jobs"]),
@@ -103,7 +104,7 @@ def jobs(student) -> dict[str, str]:
 def test_a_reason_is_explained(student, jobs, reason):
     job = jobs[reason]
     if "expected start: " in WAITING[reason][1]:  # Slurm works it out every half minute; -u makes it wait for that.
-        until(lambda: "expected start: not known" not in student.advice(job), 60)
+        until(lambda: "expected start: unknown" not in student.advice(job), 60)
     output = student.advice(job)
     assert output.startswith(f"{job}  wrap  PENDING ({reason})  partition ")
     for words in WAITING[reason][1]:
@@ -163,6 +164,18 @@ def test_an_array_is_one_entry(student, jobs):
     student.slurm.run("scancel", array)
 
 
+def test_a_task_of_a_waiting_array_is_found(monkeypatch):
+    def job(number: str) -> site.Job:
+        return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
+
+    monkeypatch.setattr(site, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
+                        if "--array" in filters else [job("12_[0-2]")])
+    assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
+    assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
+    with pytest.raises(LabError, match="no job 12_7 in the queue"):
+        queue._select(["12_7"], None)
+
+
 @pytest.mark.parametrize("reason", [
     "Resources", "Priority",
     # The advice for a job in partition "one", now and then, while one of partition "lab" waits for node1.
@@ -209,7 +222,7 @@ def test_without_a_cluster_it_is_one_line(tmp_path, conf):
         if conf is None and done.returncode == 0:
             pytest.skip("this machine is part of a cluster")
         assert (done.returncode, done.stdout) == (1, "")
-        assert re.fullmatch(r"labs: error: no Slurm cluster is set up here \(.*\); type it on .*\n", done.stderr)
+        assert re.fullmatch(r"labs: error: no Slurm cluster is set up here \(.*\); run this on .*\n", done.stderr)
 
 
 def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):

@@ -91,7 +91,7 @@ def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
     with ends(20):
         assert checkpoint.restore(tmp_path, model, Config()).epoch == 2
     output = capsys.readouterr().out.splitlines()
-    assert output == [f"labs: {tmp_path}/epoch-0000{epoch}.npz: it is not a regular file; trying the one before"
+    assert output == [f"labs: {tmp_path}/epoch-0000{epoch}.npz: it is not a regular file; trying the previous one"
                       for epoch in (4, 3)]
     checkpoint.save(tmp_path, model, Position(3), Config())
     assert checkpoint.restore(tmp_path, model, Config()).epoch == 3, "the pipe does not stop the run that goes on"

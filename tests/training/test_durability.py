@@ -189,5 +189,5 @@ def test_a_pickle_in_a_checkpoint_is_not_opened(tmp_path, model, capsys, name):
         parts = dict(file)
     np.savez(tmp_path / "epoch-00002.npz", **parts | {name: np.array([Trap(tmp_path / "sprung")], object)})
     assert restored(tmp_path, model) == 1
-    assert "epoch-00002.npz is damaged; trying the one before" in capsys.readouterr().out
+    assert "epoch-00002.npz is damaged; trying the previous one" in capsys.readouterr().out
     assert not (tmp_path / "sprung").exists()

@@ -117,7 +117,7 @@ def test_frozen_worker(labs, rank):
     ranks[rank].suspend()
     code, last = end(process, timeout=12 + 10)
     assert code == 1
-    assert re.match(LAST_LINE.format(rank=rank, cause=r"has not moved for \d+ s"), last), last
+    assert re.match(LAST_LINE.format(rank=rank, cause=r"has made no progress for \d+ s"), last), last
     assert_all_gone(everyone)
 
 

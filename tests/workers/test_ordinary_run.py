@@ -84,7 +84,7 @@ CALLS = "from labs.launch import local; from tests.workers.programs import ends_
 
 
 @pytest.mark.parametrize(("program", "code", "last"), [
-    (LABS, 0, "labs: the run had come to its end"), (CALLS, 1, "labs.launch.local.Finished"),
+    (LABS, 0, "labs: the run had already finished"), (CALLS, 1, "labs.launch.local.Finished"),
 ], ids=["labs run", "a sweep"])
 def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
     words = ["run", "ends_late", "--workers", "1", "--name", "it", "--results", "."]
@@ -117,7 +117,7 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
     folder, ends, workers, _ = story
     assert sorted(ends) == [0, 1], ends
     holder = (folder / "holder").read_text()
-    assert ends[1][1].strip().splitlines()[-1] == f"labs: error: run 'it' is held by {holder}; choose another --name"
+    assert ends[1][1].strip().splitlines()[-1] == f"labs: error: run 'it' is locked by {holder}; choose another --name"
     assert holder in {f"process {pid} on {socket.gethostname()}" for pid in workers}
     assert "Traceback" not in ends[1][1]
     assert sorted(os.listdir(folder)) == [".lock", "checkpoints", "curves.png", "holder", "record.json"]

@@ -24,9 +24,9 @@ BEFORE = r"rank 0 on \S+ \(before the first step\): workers differ in {}; start 
 CASES = {
     "1 raises": IN_EPOCH_2.format(1, 3, "RuntimeError: the pipe has burst"),
     "0 raises": IN_EPOCH_2.format(0, 3, "RuntimeError: the pipe has burst"),
-    "1 exits": IN_EPOCH_2.format(1, 3, r"left the run before its end, with sys.exit\(0\)"),
-    "1 vanishes": IN_EPOCH_2.format(1, 3, "left the run before its end, with code 0 and no error message"),
-    "0 breaks_down": IN_EPOCH_2.format(0, 3, "left the run before its end, with code 3 and no error message"),
+    "1 exits": IN_EPOCH_2.format(1, 3, r"exited before the run ended, with sys.exit\(0\)"),
+    "1 vanishes": IN_EPOCH_2.format(1, 3, "exited before the run ended, with code 0 and no error message"),
+    "0 breaks_down": IN_EPOCH_2.format(0, 3, "exited before the run ended, with code 3 and no error message"),
     "1 computes_nan": IN_EPOCH_2.format(1, r"\d+", r"the loss is not finite at epoch 2, step \d+, learning rate .*"),
     "1 other data": BEFORE.format(r"data: rank 0 has {'train': '\w+'}, rank 1 has {'train': '\w+'}"),
     "1 other config": BEFORE.format(r"config: rank 0 has {'seed': 1}, rank 1 has {'seed': 2}"),
