@@ -68,7 +68,7 @@ notebook: env ## Open the notebooks in JupyterLab
 notebooks: env ## Execute all notebooks, save their outputs and README's pictures (15 minutes)
 	@$(BIN)/python notebooks/execute.py
 
-notebook-run: env ## The same for one: make notebook-run LAB=lab05
+notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))'
 
 lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab13_compression

@@ -15,7 +15,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from labs.run.errors import LabError
 from labs.run.text import printable
 
-# Recognized by content, whatever the name says. Pillow knows others, but some of those start other programs (EPS).
+# Recognized by content, not by name. Pillow knows others, but some of those start other programs (EPS).
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Increment the number when the pixels or the file layout of `image_cache` change: caches and remembered checks of
 # another version are not used.

@@ -116,7 +116,7 @@ def _etag_file(partial: Path) -> Path:
 
 
 def _headers(partial: Path) -> dict[str, str]:
-    headers = {"Accept-Encoding": "identity"}  # The file as stored, which the checksum is of.
+    headers = {"Accept-Encoding": "identity"}  # The file as stored: the checksum refers to it.
     if have := file_size(partial):
         headers["Range"] = f"bytes={have}-"
         etag = _etag_file(partial).read_text() if _etag_file(partial).exists() else ""

@@ -104,7 +104,7 @@ def _same_but_for_case(names: Sequence[str]) -> list[str]:
 
 
 def _images(root: Path, name: str, skipped: dict[str, list[str]]) -> list[str]:
-    """Return the images of one class folder; whatever else it holds is added to `skipped`."""
+    """Return the images of one class folder; all other entries are added to `skipped`."""
     images: list[str] = []
     for file, kind in _entries(root / name):
         (images if kind == "image" else skipped.setdefault(kind, [])).append(f"{name}/{file}")

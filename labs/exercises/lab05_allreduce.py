@@ -39,7 +39,7 @@ def _step(answer, runs: list[Record]) -> str:
     (run,) = runs
     size, gradients = run["layout"]["size"], run["metrics"]["gradient_bytes"]
     right = 2 * (size - 1) * gradients
-    return grade_number(answer, right, "bytes", "n x 2 (n - 1) / n x gradient_bytes, whatever the batch", {
+    return grade_number(answer, right, "bytes", "n x 2 (n - 1) / n x gradient_bytes, for any batch", {
         "that grows with the batch; but workers exchange gradients, one number per parameter, not images":
             2 * right,
         "that shrinks with the batch; an epoch has fewer steps then, but each step sends as much as before": right / 2,

@@ -27,10 +27,10 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     Args:
         lab: Its name, the beginning of its name ("lab10"), or its module.
         args: The lab's Config, or what follows the lab's name on the command line, such as ["--epochs", "3"].
-        workers: How many; if omitted: the allocation's tasks, else one per visible GPU, else one.
+        workers: Number of workers; by default the allocation's tasks, else one per visible GPU, else one.
         oversubscribe: Allow more workers than cores.
-        log: Where to pass on the workers' output; the terminal, if omitted.
-        announce: Print a line at once: the workers take a while to start.
+        log: Where to forward the workers' output; by default the terminal.
+        announce: Print a line at once, because the workers take a while to start.
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
@@ -63,7 +63,7 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
         workers: How many to start.
         program: A worker's command line.
         variables: The lab's environment variables.
-        log: Where to pass on the workers' output.
+        log: Where to forward the workers' output.
         stall_seconds: How long a worker may take between two steps.
         folder: The run's folder.
 

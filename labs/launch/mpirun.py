@@ -64,7 +64,7 @@ def environment(bar: bool = True) -> dict[str, str]:
     env["PYTHONUNBUFFERED"] = "1"
     env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # TensorFlow imports distutils; setuptools' own costs 0.2 s.
     env["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
-    # Python finds the labs from whatever folder the command is typed in.
+    # Python finds the labs from any working directory.
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -32,11 +32,11 @@ POLL_SECONDS = 0.3
 
 @contextlib.contextmanager
 def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
-    """Run a program during the block; however the block or this process ends, all of its processes end too.
+    """Run a program during the block; if the block or this process ends, in any way, its processes end too.
 
     Args:
         command: The program's command line.
-        env: Its environment; this process's, if omitted.
+        env: Its environment; by default this process's.
     """
     environ = os.environ if env is None else env
     with private_tmpdir(environ) as variables:
@@ -89,7 +89,7 @@ def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] |
     Args:
         command: The program's command line.
         seconds: The time limit.
-        env: Its environment; this process's, if omitted.
+        env: Its environment; by default this process's.
     """
     with started([str(word) for word in command], env) as process:
         return finish(process, seconds)
@@ -97,12 +97,12 @@ def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] |
 
 def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, evidence: failure.Evidence,
               is_mpirun: bool) -> int:
-    """Run the launcher to its end and return its exit code; however this process ends, the workers end too.
+    """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
     Args:
         command: The launcher's command line, with the program.
         env: The launcher's environment.
-        log: Where to pass on the output; the terminal, if None.
+        log: Where to forward the output; the terminal, if None.
         evidence: Collects the facts for the last line of a failed run.
         is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
             worker that fails.

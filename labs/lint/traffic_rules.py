@@ -139,7 +139,7 @@ def _same_bytes(rows: list[Row]) -> str:
     moved = [row["bandwidth"] * row["communication_seconds"] for row in rows]
     batches = [global_batch(row) for row in rows]
     if len(rows) > 1 and min(moved) > 0 and near(max(moved), min(moved)) and max(batches) > 1.9 * min(batches):
-        return "as in every row, whatever its number of steps: the size of the data set"
+        return "as in every row, for any number of steps: the size of the data set"
     return ""
 
 

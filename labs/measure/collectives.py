@@ -68,7 +68,7 @@ def settle(backend: str, nbytes: int = 8) -> list[Row]:
 
     `first_seconds` is the first call, `next_seconds` the median of the next nine, `later_seconds` that of all others.
 
-    Otherwise whatever is timed first would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
+    Otherwise the first timings would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
 
     Args:
         backend: The layout's backend, such as "MPI".

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The colours of all plots; everything else is grey."""
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-"""Where a legend goes: beside the plot, not over it."""
+"""Position of a legend: next to the plot, not over it."""
 
 
 def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,

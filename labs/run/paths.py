@@ -20,7 +20,7 @@ def results_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """Return the folder of files that can be made again at any time: `LABS_CACHE`, else `.cache/` beside the data."""
+    """Return the folder of files that can be regenerated at any time: `LABS_CACHE`, else `.cache/` beside the data."""
     return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
 
 

@@ -88,7 +88,7 @@ class Elastic:
 
     def train(self, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, train: Subset,
               test: Subset) -> dict:
-        """Train whatever happens to the other workers, and return loss and metrics over the test images.
+        """Train even if other workers fail, and return loss and metrics over the test images.
 
         Args:
             model: Built, not compiled.
@@ -245,7 +245,7 @@ class Elastic:
             heartbeat.current().pause()
         memory = self.memory
         memory.size = self.job.size if self.running else memory.size
-        # The step in which the loss was detected counts too: it was computed in vain.
+        # The step in which the loss was detected counts too: its work is lost.
         memory.steps_lost = self.uncommitted + self.in_step
         memory.history = memory.history[: self.state.epoch]
 

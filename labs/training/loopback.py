@@ -19,7 +19,7 @@ def is_leaving() -> bool:
 def listen_on_loopback() -> None:
     """Bind the servers of horovodrun and of its workers to the loopback interface.
 
-    Horovod 0.28.1 binds them to every interface, whatever --network-interfaces says. horovodrun unpickles what it
+    Horovod 0.28.1 binds them to every interface, even if --network-interfaces names one. horovodrun unpickles what it
     receives there, so anyone who can reach the port can execute code.
     """
     from horovod.runner.common.util import network as workers

@@ -271,7 +271,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("cores", "warn", one_core, r"1 of \d+: two workers take turns", "--oversubscribe"),
     ("memory", "fail", little_memory, r"[01]\.\d GB free of \d+; two workers take 2", "--mem"),
     ("limits", "fail", few_addresses, "2.0 GB of address space", "ulimit -v unlimited"),
-    ("limits", "fail", small_files, "a file may have 0.1 MB", "ulimit -f unlimited"),
+    ("limits", "fail", small_files, "a file may be at most 0.1 MB", "ulimit -f unlimited"),
     ("shm", "fail", small_shared_memory, "17 MB free in /dev/shm", "--shm-size"),
     ("loopback", "fail", no_loopback, "127.0.0.1, which connects workers, does not answer: ", "ip link set lo up"),
     ("tmp", "warn", no_temporary_folder, "TMPDIR=.*/gone is not a folder; /.* is used", "unset TMPDIR"),
