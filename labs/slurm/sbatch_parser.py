@@ -90,6 +90,8 @@ class Request:
         if "ntasks" in self.settings:  # Overrides --ntasks-per-node, which then is an upper bound.
             share = -(-self.number("ntasks", 1) // self.nodes)
             return min(share, self.number("ntasks-per-node", share))
+        if "ntasks-per-gpu" in self.settings and self.gpu_option != "gpus-per-task":
+            return self.number("ntasks-per-gpu", 1) * self.gpus_per_node
         return self.number("ntasks-per-node", 1)
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from labs.run.errors import LabError
-from labs.slurm import queue, reasons, site
+from labs.slurm import queue, reasons, sbatch_parser, site
 from tests.slurm.client import ROOT, Slurm, until
 from tests.slurm.cluster import PATH, environment, missing
 
@@ -162,6 +162,13 @@ def test_an_array_is_one_entry(student, jobs):
     assert output.startswith(f"{array}_[0-2]  wrap  PENDING (")
     assert f"scontrol update jobid={array} timelimit=" in output
     student.slurm.run("scancel", array)
+
+
+def test_tasks_per_gpu_are_tasks_of_the_node(tmp_path):
+    job = tmp_path / "job.sh"
+    job.write_text("#!/bin/bash\n")
+    request = sbatch_parser.read(["--gpus-per-node=4", "--ntasks-per-gpu=1", str(job)], {})
+    assert (request.tasks_per_node, request.gpus_per_node) == (4, 4)
 
 
 def test_a_task_of_a_waiting_array_is_found(monkeypatch):
