@@ -36,14 +36,14 @@ def suggestions(job: Job, partitions: Mapping[str, site.Partition], trials: int)
 
 
 def _half_request(job: Job) -> list[str]:
-    """Return what half of the request would gain. The whole is tried too: a trial queues behind the job itself."""
+    """Return how much sooner half the request would start than the whole: both are trials, queued behind the job."""
     whole = site.trial(*_sbatch_args(job, job.partition))
     half = site.trial(*_sbatch_args(job, job.partition, divisor=2))
     if whole.start is None or half.start is None or not _is_sooner(half, whole.start):
         return []
     gain = round((whole.start - half.start).total_seconds() / 60)
     change = f"-N {int(job.nodes) // 2}" if int(job.nodes) > 1 else "half the tasks, CPUs and GPUs"
-    return [f"smaller it would start about {gain} min sooner: scancel {job.number}, and submit it with {change}"]
+    return [f"a smaller request would start about {gain} min sooner: scancel {job.number}, and submit it with {change}"]
 
 
 def _half_limit(job: Job) -> list[str]:
@@ -52,7 +52,7 @@ def _half_limit(job: Job) -> list[str]:
     if limit < LONG_SECONDS:
         return []
     half = "04:00:00" if limit == float("inf") else _clock(int(limit) // 2)
-    return [f"a shorter limit, if it needs less, lets Slurm fit it into a gap: "
+    return [f"a shorter limit, if that is enough, lets Slurm fit it into a gap: "
             f"scontrol update jobid={job.number} timelimit={half}"]
 
 
