@@ -51,6 +51,7 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
     """
     from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
 
+    tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
     lab = catalogue.load_lab(lab)
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
     left = Unfinished([], [])

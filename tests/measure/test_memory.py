@@ -28,6 +28,7 @@ def fail() -> None:
     raise ValueError("of another kind")
 
 
+@pytest.mark.alone  # The memory of other tests decides which pages of a trial are large.
 @pytest.mark.slow
 def test_the_peak_of_a_trial_is_what_it_held():
     small, large = memory.probe(hold, 10), memory.probe(hold, 410)
