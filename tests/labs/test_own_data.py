@@ -195,7 +195,7 @@ WRONG = [
     ("lab10_caltech", divided("train", "test"), "mine/train the folder of the class folders?"),
     ("lab06_memory", os.mkdir, "no images in the folders of"),
     ("lab09_fruits", no_pictures, "cannot be decoded"),
-    ("lab09_fruits", test_only, "has the class emu, of which"),
+    ("lab09_fruits", test_only, "has the class emu, but"),
     ("lab02_horovod", folder_per_class, "is not MNIST handwritten digits: no mnist.npz"),
     ("lab02_horovod", archive, "is not a valid mnist.npz"),
     ("lab02_horovod", no_square_digits, "uint8 [n, 28, 28]"),
