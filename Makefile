@@ -65,7 +65,7 @@ horovod: ## Build Horovod with NCCL into the active environment, for a GPU node 
 notebook: env ## Open the notebooks in JupyterLab
 	@$(BIN)/labs notebook
 
-notebooks: env ## Execute all notebooks, save their outputs and README's pictures (15 minutes)
+notebooks: env ## Execute all notebooks, save their outputs and README's pictures (13 minutes)
 	@$(BIN)/python notebooks/execute.py
 
 notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
