@@ -13,6 +13,8 @@ import labs
 from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, Options, read, verdict
 from benchmarks.cases import STEPS
+from benchmarks.contenders import growth
+from labs.lint import checker
 from labs.run.paths import ROOT
 
 
@@ -115,3 +117,9 @@ def test_only_the_kit_has_the_kits_settings(monkeypatch):
 
 def test_every_question_is_an_option():
     assert set(Options.only) == set(QUESTIONS)
+
+
+def test_lint_finds_nothing_in_the_records_that_it_is_timed_with(tmp_path):
+    growth.make_records(tmp_path, 200)
+    (verdict,) = checker.verdicts([tmp_path])
+    assert not verdict.findings
