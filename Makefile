@@ -3,22 +3,30 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eo pipefail -c
-BIN := .venv/bin
-# Where Open MPI comes from: `own` (the Python registry's, inside .venv) or `system` (mpicxx and mpirun on PATH).
-# Without MPI=, an existing environment keeps its choice.
-MPI ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),own)
-STAMP := .venv/.ready-$(MPI)
+# The environment's folder; one clone can hold several: make env STACK=classic VENV=.venv-classic
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The choices of the existing environment, from its stamp `.ready-STACK-MPI`.
+MADE := $(subst -, ,$(patsubst $(VENV)/.ready-%,%,$(firstword $(wildcard $(VENV)/.ready-*))))
+# `default`: TensorFlow 2.21 with Keras 3; `classic`: TensorFlow 2.15 with Keras 2, on Python 3.11.
+STACK ?= $(if $(word 2,$(MADE)),$(firstword $(MADE)),default)
+# Where Open MPI comes from: `own` (the Python registry's, inside the environment) or `system` (mpicxx and mpirun on PATH).
+MPI ?= $(or $(lastword $(MADE)),own)
+STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
 # A test that fails while another one runs is repeated alone. It passes only if it passes alone, and the log shows both.
 REPEAT_ALONE = { [ $$? = 1 ] && echo 'The tests that failed are repeated, one at a time:' && \
     $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
+# What differs between the stacks is in the training code, the environment and its checks.
+CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/labs/test_lab02.py tests/labs/test_lab10.py
+
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-fast env horovod notebook notebooks notebook-run lab slurm drill bench pins clean FORCE
+.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench pins clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,36 +42,53 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
 
+test-classic: BIN := .venv-classic/bin
+test-classic: ## Run the tests of training, workers, installation, labs 2 and 10 on the classic stack, in .venv-classic
+	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
+	@$(PYTEST) $(CLASSIC_TESTS) || $(REPEAT_ALONE)
+
 test-fast: env ## Check style, types and imports, run the tests that take less than a few seconds each (3 minutes)
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(PYTEST) -m 'not (workers or slurm or notebooks or network or slow)'
 
-env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them (MPI=system: the site's MPI)
+env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them (STACK=classic, MPI=system, VENV=DIR)
 
-# The search for Python 3.11 is here because an older Python could not even parse the program that needs it.
-CANDIDATES := $(or $(PYTHON),python3.11 python3 python)
-NO_PYTHON := env: error: no Python 3.11 from 3.11.4 on (looked at: $(CANDIDATES)), which TensorFlow 2.15 needs; \
-    install it with its venv module, or give its path: make env PYTHON=/path/to/python3.11
-NO_ACTIVE := horovod: error: the active Python ($(or $(PYTHON),python)) is not 3.11.4 or a newer 3.11; \
+# The newest Python first. setup/suitable.py is a program of its own because an older Python could not even parse the
+# one that needs it. An existing environment is updated by its own Python.
+NEWEST := $(if $(filter classic,$(STACK)),,python3.13 python3.12) python3.11 python3 python
+CANDIDATES = $(or $(PYTHON),$(if $(REMADE),,$(wildcard $(BIN)/python)) $(NEWEST))
+NO_DEFAULT := no Python from 3.11.4 to 3.13 (looked at: $(or $(PYTHON),$(strip $(NEWEST)))), which TensorFlow 2.21 needs; \
+    install one with its venv module, or give its path: make env PYTHON=/path/to/python3.13
+NO_CLASSIC := no Python 3.11 from 3.11.4 on (looked at: $(or $(PYTHON),$(strip $(NEWEST)))), which TensorFlow 2.15 needs; \
+    install it with its venv module, or give its path: make env STACK=classic PYTHON=/path/to/python3.11
+NO_ACTIVE := the active Python ($(or $(PYTHON),python)) is not one from 3.11.4 to 3.13; \
     conda env create -f environment.yml, and activate it
+# Runs make_env.py's command $(1) with the first of the Pythons $(2) that fits the stack $(3), or prints $(4).
 define make_env
-@for python in $(1); do \
-    "$$python" -c 'import sys; sys.exit(not (3, 11, 4) <= sys.version_info < (3, 12))' 2>/dev/null \
-        && exec "$$python" setup/make_env.py $(2); \
-done; echo '$(3)' >&2; exit 1
+@for python in $(2); do \
+    if why=$$("$$python" setup/suitable.py '$(3)' 2>/dev/null); then \
+        [ -z "$$unfit" ] || echo "passed over: $$unfit"; \
+        exec "$$python" setup/make_env.py $(1); \
+    fi; \
+    [ -z "$$why" ] || unfit="$${unfit:-$$why}"; \
+done; echo "$(firstword $(1)): error: $${unfit:-$(4)}" >&2; exit 1
 endef
 
-# The stamp contains the folder that it was made in, because an environment cannot be moved. If site-packages is newer,
+# The stamp holds the environment's folder and the clone's, because neither can be moved. If site-packages is newer,
 # something was installed or removed since, and the smoke test has to run again.
-MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(CURDIR),$(file <$(STAMP))))
-$(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py setup/*.cmake) \
-          $(wildcard .venv/lib/python3.11/site-packages) $(if $(MOVED),FORCE)
-	$(call make_env,$(CANDIDATES),env --mpi $(MPI),$(NO_PYTHON))
+MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(file <$(STAMP))))
+VERSION := import sys; print('%d.%d' % sys.version_info[:2])
+ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
+REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
+$(STAMP): pyproject.toml constraints.txt constraints-classic.txt $(wildcard setup/*.py setup/*.cmake) \
+          $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
+	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
+	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))
 
 horovod: ## Build Horovod with NCCL into the active environment, for a GPU node (docs/gpu-environment.md)
-	$(call make_env,$(or $(PYTHON),python),horovod,$(NO_ACTIVE))
+	$(call make_env,horovod,$(or $(PYTHON),python),active,$(NO_ACTIVE))
 
 notebook: env ## Open the notebooks in JupyterLab
 	@$(BIN)/labs notebook
@@ -87,10 +112,16 @@ drill: env ## Kill a training run 1,000 times, at random times and during saves;
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)
 	@$(BIN)/python -m benchmarks
 
-pins: env ## Update constraints.txt: the newest compatible versions of what pyproject.toml names
-	@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
-	    --no-header --no-annotate --no-emit-index-url pyproject.toml; grep '^horovod==' constraints.txt; } \
-	    | sort > constraints.new && mv constraints.new constraints.txt
+pins: env ## Update constraints*.txt: the newest compatible versions of what pyproject.toml names
+	$(call pins,constraints.txt,--universal --fork-strategy fewest)
+	$(call pins,constraints-classic.txt,--python-platform x86_64-manylinux_2_28 -c <(echo tensorflow==2.15.1))
 
-clean: ## Remove the environment and caches; keep data and results
-	rm -rf .venv .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+# The default's pins serve three Pythons. Each package has one version, so the markers can go.
+define pins
+@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 $(2) --no-header --no-annotate \
+    --no-emit-index-url pyproject.toml | sed 's/ *;.*//'; grep '^horovod==' $(1); } \
+    | LC_ALL=C sort > $(1).new && mv $(1).new $(1)
+endef
+
+clean: ## Remove the environments and caches; keep data and results
+	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info

@@ -27,7 +27,7 @@ PARTS = {
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_NVTX": "1",  # Markers for NVIDIA's profiler; only some machines have its headers.
 }
-# From <prefix>/lib/python3.11/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
+# From <prefix>/lib/python3.13/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
 PREFIX_RPATH = "$ORIGIN/../../../.."
 
 

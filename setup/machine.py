@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import re
 import shutil
@@ -12,9 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import suitable
 from steps import SetupError
 
-NEEDED_GB = 4.0  # The environment takes 2.4 GB, a build of Horovod 0.5 GB; the rest is a margin.
+NEEDED_GB = 4.0  # The environment takes 2.6 GB, a build of Horovod 0.5 GB; the rest is a margin.
 NAMES = {"Open MPI": "openmpi", "Intel": "intelmpi", "HYDRA": "mpich"}  # As `mpirun --version` prints them.
 
 
@@ -22,8 +22,8 @@ def check_machine() -> None:
     """Raise SetupError unless this is Linux with a Python that can create virtual environments."""
     if sys.platform != "linux":
         raise SetupError(f"this is {sys.platform}; the kit builds Horovod on Linux only; on Windows use WSL 2")
-    if importlib.util.find_spec("ensurepip") is None:
-        raise SetupError(f"{sys.executable} cannot create virtual environments; apt-get install python3.11-venv")
+    if reason := suitable.obstacle():
+        raise SetupError(reason)
 
 
 def check_space(*folders: Path) -> None:
@@ -82,7 +82,9 @@ def _program(name: str, path: str) -> str:
     )
 
 
-def check_keras(version: str | None, where: str, cure: str) -> None:
-    """Raise SetupError for Keras 3, with which Horovod's optimizer silently averages nothing."""
-    if version and int(version.split(".")[0]) >= 3:
-        raise SetupError(f"Keras {version} is in {where}; with it Horovod's optimizer averages no gradients; {cure}")
+
+def check_folder(venv: Path) -> None:
+    """Raise SetupError if VENV= names a folder that holds anything but an environment: making one would delete it."""
+    ours = venv.name.startswith(".venv") or (venv / "pyvenv.cfg").exists()
+    if not ours and (venv.is_file() or (venv.is_dir() and any(venv.iterdir()))):
+        raise SetupError(f"VENV={venv} holds other files, which would be deleted; name a new folder")

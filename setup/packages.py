@@ -25,9 +25,13 @@ MISLEADING = {
 PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
 
 
-def read_pins(root: Path) -> dict[str, str]:
-    """Return the version of every package named in constraints.txt."""
-    return dict(line.split("==") for line in (root / "constraints.txt").read_text().split())
+# The pins of each stack. A new stack needs a Python range in suitable.py, too.
+CONSTRAINTS = {"default": "constraints.txt", "classic": "constraints-classic.txt"}
+
+
+def read_pins(root: Path, stack: str = "default") -> dict[str, str]:
+    """Return the version of every package in a stack's file of constraints."""
+    return dict(line.split("==") for line in (root / CONSTRAINTS[stack]).read_text().split())
 
 
 def requirements(root: Path, extras: list[str]) -> list[str]:
@@ -61,17 +65,17 @@ def _exists(url: str) -> bool:
     return not url.startswith("file://") or Path(url.removeprefix("file://")).is_dir()
 
 
-def install(steps: Steps, python: Path, root: Path, wanted: list[str]) -> None:
-    """Install the requirements into the environment of `python`, at the versions of constraints.txt."""
+def install(steps: Steps, python: Path, root: Path, wanted: list[str], stack: str) -> None:
+    """Install the requirements into the environment of `python`, at the versions of the stack."""
     env = clean_environment()
     try:
-        steps.run([python, *PIP_INSTALL, f"uv=={read_pins(root)['uv']}"], env)
+        steps.run([python, *PIP_INSTALL, f"uv=={read_pins(root, stack)['uv']}"], env)
         env |= uv_settings(steps, python, env)
         tool = [python.parent / "uv", "pip", "install", "--python", python]
     except SetupError:
         print(" (uv is not available; pip takes minutes)", end="", flush=True)
         tool = [python, *PIP_INSTALL]
         wanted = [line for line in wanted if line != "uv"]
-    steps.run([*tool, "-c", root / "constraints.txt", *wanted], env)
+    steps.run([*tool, "-c", root / CONSTRAINTS[stack], *wanted], env)
     # The kit itself comes last and alone: its build needs the setuptools that was just installed.
     steps.run([*tool, "--no-build-isolation", "--no-deps", "-e", root], env)

@@ -15,9 +15,9 @@ import horovod
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
-from horovod.tensorflow.keras import DistributedOptimizer
 
 from labs.run.errors import PROOF_PREFIX
+from labs.training.hvd_keras import DistributedOptimizer
 
 
 def weights_of_all(model: tf.keras.Model) -> list[np.ndarray]:
@@ -31,7 +31,7 @@ def step() -> str | None:
     model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
     model.build((None, 4))
     initial = weights_of_all(model)
-    hvd.broadcast_variables(model.variables, root_rank=0)
+    model.set_weights(hvd.broadcast_object(model.get_weights(), root_rank=0))
     broadcast = weights_of_all(model)
     model.compile(DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), loss="mse")
     x = np.random.normal(size=(32, 4)).astype("float32")

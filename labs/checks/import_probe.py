@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,9 @@ def main() -> None:
     began = time.monotonic()
     import tensorflow as tf
 
-    # Keras is loaded here: TensorFlow imports it on first use.
-    report(tensorflow=tf.__version__, keras=tf.keras.Model.__module__, gpus=len(tf.config.list_physical_devices("GPU")),
+    # Keras is loaded here: TensorFlow imports it on first use. Its package is keras or tf_keras.
+    keras = sys.modules[tf.keras.Model.__module__.partition(".")[0]]
+    report(tensorflow=tf.__version__, keras=keras.__version__, gpus=len(tf.config.list_physical_devices("GPU")),
         seconds=time.monotonic() - began)
     import horovod
     import horovod.tensorflow as hvd

@@ -23,5 +23,5 @@ def two_workers() -> Finding:
     verdict = failure.proof_verdict(outcome.out)
     if outcome.code == 0:
         return ok(verdict)
-    cure = variables.cure("HOROVOD_", "OMPI_", "PYTHON", "TF_") or software.install("horovod")
+    cure = variables.cure("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or software.install("horovod")
     return fail(verdict or f"two workers did not get through a step: {outcome.cause}", cure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
@@ -18,15 +19,16 @@ from labs.checks.findings import Finding, fail, ok, warn
 from labs.run.paths import ROOT, shown
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from labs.launch.supervisor import Outcome
 
 PROBE_SECONDS = 180
 """It takes 4 s on an idle machine, minutes from a cold network disk."""
-WHY = {
-    "tensorflow": "Horovod's build and the labs need {pin}",
-    "keras": "TensorFlow 2.15 needs {pin}; with Keras 3, Horovod silently averages no gradients",
-    "horovod": "the labs need {pin}",
-}
+STACKS = ("constraints.txt", "constraints-classic.txt")
+"""The pins of the default stack and of the classic one, with which the labs are tested."""
+DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
+"""A package that several distributions bring; all others have the package's name."""
 ENDS: dict[int, str] = {
     signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
     signal.SIGKILL: "the machine ran out of memory: end other programs",
@@ -36,14 +38,13 @@ ENDS: dict[int, str] = {
 def python() -> Finding:
     """Check the interpreter's version, and whether its environment has been moved."""
     version, prefix = ".".join(map(str, sys.version_info[:3])), Path(sys.prefix)
-    if not (3, 11, 4) <= sys.version_info[:3] < (3, 12):
-        return fail(f"{sys.executable} is {version}; TensorFlow 2.15 needs 3.11, from 3.11.4 on",
-                    "make env PYTHON=/path/to/python3.11")
+    if not (3, 11, 4) <= sys.version_info[:3] < (3, 14):
+        return fail(f"{sys.executable} is {version}; the labs need 3.11.4 to 3.13",
+                    "make env PYTHON=/path/to/python3.13")
     # `make env` writes a stamp with the folder's path; a symbolic link to that folder does not count as a move.
-    lies_in = prefix.resolve().parent
-    made_in = next((Path(stamp.read_text()) for stamp in prefix.glob(".ready-*")), lies_in)
-    if made_in.resolve() != lies_in:
-        return fail(f"the environment {prefix} was made in {made_in}, and does not work after a move", "make env")
+    made_as = next((Path(stamp.read_text().splitlines()[0]) for stamp in prefix.glob(".ready-*-*")), prefix)
+    if made_as.resolve() != prefix.resolve():
+        return fail(f"the environment {prefix} was made as {made_as}, and does not work after a move", "make env")
     return ok(f"{version} in {shown(prefix)}")
 
 
@@ -56,43 +57,62 @@ def packages() -> Finding:
     versions = {name: _version(name) for name in names}
     if missing := [name for name, version in versions.items() if version is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    others = [name for name in names if versions[name] != _pins()[name]]
+    if _major(versions["numpy"]) >= 2 and _series("tensorflow") < (2, 18):
+        return fail(f"numpy is {versions['numpy']}, and TensorFlow {_version('tensorflow')} was compiled for numpy 1",
+                    _cure("numpy"))
+    others = [name for name in names if versions[name] != _pins().get(name, versions[name])]
     different = ", ".join(f"{name} {versions[name]} (tested with {_pins()[name]})" for name in others)
-    if "numpy" in others and not str(versions["numpy"]).startswith("1."):
-        return fail(f"numpy is {versions['numpy']}, and TensorFlow 2.15 was compiled for numpy 1", _cure("numpy"))
-    return warn(different, _cure(others[0])) if others else ok(f"{len(names)}, all at their pins")
+    if others:
+        return warn(different, _cure(others[0]))
+    return ok(f"{len(names)}, all at their pins" if _pins() else f"{len(names)}, all there")
 
 
 def keras() -> Finding:
-    """Check Keras' version and its settings file."""
-    if wrong := _wrong("keras"):
+    """Check that the Keras that TensorFlow loads is there, fits it, and has the settings that the labs need."""
+    name = "tf_keras" if variables.legacy_keras() else "keras"
+    if wrong := _wrong(name):
         return wrong
+    version, tensorflow = str(_version(name)), _version("tensorflow")
+    needed = "3" if name == "keras" and _series("tensorflow") >= (2, 16) else _series_text("tensorflow")
+    if tensorflow and not version.startswith(f"{needed}."):
+        return fail(f"{name} {version} is in {shown(_folder(name))}: TensorFlow {tensorflow} needs {name} {needed}",
+                    _cure(name))
     file = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
     try:
         settings = json.loads(file.read_text())
     except (OSError, ValueError):
         settings = {}
-    for name, value in {"image_data_format": "channels_last", "floatx": "float32"}.items():
-        if settings.get(name, value) != value:
-            return fail(f"{file} sets {name} to {settings[name]}; the labs' models need {value}", f"rm {file}")
-    return ok(f"{_version('keras')}, whose gradients Horovod averages")
+    for key, value in {"backend": "tensorflow", "image_data_format": "channels_last", "floatx": "float32"}.items():
+        if settings.get(key, value) != value:
+            return fail(f"{file} sets {key} to {settings[key]}; the labs' models need {value}", f"rm {file}")
+    if version != _pins().get(name, version):
+        return warn(f"{version} (tested with {_pins()[name]})", _cure(name))
+    return ok(f"{name} {version}")
 
 
 def tensorflow() -> Finding:
-    """Import TensorFlow in a separate process."""
+    """Compare TensorFlow's version with those that the labs are tested with, and import it in a separate process."""
     if wrong := _wrong("tensorflow"):
         return wrong
+    version, tested = _version("tensorflow"), [pins["tensorflow"] for pins in _stacks()]
+    if _series("tensorflow") < (2, 15):
+        return fail(f"{version} is older than 2.15, the oldest that the labs run on", _cure("tensorflow"))
     facts, outcome = probe()
     if "tensorflow" not in facts:
         return _not_loaded("tensorflow", outcome)
-    return ok(f"{facts['tensorflow']}, loaded in {facts['seconds']:.0f} s")
+    loaded = f"{facts['tensorflow']} with Keras {facts['keras']}, loaded in {facts['seconds']:.0f} s"
+    if version not in tested:
+        return warn(f"{loaded}; the labs are tested with {' and '.join(tested)}", "docs/support-matrix.md")
+    return ok(loaded)
 
 
 def horovod() -> Finding:
     """Compare the installed TensorFlow and MPI with those that Horovod was built for, and import Horovod."""
     if wrong := _wrong("horovod"):
         return wrong
-    built_for, here = _built_for(), _version("tensorflow")
+    if (version := _version("horovod")) != (pin := _stacks()[0]["horovod"]):
+        return fail(f"{version} is in {shown(_folder('horovod'))}: the labs need {pin}", _cure("horovod"))
+    built_for, here = _built_for(), _version_number(str(_version("tensorflow")))
     if built_for not in (None, here):
         return fail(f"it was built for TensorFlow {built_for}, and {here} is installed", install("horovod"))
     facts, outcome = probe()
@@ -140,36 +160,54 @@ def probe() -> tuple[dict[str, Any], Outcome]:
 
 def _not_loaded(name: str, outcome: Outcome) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
-    cure = ENDS.get(-(outcome.code or 0)) or variables.cure("TF_", "PYTHON") or variables.without("LD_LIBRARY_PATH")
-    return fail(f"it does not load: {outcome.cause}", cure or install(name))
+    cure = ENDS.get(-(outcome.code or 0)) or variables.cure("TF_", "KERAS_", "PYTHON")
+    return fail(f"it does not load: {outcome.cause}", cure or variables.without("LD_LIBRARY_PATH") or install(name))
 
 
 def _wrong(name: str) -> Finding | None:
-    """Return what is wrong with a package before it is imported: missing, hidden by another one, or another version."""
-    version, pin = _version(name), _pins()[name]
+    """Return what keeps Python from importing a package: it is missing, or another one hides it."""
+    version = _version(name)
     if version is None:
-        return fail(f"not installed for {sys.executable}", install(name))
+        return fail(f"{name} is not installed for {sys.executable}", variables.cure("TF_USE_") or install(name))
     if _imported_from(name) != _folder(name):
         return fail(f"`import {name}` finds {_imported_from(name)}/{name}, which hides the environment's {version}",
                     _cure(name))
-    if version != pin:
-        return fail(f"{version} is in {shown(_folder(name))}: {WHY[name].format(pin=pin)}", _cure(name))
+    return None
+
+
+def _distribution(name: str) -> Distribution | None:
+    from importlib import metadata  # Here: the check `python` does not need it, and its line is to appear at once.
+
+    for each in DISTRIBUTIONS.get(name, (name,)):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.distribution(each)
     return None
 
 
 def _version(name: str) -> str | None:
-    from importlib import metadata  # Here: the check `python` does not need it, and its line is to appear at once.
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+    found = _distribution(name)
+    return found.version if found else None
 
 
 def _folder(name: str) -> Path:
-    from importlib import metadata
+    """Return the folder in which an installed package lies."""
+    found = _distribution(name)
+    assert found is not None
+    return Path(str(found.locate_file("")))
 
-    return Path(str(metadata.distribution(name).locate_file("")))
+
+def _series(name: str) -> tuple[int, ...]:
+    """Return the first two numbers of a package's version; of a missing one those of the default stack."""
+    version = _version(name) or _stacks()[0][name]
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+
+
+def _series_text(name: str) -> str:
+    return ".".join(map(str, _series(name)))
+
+
+def _major(version: str | None) -> int:
+    return int(str(version).partition(".")[0])
 
 
 def _imported_from(name: str) -> Path | None:
@@ -185,8 +223,16 @@ def _built_for() -> str | None:
 
 
 @functools.cache
+def _stacks() -> list[dict[str, str]]:
+    """Return the pins of each stack, the default's first."""
+    return [dict(line.split("==") for line in (ROOT / name).read_text().split()) for name in STACKS]
+
+
+@functools.cache
 def _pins() -> dict[str, str]:
-    return dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+    """Return the pins of the installed stack; none if its TensorFlow is that of neither (a container, a site)."""
+    series = _series_text("tensorflow")
+    return next((pins for pins in _stacks() if pins["tensorflow"].startswith(f"{series}.")), {})
 
 
 def _cure(name: str) -> str:
@@ -196,18 +242,17 @@ def _cure(name: str) -> str:
         return "unset PYTHONPATH"
     if str(folder) == site.getusersitepackages():
         return "export PYTHONNOUSERSITE=1"
-    return "rm -r .venv, then make env" if name == "keras" and not _conda() else install(name)
+    return install(name)
 
 
 def install(name: str) -> str:
-    """Return the command that installs a package: `make env`, or what docs/gpu-environment.md says for conda."""
-    if not _conda():
-        return "make env"
-    return "make horovod" if name == "horovod" else f"python -m pip install {name}=={_pins()[name]}"
-
-
-def _conda() -> bool:
-    return Path(sys.prefix, "conda-meta").is_dir()
+    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
+    prefix = Path(sys.prefix)
+    if prefix != Path(sys.base_prefix) and not (prefix / "conda-meta").is_dir():
+        return "make env" if prefix.name == ".venv" else f"make env VENV={shown(prefix)}"
+    if name == "horovod":
+        return "make horovod"
+    return f"python -m pip install {name}" + (f"=={_pins()[name]}" if name in _pins() else "")
 
 
 def _version_number(text: str) -> str:

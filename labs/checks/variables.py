@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import re
 from collections.abc import Callable
@@ -36,6 +37,11 @@ def _true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
+def legacy_keras() -> bool:
+    """Return whether TensorFlow loads Keras 2 from the package tf_keras, as in NVIDIA's containers."""
+    return os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
+
+
 def _sites() -> list[str]:
     return sorted(path.stem for path in (ROOT / "jobs" / "sites").glob("*.sh"))
 
@@ -45,8 +51,10 @@ def _differs(pattern: str, value: str) -> bool:
 
 
 RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not the labs' Keras",
-         lambda value: value in ("1", "true", "True")),
+    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
+         lambda value: legacy_keras() and not importlib.util.find_spec("tf_keras")),
+    Rule("KERAS_BACKEND", "fail", "makes Keras compute with another library than TensorFlow",
+         lambda value: value not in ("", "tensorflow")),
     Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
          lambda value: "error" in value),
     Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",

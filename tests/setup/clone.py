@@ -6,9 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
+STACK = "classic" if metadata.version("tensorflow").startswith("2.15.") else "default"
+"""The stack that these tests run on."""
 
 
 class Clone:
@@ -17,15 +21,17 @@ class Clone:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.venv = folder / ".venv"
-        self.site = self.venv / "lib" / "python3.11" / "site-packages"
+        self.site = self.venv / "lib" / f"python{VERSION}" / "site-packages"
         self.bin = folder.parent / "bin"
         self.bin.mkdir()
         self.active = folder.parent / "active" / "bin"
-        for name in ("Makefile", "setup", "pyproject.toml", "constraints.txt", "environment.yml"):
+        pins = ("constraints.txt", "constraints-classic.txt")
+        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml"):
             self._copy(name)
         for name in ("awk", "bash", "cat", "make", "sort"):
             self.link(name, Path(shutil.which(name)))
-        self.link("python3.11", Path(sys.base_prefix) / "bin" / "python3.11")
+        self.python = f"python{VERSION}"
+        self.link(self.python, Path(sys.base_prefix) / "bin" / self.python)
 
     def _copy(self, name: str) -> None:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
@@ -38,15 +44,25 @@ class Clone:
     def script(self, name: str, text: str) -> Path:
         """Put a shell script on PATH."""
         path = self.bin / name
+        path.unlink(missing_ok=True)  # Never write through a link to the real program.
         path.write_text(f"#!{self.bin}/bash\n{text}\n")
         path.chmod(0o755)
         return path
 
-    def stamp(self, mpi: str = "own", folder: Path | None = None) -> Path:
+    def fake_python(self, name: str, version: tuple[int, ...], *, venv: bool = True) -> Path:
+        """Put a Python on PATH that reports another version, and prints its name where it would make an environment."""
+        lacking = "" if venv else "sys.modules['ensurepip'] = None; "
+        program = (f"import runpy, sys; sys.version_info = {version}; {lacking}sys.argv[:1] = []; "
+                   "runpy.run_path(sys.argv[0], run_name='__main__')")
+        report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
+        return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
+
+    def stamp(self, stack: str = "default", mpi: str = "own", folder: Path | None = None) -> Path:
         """Write the stamp of a successful `make env`."""
         self.site.mkdir(parents=True, exist_ok=True)
-        stamp = self.venv / f".ready-{mpi}"
-        stamp.write_text(str(folder or self.folder))
+        stamp = self.venv / f".ready-{stack}-{mpi}"
+        clone = folder or self.folder
+        stamp.write_text(f"{clone / '.venv'}\n{clone}\n")
         return stamp
 
     def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.setup.clone import ROOT, Clone, pretend_installed
+from tests.setup.clone import ROOT, VERSION, Clone, pretend_installed
 
 sys.path.insert(0, str(ROOT / "setup"))
 
@@ -25,6 +25,6 @@ def installed(clone):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", clone.active.parent], check=True)
 
     def write(name: str, version: str) -> None:
-        pretend_installed(clone.active.parent / "lib" / "python3.11" / "site-packages", name, version)
+        pretend_installed(clone.active.parent / "lib" / f"python{VERSION}" / "site-packages", name, version)
 
     return write

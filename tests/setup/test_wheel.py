@@ -129,14 +129,15 @@ def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
 
 
 def test_the_installed_library_finds_its_mpi_by_a_relative_path():
-    if not (ROOT / ".venv" / ".ready-own").exists():
+    prefix = Path(sys.prefix)
+    if not list(prefix.glob(".ready-*-own")):
         pytest.skip("this environment was not made by `make env` with its own MPI")
     package = Path(importlib.util.find_spec("horovod").origin).parent
     library = next((package / "tensorflow").glob("mpi_lib*.so"))
     assert PREFIX_RPATH.encode() in library.read_bytes()
     loaded = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
     mpi = next(line.split()[2] for line in loaded.splitlines() if "libmpi.so" in line)
-    assert Path(mpi).resolve().is_relative_to(ROOT / ".venv")
+    assert Path(mpi).resolve().is_relative_to(prefix.resolve())
 
 
 @pytest.mark.parametrize(

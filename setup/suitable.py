@@ -1,0 +1,41 @@
+"""Whether this Python fits a stack: `make` asks each Python that it finds, from the newest to the oldest.
+
+    python setup/suitable.py default      # exit status 0, or 1 with the reason if it is not the version
+
+A Python too old to parse this file exits with 1, too.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+RANGES = {
+    "default": ((3, 11, 4), (3, 14, 0)),  # TensorFlow 2.21's wheels; from 3.11.4 on tarfile has filter="data".
+    "classic": ((3, 11, 4), (3, 12, 0)),  # TensorFlow 2.15's.
+    "active": ((3, 11, 4), (3, 14, 0)),  # `make horovod`, for the TensorFlow that is there.
+}
+
+
+def obstacle() -> str | None:
+    """Return why this Python cannot create virtual environments, or None."""
+    if importlib.util.find_spec("ensurepip"):
+        return None
+    package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
+    return f"{sys.executable} cannot create virtual environments; apt-get install {package}"
+
+
+def main() -> int:
+    """Return 0 if this Python fits the stack; print the reason if only its version does."""
+    stack = sys.argv[1]
+    oldest, too_new = RANGES.get(stack, RANGES["default"])
+    if not oldest <= sys.version_info[:3] < too_new:
+        return 1
+    if stack == "active" or not (reason := obstacle()):
+        return 0
+    print(reason)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
