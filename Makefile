@@ -59,9 +59,10 @@ env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test t
 # one that needs it. An existing environment is updated by its own Python.
 NEWEST := $(if $(filter classic,$(STACK)),,python3.13 python3.12) python3.11 python3 python
 CANDIDATES = $(or $(PYTHON),$(if $(REMADE),,$(wildcard $(BIN)/python)) $(NEWEST))
-NO_DEFAULT := no Python from 3.11.4 to 3.13 (looked at: $(or $(PYTHON),$(strip $(NEWEST)))), which TensorFlow 2.21 needs; \
+LOOKED_AT := $(or $(PYTHON),$(strip $(NEWEST)))
+NO_DEFAULT := no Python from 3.11.4 to 3.13 (looked at: $(LOOKED_AT)), which TensorFlow 2.21 needs; \
     install one with its venv module, or give its path: make env PYTHON=/path/to/python3.13
-NO_CLASSIC := no Python 3.11 from 3.11.4 on (looked at: $(or $(PYTHON),$(strip $(NEWEST)))), which TensorFlow 2.15 needs; \
+NO_CLASSIC := no Python 3.11 from 3.11.4 on (looked at: $(LOOKED_AT)), which TensorFlow 2.15 needs; \
     install it with its venv module, or give its path: make env STACK=classic PYTHON=/path/to/python3.11
 NO_ACTIVE := the active Python ($(or $(PYTHON),python)) is not one from 3.11.4 to 3.13; \
     conda env create -f environment.yml, and activate it
@@ -82,7 +83,7 @@ MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(f
 VERSION := import sys; print('%d.%d' % sys.version_info[:2])
 ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
 REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
-$(STAMP): pyproject.toml constraints.txt constraints-classic.txt $(wildcard setup/*.py setup/*.cmake) \
+$(STAMP): pyproject.toml constraints.txt constraints-classic.txt $(wildcard setup/*.py setup/*.cmake setup/*.cc) \
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
 	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
 	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))
