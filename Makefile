@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 MADE := $(subst -, ,$(patsubst $(VENV)/.ready-%,%,$(firstword $(wildcard $(VENV)/.ready-*))))
 # `default`: TensorFlow 2.21 with Keras 3; `classic`: TensorFlow 2.15 with Keras 2, on Python 3.11.
 STACK ?= $(if $(word 2,$(MADE)),$(firstword $(MADE)),default)
-# Where Open MPI comes from: `own` (the Python registry's, inside the environment) or `system` (mpicxx and mpirun on PATH).
+# Where Open MPI comes from: `own` (the Python registry's, in the environment) or `system` (mpicxx and mpirun on PATH).
 MPI ?= $(or $(lastword $(MADE)),own)
 STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
@@ -26,7 +26,8 @@ CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench pins clean FORCE
+.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench \
+    pins clean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +54,7 @@ test-fast: env ## Check style, types and imports, run the tests that take less t
 	@$(BIN)/lint-imports --no-logo
 	@$(PYTEST) -m 'not (workers or slurm or notebooks or network or slow)'
 
-env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them (STACK=classic, MPI=system, VENV=DIR)
+env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR
 
 # The newest Python first. setup/suitable.py is a program of its own because an older Python could not even parse the
 # one that needs it. An existing environment is updated by its own Python.
