@@ -58,7 +58,7 @@ endef
 # The stamp contains the folder that it was made in, because an environment cannot be moved. If site-packages is newer,
 # something was installed or removed since, and the smoke test has to run again.
 MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(CURDIR),$(file <$(STAMP))))
-$(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py setup/*.cmake) \
+$(STAMP): pyproject.toml constraints.txt $(wildcard setup/*.py setup/*.cmake setup/*.cc) \
           $(wildcard .venv/lib/python3.11/site-packages) $(if $(MOVED),FORCE)
 	$(call make_env,$(CANDIDATES),env --mpi $(MPI),$(NO_PYTHON))
 

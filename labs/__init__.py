@@ -5,8 +5,9 @@ they load, so they cannot be set later.
 """
 
 import os
+import sys
 
-from labs.run import fast, lazy
+from labs.run import fast, lazy, quiet
 
 __version__ = "0.1.0"
 
@@ -14,6 +15,8 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3"} | fast.ENVIRONMENT
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, and what is faster."""
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
+if "tensorflow" not in sys.modules:
+    sys.meta_path.insert(0, quiet.QuietImport())
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {

@@ -71,8 +71,9 @@ def train_alone(images, labels, batch_size, epochs, base_lr, seed):
 
 def train_together(images, labels, batch_size, epochs, base_lr, seed):
     """Train with plain Keras and Horovod, and return the model."""
-    import horovod.tensorflow.keras as hvd  # Horovod: its version for Keras.
     import tensorflow as tf
+
+    from labs.training import hvd_keras as hvd  # Horovod: its layer for the installed Keras.
 
     hvd.init()  # Horovod: find the other workers; from here on rank() and size() are known.
     gpus = tf.config.list_physical_devices("GPU")  # Horovod: every worker sees all GPUs of its node,

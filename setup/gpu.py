@@ -38,9 +38,9 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         SetupError: There is no CUDA compiler or no NCCL.
     """
     cuda, nccl = _cuda_home(environ), _nccl_home(environ)
-    header, library = _cuda_file(cuda, "include", "cuda_runtime.h"), _cuda_file(cuda, "lib*", "libcudart.so")
-    assert header is not None  # `_cuda_home` has checked both.
-    in_wheel = nccl == _wheel_home()
+    header, library = _cuda_file(cuda, "include", "cuda_runtime.h"), _cuda_file(cuda, "lib*", "libcudart.so*")
+    assert header is not None and library is not None  # `_cuda_home` has checked both.
+    in_wheel = nccl == _wheel_home("nccl")
     options = {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
         "HOROVOD_CUDA_HOME": str(cuda),
@@ -50,6 +50,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
         "LABS_CUDA_INCLUDE": str(header.parent),
         "LABS_CUDA_LIBRARY": str(library),
         "LABS_NCCL_LIBRARY": str(_nccl_library(nccl)),
+        # The wheels' nvcc searches lib64/, but they have lib/ alone.
+        "NVCC_APPEND_FLAGS": f"-L{library.parent}",
     }
     return Gpu(
         name=f"NCCL-{_nccl_version(nccl)}-CUDA-{_cuda_version(cuda)}",
@@ -61,11 +63,11 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
 
 def _cuda_home(environ: Mapping[str, str]) -> Path:
     on_path = shutil.which("nvcc")
-    homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), _wheel_home("cu13"), "/usr/local/cuda"]
     if on_path:
-        homes.insert(2, str(Path(on_path).resolve().parent.parent))
+        homes.insert(3, str(Path(on_path).resolve().parent.parent))
     for home in map(Path, filter(None, homes)):
-        needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so")
+        needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so*")
         if all(_cuda_file(home, *pair) for pair in needed):
             return home
     raise SetupError(
@@ -86,7 +88,7 @@ def _cuda_version(cuda: Path) -> str:
 
 
 def _nccl_home(environ: Mapping[str, str]) -> Path:
-    for home in filter(None, [environ.get("HOROVOD_NCCL_HOME"), sys.prefix, str(_wheel_home()), "/usr"]):
+    for home in filter(None, [environ.get("HOROVOD_NCCL_HOME"), sys.prefix, str(_wheel_home("nccl")), "/usr"]):
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
@@ -106,5 +108,6 @@ def _nccl_version(nccl: Path) -> str:
     return ".".join(re.findall(rf"NCCL_{part}\s+(\d+)", header)[0] for part in ("MAJOR", "MINOR", "PATCH"))
 
 
-def _wheel_home() -> Path:
-    return Path(sysconfig.get_path("purelib"), "nvidia", "nccl")
+def _wheel_home(name: str) -> Path:
+    """Return where NVIDIA's wheels install NCCL ("nccl"), or the compiler of CUDA 13 ("cu13"); that of 12 has none."""
+    return Path(sysconfig.get_path("purelib"), "nvidia", name)

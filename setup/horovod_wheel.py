@@ -18,7 +18,8 @@ from steps import Steps, locked
 
 SETUP = Path(__file__).resolve().parent
 TOOLCHAIN = SETUP / "horovod.cmake"
-RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake")  # Another text of these is another wheel.
+# Another text of these is another wheel.
+RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake", SETUP / "gpu_stream.cc")
 PARTS = {
     "HOROVOD_WITH_TENSORFLOW": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",

@@ -17,8 +17,8 @@ class Tokens(tf.keras.layers.Layer):
 
     def build(self, shape):
         _, patches, width = shape
-        self.first = self.add_weight("first", [1, 1, width], initializer="zeros")
-        self.positions = self.add_weight("positions", [1, patches + 1, width],
+        self.first = self.add_weight(name="first", shape=[1, 1, width], initializer="zeros")
+        self.positions = self.add_weight(name="positions", shape=[1, patches + 1, width],
                                          initializer=tf.keras.initializers.RandomNormal(stddev=0.02))
 
     def call(self, patches):

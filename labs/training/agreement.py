@@ -10,14 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from labs.run.errors import LabError
-from labs.training import checkpoint, hvd_ops
+from labs.training import checkpoint, hvd_ops, keras_internals
 
 
 def checksums(model: tf.keras.Model) -> dict[str, int]:
     """Return a CRC-32 of every weight of a model and of every variable of its optimizer, by index and name."""
-    variables = [*model.variables, *model.optimizer.variables]
-    return {f"{index} {variable.name}": zlib.crc32(checkpoint.as_array(variable).reshape(-1).view(np.uint8).data)
-            for index, variable in enumerate(variables)}
+    sums = {}
+    for index, variable in enumerate([*model.weights, *model.optimizer.variables]):
+        values = checkpoint.as_array(keras_internals.tf_variable(variable))
+        sums[f"{index} {keras_internals.name_of(variable)}"] = zlib.crc32(values.reshape(-1).view(np.uint8).data)
+    return sums
 
 
 def agree(**items: Any) -> None:

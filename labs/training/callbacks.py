@@ -46,36 +46,44 @@ class Steps(tf.keras.callbacks.Callback):
         super().__init__()
         self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
         self.begin, self.between, self.stopped = begin, between, False
-        self.paced = steps - first <= 8
+        self.pace, self.paced = 1, steps - first <= 8
         self.bar = tqdm(total=steps, initial=first, desc=f"epoch {epoch}", unit="step", leave=False, disable=not bar,
                         file=sys.stderr)
         self.step, self.since = first, time.perf_counter()
 
     def on_train_begin(self, logs=None):
-        keras_internals.set_steps_per_execution(self.model, self.micro_batches)
+        keras_internals.start_counting(self.model)
+        self._set_steps()
 
     def on_epoch_begin(self, epoch, logs=None):
         self.begin()
 
     def on_train_batch_end(self, batch, logs=None):
-        step = self.first + (batch + 1) // self.micro_batches
+        step = self.first + keras_internals.steps_taken(self.model) // self.micro_batches
         done, self.step = step - self.step, step
         self.heart.step(self.epoch, step)
         self.bar.set_postfix_str(f"loss {logs['loss']:.4f}", refresh=False)
         self.bar.update(done)
         if not self.paced and step - self.first >= 3:
             self._set_pace(done)
-        if step < self.steps and self.between(step):
-            self.model.stop_training = self.stopped = True
+        self.stopped = step < self.steps and self.between(step)
+        if self.stopped or step == self.steps:
+            self.model.stop_training = True
+        else:
+            self._set_steps()
         self.since = time.perf_counter()
 
     def _set_pace(self, done: int) -> None:
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
         # Horovod: workers that return after different steps would wait for each other for ever.
-        pace = int(hvd_ops.gather_in_graph([pace]).min())
-        keras_internals.set_steps_per_execution(self.model, self.micro_batches * pace)
+        self.pace = int(hvd_ops.gather_in_graph([pace]).min())
         self.paced = True
+
+    def _set_steps(self) -> None:
+        """Set the steps of the next call: no more than the epoch has left."""
+        steps = min(self.pace, self.steps - self.step)
+        keras_internals.set_steps_per_execution(self.model, self.micro_batches * steps)
 
     def on_train_end(self, logs=None):
         self.bar.close()

@@ -52,7 +52,8 @@ def worker_state(model: tf.keras.Model) -> list[tf.Variable]:
         model: Compiled and built.
     """
     sums = [variable for metric in model.metrics for variable in metric.variables]
-    return [*sums, *model.non_trainable_weights, *keras_internals.random_state(model)]
+    variables = [keras_internals.tf_variable(variable) for variable in [*sums, *model.non_trainable_weights]]
+    return [*variables, *keras_internals.random_state(model)]
 
 
 def as_array(variable: tf.Variable) -> np.ndarray:
@@ -77,7 +78,8 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
         config: The lab's Config; a run that resumes must have the same.
     """
     fields = {name: getattr(position, name) for name in JSON_FIELDS}
-    meta = {"position": fields, "config": dataclasses.asdict(config), "shapes": _shapes(model)}
+    meta = {"position": fields, "config": dataclasses.asdict(config), "shapes": _shapes(model),
+            "keras": keras_internals.GENERATION}
     shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(_state(model))}
     by_rank = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
                for number, value in enumerate(values)}
@@ -158,6 +160,10 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) 
         before = {name: meta["config"].get(name) for name in changed}
         raise LabError(f"{path.parents[1].name} was started with {before}; resume it with that, "
                        "or choose another --name")
+    if (keras := meta.get("keras", 2)) != keras_internals.GENERATION:  # Older checkpoints are all of Keras 2.
+        raise LabError(f"{path} was saved with Keras {keras}, and this is Keras {keras_internals.GENERATION}, which "
+                       "orders the optimizer's state in another way; resume it with the stack it was started with, "
+                       "or choose another --name")
     if meta["shapes"] != _shapes(model):
         counts = f"{len(meta['shapes'])} variables, here {len(_shapes(model))}"
         raise LabError(
@@ -167,7 +173,7 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) 
 
 
 def _state(model: tf.keras.Model) -> list[tf.Variable]:
-    return [*model.variables, *model.optimizer.variables]
+    return [keras_internals.tf_variable(variable) for variable in [*model.weights, *model.optimizer.variables]]
 
 
 def _shapes(model: tf.keras.Model) -> list[list[int]]:

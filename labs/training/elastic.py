@@ -18,7 +18,6 @@ import horovod.tensorflow as hvd
 import psutil
 import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
-from horovod.tensorflow.elastic import TensorFlowKerasState
 
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
@@ -28,7 +27,7 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, devices, hvd_ops, keras_internals, loopback, schedule
+from labs.training import agreement, checkpoint, devices, hvd_keras, hvd_ops, keras_internals, loopback, schedule
 from labs.training.keras_internals import take_steps
 from labs.training.layout import Layout, current_layout
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
@@ -104,8 +103,8 @@ class Elastic:
             position = checkpoint.restore(self.folder / "checkpoints", model, self.config)
         self.memory.history = position.history
         # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
-        state = TensorFlowKerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
-                                     step=int(model.optimizer.iterations))
+        state = hvd_keras.elastic.KerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
+                                             step=int(model.optimizer.iterations))
         # Horovod: calls `_segment` again after each reset, with the state restored.
         return hvd.elastic.run(self._segment)(state, test)
 
@@ -218,7 +217,7 @@ class Elastic:
         """Add the epoch to the history, and write a checkpoint in case all workers are lost."""
         memory, state, job = self.memory, self.state, self.job
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
-        means = hvd_ops.mean_over_workers({each.name: float(each.result()) for each in self.model.metrics}, weight)
+        means = hvd_ops.mean_over_workers({name: float(value) for name, value in self.model.get_metrics_result().items()}, weight)
         now = time.time()
         row = {"epoch": state.epoch + 1, **means,
                "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),

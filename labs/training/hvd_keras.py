@@ -1,27 +1,30 @@
-"""Horovod's Keras layer for the installed Keras: Horovod's own for Keras 2, `horovod_keras3` for Keras 3.
+"""Horovod's Keras layer for the Keras that is installed: `from labs.training import hvd_keras as hvd`.
 
-from labs.training import hvd_keras as hvd
+Horovod's own layer is written for Keras 2. On Keras 3 its optimizer trains and never exchanges a gradient, without an
+error; `horovod_keras3` replaces it there.
 """
 
 from __future__ import annotations
 
-import horovod._keras
-import tensorflow as tf
-
 from labs.run.errors import LabError
+from labs.training.keras_internals import GENERATION
 
 
 def refuse_horovods_own_layer() -> None:
-    """Let Horovod's own Keras layer raise where it makes an optimizer: on Keras 3 that trains without exchanging."""
+    """Let Horovod's own Keras layer raise where it wraps an optimizer."""
+    # `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow` all make their optimizers there.
+    import horovod._keras as horovods_own
+
     def refuse(*args, **kwargs):
         raise LabError("Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
                        "use labs.training.hvd_keras")
 
-    horovod._keras.create_distributed_optimizer = refuse
+    horovods_own.create_distributed_optimizer = refuse
 
 
-if int(tf.keras.__version__.split(".")[0]) >= 3:
-    refuse_horovods_own_layer()
+if GENERATION >= 3:
     from labs.training.horovod_keras3 import *  # noqa: F403
+
+    refuse_horovods_own_layer()
 else:
     from horovod.tensorflow.keras import *  # noqa: F403

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from importlib import metadata
 from typing import Any
 
-from labs.run.errors import LabError
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
 
-
-def refuse_unsynchronised_keras(version: str) -> None:
-    """Raise on a Keras whose optimizers Horovod 0.28 does not synchronise.
-
-    Raises:
-        LabError: The version is 3 or later: training would run without an error and never reduce a gradient.
-    """
-    if int(version.split(".")[0]) >= 3:
-        raise LabError(
-            f"Keras {version} never exchanges a gradient under Horovod {metadata.version('horovod')} and reports"
-            " no error; install the pinned Keras with `make env`"
-        )
-
-
-# Here, because the imports below fail on such a Keras without naming the cause.
-refuse_unsynchronised_keras(metadata.version("keras"))
-
-import horovod.tensorflow as hvd  # noqa: E402
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from horovod.tensorflow.keras import DistributedOptimizer  # noqa: E402
-
-from labs.training import timeline  # noqa: E402
-from labs.training.optimizers import fused  # noqa: E402
+from labs.training import hvd_keras, keras_internals, timeline
+from labs.training.optimizers import fused
 
 # Horovod passes its own code through AutoGraph, although it uses TensorFlow's control flow already, and has no switch
 # for it. Lab 10, 17 gradients: the first epoch takes 44 processor seconds with AutoGraph, 10 without (docs/speed.md).
@@ -49,7 +28,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
         backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
     """
     # Horovod: between computing the gradients and applying them, average them over all workers.
-    return DistributedOptimizer(
+    return hvd_keras.DistributedOptimizer(
         fused(optimizer),
         compression=hvd.Compression.fp16 if fp16_allreduce else hvd.Compression.none,
         backward_passes_per_step=backward_passes_per_step,
@@ -81,7 +60,7 @@ def broadcast_state(model: tf.keras.Model) -> None:
         model: Compiled and built.
     """
     # Horovod: workers that start from different weights and apply equal gradients stay different for ever.
-    variables = [*model.variables, *model.optimizer.variables]
+    variables = [keras_internals.tf_variable(each) for each in [*model.weights, *model.optimizer.variables]]
     timeline.note_sizes(variables)
     hvd.broadcast_variables(variables, root_rank=0)
 
@@ -91,7 +70,8 @@ def average_statistics(model: tf.keras.Model) -> None:
 
     Each worker's statistics come from its own images, and exchanging gradients does not make them equal.
     """
-    statistics = [weight for weight in model.non_trainable_weights if weight.dtype.is_floating]
+    weights = [keras_internals.tf_variable(weight) for weight in model.non_trainable_weights]
+    statistics = [weight for weight in weights if weight.dtype.is_floating]
     if not statistics:
         return
     # Horovod: without this each worker would validate a different model, and rank 0 would save its own.

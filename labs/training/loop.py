@@ -118,8 +118,7 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
         metrics: Names of Keras metrics, or functions of labels and outputs.
     """
     optimizer.build(model.trainable_variables)
-    model.compile(optimizer, finite(loss), weighted_metrics=list(metrics), jit_compile=False, steps_per_execution=2)
-    keras_internals.trace_once(model)
+    keras_internals.compile_for_steps(model, optimizer, finite(loss), metrics)
 
 
 def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
@@ -186,7 +185,7 @@ def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, aug
         logs = model.fit(
             train_batches(train.images, train.labels, mine, augment, epoch=epoch, seed=seed,
                           first_step=first * micro_batches),
-            steps_per_epoch=passes, callbacks=[callback], verbose=0,
+            steps_per_epoch=passes, callbacks=[callback], shuffle=False, verbose=0,
         ).history
     except tf.errors.OpError as error:
         raise _explained(error, model, epoch, steps) from None
@@ -229,7 +228,7 @@ def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -
 def _evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> dict[str, float]:
     """Evaluate without pausing the stall check, which stays active between two epochs of a training."""
     mine = subset.positions[job.rank :: job.size]
-    means = dict.fromkeys(model.metrics_names, 0.0)
+    means = dict.fromkeys(model.get_metrics_result(), 0.0)
     if len(mine):
         batches = eval_batches(subset.images, subset.labels, mine, batch_size)
         keras_internals.set_steps_per_execution(model, 1)

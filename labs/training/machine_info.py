@@ -19,8 +19,9 @@ from labs.training import keras_internals
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages on which a result depends."""
-    packages = ("tensorflow", "keras", "horovod", "numpy", "pillow", "labs")
-    return {"python": platform.python_version()} | {package: metadata.version(package) for package in packages}
+    # Asked themselves: their packages have other names in some environments (tensorflow-cpu, tf_keras).
+    ours = {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras_internals.VERSION}
+    return ours | {package: metadata.version(package) for package in ("horovod", "numpy", "pillow", "labs")}
 
 
 def machine() -> dict[str, Any]:

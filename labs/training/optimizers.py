@@ -18,12 +18,12 @@ from labs.training import keras_internals
 class SGD(tf.keras.optimizers.SGD):
     """Keras' SGD with a fused update."""
 
-    def update_step(self, gradient, variable):
-        if isinstance(gradient, tf.IndexedSlices):
-            super().update_step(gradient, variable)
+    def update_step(self, gradient, variable, *learning_rate):  # Keras 3 passes the learning rate, Keras 2 does not.
+        velocity = keras_internals.velocity(self, variable)
+        if isinstance(gradient, tf.IndexedSlices) or velocity is None:
+            super().update_step(gradient, variable, *learning_rate)
             return
         learning_rate, momentum = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.momentum))
-        velocity = keras_internals.velocity(self, variable)
         tf.raw_ops.ResourceApplyKerasMomentum(var=variable.handle, accum=velocity.handle, lr=learning_rate,
                                               grad=gradient, momentum=momentum, use_nesterov=self.nesterov)
 
@@ -31,9 +31,9 @@ class SGD(tf.keras.optimizers.SGD):
 class Adam(tf.keras.optimizers.Adam):
     """Keras' Adam with a fused update."""
 
-    def update_step(self, gradient, variable):
+    def update_step(self, gradient, variable, *learning_rate):
         if isinstance(gradient, tf.IndexedSlices) or self.amsgrad:
-            super().update_step(gradient, variable)
+            super().update_step(gradient, variable, *learning_rate)
             return
         learning_rate, beta_1, beta_2, epsilon, step = (
             tf.cast(value, variable.dtype)

@@ -37,5 +37,5 @@ def _largest_activation(model: tf.keras.Model) -> int:
     for layer in model.layers:
         with contextlib.suppress(AttributeError, RuntimeError):  # A nested layer may have no output here.
             outputs = [each for each in tf.nest.flatten(layer.output) if None not in each.shape[1:]]
-            sizes += [math.prod(each.shape[1:]) * each.dtype.size for each in outputs]
+            sizes += [math.prod(each.shape[1:]) * tf.as_dtype(each.dtype).size for each in outputs]
     return max(sizes)

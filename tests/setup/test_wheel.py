@@ -42,7 +42,7 @@ def test_a_movable_wheel_serves_every_clone():
     assert BUILD.key == dataclasses.replace(BUILD, mpi=Mpi("openmpi-5.0.11", Path("/other/bin"))).key
 
 
-@pytest.mark.parametrize("name", ["horovod.cmake", "horovod_targets.cmake"])
+@pytest.mark.parametrize("name", ["horovod.cmake", "horovod_targets.cmake", "gpu_stream.cc"])
 def test_another_recipe_makes_another_wheel(monkeypatch, tmp_path, name):
     changed = tmp_path / name
     changed.write_text((ROOT / "setup" / name).read_text() + "# changed\n")
@@ -195,6 +195,22 @@ class TestGpu:
         gpu = find_gpu({"HOROVOD_CUDA_HOME": str(cuda)})
         assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so.2")
         assert dataclasses.replace(BUILD, gpu=gpu).rpath == f"{PREFIX_RPATH};{WHEEL_RPATH}"
+
+    def test_of_the_compilers_wheels(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "site-packages"))
+        home = tmp_path / "site-packages" / "nvidia" / "cu13"
+        for name in ("bin/nvcc", "include/cuda_runtime.h", "lib/libcudart.so.13"):
+            (home / name).parent.mkdir(parents=True)
+            (home / name).write_text("#!/bin/bash\necho 'Cuda compilation tools, release 13.0, V13.0.88'\n")
+        (home / "bin/nvcc").chmod(0o755)
+        self.nccl(tmp_path / "site-packages" / "nvidia" / "nccl", "libnccl.so.2")
+        gpu = find_gpu({})
+        assert gpu.name == "NCCL-2.16.5-CUDA-13.0"
+        assert gpu.options["HOROVOD_CUDA_HOME"] == str(home)
+        assert environment(dataclasses.replace(BUILD, gpu=gpu), Path("/env/bin/python"))["NVCC_APPEND_FLAGS"] == (
+            f"-L{home / 'lib'}"
+        )
+        assert gpu.movable
 
     def test_cpu_is_not_another_wheel_by_its_options(self):
         assert dataclasses.replace(BUILD, gpu=CPU).key == BUILD.key

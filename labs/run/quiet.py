@@ -1,0 +1,61 @@
+"""TensorFlow's import without the log lines that it writes before its log level applies.
+
+Since 2.18 TensorFlow reports each time that oneDNN is on, before it reads TF_CPP_MIN_LOG_LEVEL. In a notebook these
+lines would be the first that a student sees, and from workers they come once per rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+
+NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+                   r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ .*"  # Abseil's format: level, date, time, thread, file, text.
+                   r"|E\d{4} .* Unable to register cu\w+ factory: .*")
+"""Whole lines: information, warnings, and a false error of GPU builds (two registrations of the same library)."""
+
+
+class QuietImport(MetaPathFinder):
+    """Filters what TensorFlow writes to standard error while it is imported; steps aside after that."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec and spec.loader:
+            load = spec.loader.exec_module
+
+            def load_quietly(module) -> None:
+                with filtered_stderr():
+                    load(module)
+
+            spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
+        return spec
+
+
+@contextlib.contextmanager
+def filtered_stderr() -> Iterator[None]:
+    """Hold back what is written to file descriptor 2, by C code too, and write it at the end without NOISE."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # Closed, as for a daemon.
+        yield
+        return
+    held = os.memfd_create("labs-stderr")
+    os.dup2(held, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.lseek(held, 0, os.SEEK_SET)
+        with open(held, errors="replace") as file:
+            kept = "".join(line for line in file if not NOISE.fullmatch(line.rstrip("\n")))
+        if kept:
+            os.write(2, kept.encode())
