@@ -6,9 +6,25 @@ error; `horovod_keras3` replaces it there.
 
 from __future__ import annotations
 
+from labs.run.errors import LabError
 from labs.training.keras_internals import GENERATION
+
+
+def refuse_horovods_own_layer() -> None:
+    """Let Horovod's own Keras layer raise where it wraps an optimizer."""
+    # `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow` all make their optimizers there.
+    import horovod._keras as horovods_own
+
+    def refuse(*args, **kwargs):
+        raise LabError("Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
+                       "use labs.training.hvd_keras")
+
+    horovods_own.create_distributed_optimizer = refuse
+
 
 if GENERATION >= 3:
     from labs.training.horovod_keras3 import *  # noqa: F403
+
+    refuse_horovods_own_layer()
 else:
     from horovod.tensorflow.keras import *  # noqa: F403

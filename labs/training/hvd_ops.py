@@ -43,7 +43,9 @@ def undistributed(optimizer):
     Args:
         optimizer: From `distributed_optimizer`.
     """
-    plain: Any = type(optimizer).__bases__[0]  # Horovod: wrapping makes a subclass of the optimizer's own class.
+    plain: Any = type(optimizer)
+    if keras_internals.GENERATION == 2:
+        plain = plain.__bases__[0]  # Horovod: its own layer makes a subclass of the optimizer's class.
     return plain.from_config(optimizer.get_config())
 
 

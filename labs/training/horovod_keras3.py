@@ -1,0 +1,765 @@
+"""Horovod for Keras 3: the optimizer, callbacks and elastic state of `horovod.tensorflow.keras`, in one file.
+
+Horovod 0.28.1 has a Keras layer for Keras 2. On Keras 3 its DistributedOptimizer trains and never exchanges a gradient,
+without an error, and its callbacks raise. This file replaces it. It needs TensorFlow, Keras 3 and Horovod, nothing
+else: copy it beside your script.
+
+    import horovod_keras3 as hvd
+
+    hvd.init()
+    model.compile(hvd.DistributedOptimizer(optimizer), loss, jit_compile=False)
+    model.fit(..., callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+
+Names and arguments are those of `horovod.tensorflow.keras`. What differs:
+
+- `DistributedOptimizer` changes the optimizer that it is given, and returns it. Its class, config, variables and saved
+  file stay Keras' own, so `keras.models.load_model` opens the file where there is no Horovod.
+- Under the policy "mixed_float16" it adds the LossScaleOptimizer that `compile` would add around it. There an overflow
+  on one worker would leave the others waiting.
+- An update counts as one step for Adam's bias correction, schedules and EMA, whatever `backward_passes_per_step` is.
+  Between updates `optimizer.iterations` counts passes, as Horovod's own layer does.
+- Samples weight the metrics' mean. Broadcasts leave out the states of random generators: dropout must differ.
+
+Refused, with the reason: `jit_compile=True` ("auto" becomes True on a GPU), Adasum, a graph of TensorFlow 1, Keras 2,
+another backend than TensorFlow, an optimizer inside a LossScaleOptimizer, an optimizer that is wrapped twice, Keras'
+`gradient_accumulation_steps` together with `backward_passes_per_step`, sparse gradients with the latter unless
+`sparse_as_dense`, and a process set in an elastic job.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import types
+import warnings
+from collections import Counter
+from typing import Any
+
+import horovod.tensorflow as hvd
+import numpy as np
+import tensorflow as tf
+from horovod.common.elastic import ObjectState, run_fn
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.util import split_list
+from horovod.tensorflow import (  # noqa: F401
+    Average,
+    Compression,
+    ProcessSet,
+    Sum,
+    add_process_set,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    global_process_set,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    remove_process_set,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
+
+if int(tf.keras.__version__.split(".")[0]) < 3:
+    raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {tf.keras.__version__}: "
+                      "use horovod.tensorflow.keras, or unset TF_USE_LEGACY_KERAS")
+if tf.keras.backend.backend() != "tensorflow":
+    raise ImportError(f"Horovod exchanges TensorFlow's tensors, and Keras runs on {tf.keras.backend.backend()}: "
+                      "set KERAS_BACKEND=tensorflow")
+
+_labels: Counter = Counter()
+"""How many optimizers have reduced gradients under each label."""
+
+
+def DistributedOptimizer(  # noqa: N802
+    optimizer, name=None, device_dense="", device_sparse="", compression=Compression.none, sparse_as_dense=False,
+    gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, average_aggregated_gradients=False,
+    num_groups=0, groups=None, process_set=global_process_set, scale_local_gradients=True,
+):
+    """Make an optimizer reduce its gradients over all workers before it applies them, and return it.
+
+    Args:
+        optimizer: A Keras 3 optimizer; it may be built, and have state.
+        name: Label of its operations in Horovod's timeline; by default "Distributed" and the optimizer's class.
+        device_dense: Device on which dense gradients are reduced.
+        device_sparse: Device on which sparse gradients are gathered.
+        compression: How dense gradients are sent: `Compression.none` or `Compression.fp16`.
+        sparse_as_dense: Turn sparse gradients into dense ones first.
+        gradient_predivide_factor: Divide by this before the sum, and by size / this after it.
+        op: Average or Sum.
+        backward_passes_per_step: Passes whose gradients are added up before workers exchange them.
+        average_aggregated_gradients: Divide that sum by the number of passes.
+        num_groups: Deprecated: use `groups`.
+        groups: Number of groups, or lists of variables, that are reduced together; by default one group.
+        process_set: The workers that exchange gradients.
+        scale_local_gradients: Divide the gradients of variables given to `register_local_var` by the number of workers.
+
+    Raises:
+        TypeError: The optimizer is not one of Keras 3.
+        ValueError: Arguments that Horovod or Keras 3 cannot combine.
+    """
+    if num_groups:
+        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set)
+    label = name or f"Distributed{type(optimizer).__name__}"
+    if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
+        optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+    reduce = _Reduction(label, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
+                        groups, process_set, scale_local_gradients)
+    passes = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
+    apply_of_keras = type(optimizer).apply
+
+    def reduce_then_apply(self, grads, trainable_variables=None):
+        _refuse_context()
+        variables = _variables(self, trainable_variables)
+        update = functools.partial(apply_of_keras, self, trainable_variables=variables)
+        if passes.per_step == 1:
+            update(reduce(grads, variables))
+        else:
+            passes.add(self, grads, variables, update)
+
+    optimizer.apply = types.MethodType(reduce_then_apply, optimizer)
+    optimizer.register_local_var = reduce.register_local_var
+    optimizer.horovod = passes
+    return optimizer
+
+
+class _Reduction:
+    """Reduces gradients over all workers: a call takes and returns a list of gradients."""
+
+    def __init__(self, label, device_dense, device_sparse, compression, sparse_as_dense, predivide, op, groups,
+                 process_set, scale_local_gradients):
+        self.label, self.sparse_as_dense, self.groups = label, sparse_as_dense, groups
+        self.device_sparse, self.op, self.process_set = device_sparse, op, process_set
+        # For an average Horovod divides by the number of workers besides.
+        self.dense = {"device_dense": device_dense, "compression": compression, "op": op, "process_set": process_set,
+                      "prescale_factor": 1 / predivide, "postscale_factor": predivide, "ignore_name_scope": True}
+        self.scale_local_gradients, self.local, self.unique = scale_local_gradients, set(), ""
+
+    def __call__(self, grads, variables):
+        grads, local = list(grads), [_tf_variable(each).ref() in self.local for each in variables]
+        if self.sparse_as_dense:
+            grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
+        if self._alone():
+            return grads
+        for index, grad in enumerate(grads):
+            if grad is not None and local[index]:
+                grads[index] = _divided(grad, self._size()) if self.scale_local_gradients else grad
+            elif _is_sparse(grad):
+                grads[index] = self._gather(grad, index)
+        dense = [index for index, grad in enumerate(grads) if isinstance(grad, tf.Tensor) and not local[index]]
+        for number, group in enumerate(self._groups(dense, grads, variables)):
+            reduced = hvd.grouped_allreduce([grads[index] for index in group],
+                                            name=self._name("HorovodAllreduce", number), **self.dense)
+            for index, grad in zip(group, reduced, strict=True):
+                grads[index] = grad
+        return grads
+
+    def register_local_var(self, var):
+        """Leave a variable's gradient as this worker has computed it."""
+        self.local.add(_tf_variable(var).ref())
+
+    def _gather(self, grad, index):
+        """Return the sum or mean of a sparse gradient: all workers' rows, one after the other."""
+        gather = functools.partial(hvd.allgather, process_set=self.process_set, ignore_name_scope=True)
+        with tf.device(self.device_sparse):
+            rows = gather(grad.values, name=self._name("HorovodAllgather", index) + "_values")
+            indices = gather(grad.indices, name=self._name("HorovodAllgather", index) + "_indices")
+            total = tf.IndexedSlices(rows, indices, grad.dense_shape)
+            return _divided(total, self._size()) if self.op == Average else total
+
+    def _groups(self, dense, grads, variables):
+        """Return the groups, lists of indices of dense gradients, that are reduced together; each of one type."""
+        groups = [dense]
+        if isinstance(self.groups, list):
+            index_of = {_tf_variable(variables[index]).ref(): index for index in dense}
+            groups = [[index_of.pop(ref) for each in group if (ref := _tf_variable(each).ref()) in index_of]
+                      for group in self.groups]
+            groups += [[index] for index in index_of.values()]
+        elif self.groups:
+            groups = split_list(dense, self.groups)
+        return [same for group in groups for dtype in dict.fromkeys(grads[index].dtype for index in group)
+                if (same := [index for index in group if grads[index].dtype == dtype])]
+
+    def _name(self, operation, number):
+        """Return an operation's name, which pairs it with the other workers'.
+
+        The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
+        names are counted here; not when an optimizer is wrapped, which one worker may do for itself, but when it
+        first reduces, which all do. Horovod's elastic mode recognises its errors by "HorovodAllreduce".
+        """
+        if not self.unique:
+            label = re.sub("[^a-zA-Z0-9_]", "_", self.label)
+            self.unique = f"{label}_{_labels[label]}" if _labels[label] else label
+            _labels[label] += 1
+        return f"{operation}_{self.unique}_{number}"
+
+    def _alone(self):
+        """Return whether there is nothing to exchange; an elastic job's size changes under a traced step."""
+        return not _elastic() and (not self.process_set.included() or self.process_set.size() == 1)
+
+    def _size(self):
+        return hvd.size_op() if _elastic() else self.process_set.size()
+
+
+class _Passes:
+    """Adds up the gradients of several passes; the last of them reduces the sums and updates the variables."""
+
+    def __init__(self, reduce, per_step, average):
+        self.reduce, self.per_step, self.average = reduce, per_step, average
+        self.counter: Any = None
+        self.sums: dict[Any, tf.Variable] = {}
+
+    def add(self, optimizer, grads, variables, update):
+        """Add a pass' gradients; in the last pass call `update` with the reduced sums."""
+        if self.reduce.sparse_as_dense:
+            grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
+        if any(map(_is_sparse, grads)):
+            raise ValueError("backward_passes_per_step adds up dense gradients only: set sparse_as_dense=True")
+        self._create(optimizer, grads, variables)
+        sums = [None if grad is None else self.sums[_tf_variable(variable).ref()]
+                for grad, variable in zip(grads, variables, strict=True)]
+        for total, grad in zip(sums, grads, strict=True):
+            if total is not None:
+                total.assign_add(grad)
+        self.counter.assign_add(1)
+        tf.cond(self.counter >= self.per_step, functools.partial(self._update, optimizer, sums, variables, update),
+                functools.partial(_count, optimizer))
+
+    def reset(self):
+        """Forget the passes since the last update."""
+        for variable in [*self.sums.values(), *([self.counter] if self.sums else [])]:
+            variable.assign(tf.zeros_like(variable))
+
+    def _update(self, optimizer, sums, variables, update):
+        grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
+        if self.average:
+            grads = [None if grad is None else grad / self.per_step for grad in grads]
+        # Adam's bias correction, schedules and EMA go by this number: for them an update is one step.
+        optimizer.iterations.assign(optimizer.iterations // self.per_step)
+        update(grads)
+        optimizer.iterations.assign(optimizer.iterations * self.per_step)
+        self.reset()
+        return tf.identity(optimizer.iterations.value)
+
+    def _create(self, optimizer, grads, variables):
+        """Create the sums, outside of the graph that is being traced: a variable is created once."""
+        with tf.init_scope():
+            if not optimizer.built:
+                optimizer.build(variables)
+            if self.counter is None:
+                self.counter = tf.Variable(0, trainable=False)
+        for grad, variable in zip(grads, variables, strict=True):
+            key, (shape, dtype) = _tf_variable(variable).ref(), (variable.shape, getattr(grad, "dtype", None))
+            if grad is not None and key not in self.sums:
+                with tf.init_scope():
+                    self.sums[key] = tf.Variable(tf.zeros(shape, dtype), trainable=False)
+
+
+def _count(optimizer):
+    optimizer.iterations.assign_add(1)
+    return tf.identity(optimizer.iterations.value)
+
+
+def _variables(optimizer, given):
+    """Return the variables that gradients are for, as `apply` of Keras finds them."""
+    if given is None and not optimizer.built:
+        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
+    return list(optimizer._trainable_variables if given is None else given)
+
+
+def _tf_variable(variable):
+    return variable.value if isinstance(variable, tf.keras.Variable) else variable
+
+
+def _is_sparse(grad):
+    return isinstance(grad, tf.IndexedSlices)
+
+
+def _divided(grad, number):
+    if _is_sparse(grad):
+        return tf.IndexedSlices(grad.values / tf.cast(number, grad.dtype), grad.indices, grad.dense_shape)
+    return grad / tf.cast(number, grad.dtype)
+
+
+def _elastic():
+    return os.environ.get("HOROVOD_ELASTIC") == "1"
+
+
+def _scales_loss(optimizer):
+    return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+
+
+def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set):
+    """Raise on arguments that Horovod or Keras 3 cannot combine."""
+    if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
+        raise TypeError(f"DistributedOptimizer takes an optimizer of Keras 3, not {optimizer!r}: make one with "
+                        "tf.keras.optimizers; for a name such as 'adam' with tf.keras.optimizers.get")
+    if hasattr(optimizer, "horovod"):
+        raise ValueError("this optimizer reduces its gradients already: call DistributedOptimizer once")
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    if hasattr(inner, "horovod"):
+        raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
+    if not tf.compat.v1.executing_eagerly_outside_functions():
+        raise ValueError("Keras 3 does not train in a graph of TensorFlow 1: remove disable_eager_execution()")
+    if op not in (Average, Sum):
+        raise ValueError("op must be Average or Sum: Keras' optimizers know no other reduction")
+    if gradient_predivide_factor != 1 and (op != Average or rocm_built()):
+        raise ValueError("gradient_predivide_factor works with op=Average, and not on ROCm")
+    if groups is not None and not isinstance(groups, list) and not groups > 0:
+        raise ValueError("groups must be a positive number, or a list of lists of variables")
+    if backward_passes_per_step < 1:
+        raise ValueError("backward_passes_per_step must be at least 1")
+    if backward_passes_per_step > 1 and inner.gradient_accumulation_steps:
+        raise ValueError("gradient_accumulation_steps and backward_passes_per_step both add up gradients: choose one; "
+                         "with the latter workers communicate only once per step")
+    if process_set is not global_process_set and _elastic():
+        raise ValueError("an elastic job has one process set: leave out process_set")
+
+
+def _refuse_context():
+    """Raise where a reduction cannot run, or could wait forever."""
+    graph = tf.compat.v1.get_default_graph()
+    if GraphOrParentsInXlaContext(graph):
+        raise ValueError("XLA does not know Horovod's operations: compile the model with jit_compile=False, as the "
+                         "default, 'auto', turns XLA on where there is a GPU; pass the same to tf.function")
+    if isinstance(graph, CondBranchFuncGraph):
+        raise ValueError("the optimizer is applied inside tf.cond, where workers that decide differently would wait "
+                         "for each other forever; put a LossScaleOptimizer inside, as in DistributedOptimizer("
+                         "LossScaleOptimizer(optimizer)), and use backward_passes_per_step to add up gradients")
+
+
+def PartialDistributedOptimizer(optimizer, *args, local_layers=None, **kwargs):  # noqa: N802
+    """Make an optimizer reduce its gradients, but those of local layers, and return it.
+
+    Args:
+        optimizer: A Keras 3 optimizer.
+        args: As for DistributedOptimizer.
+        local_layers: A built layer or several, whose variables each worker trains by itself.
+        kwargs: As for DistributedOptimizer.
+    """
+    layers = [local_layers] if isinstance(local_layers, tf.keras.layers.Layer) else list(local_layers or [])
+    if not all(isinstance(layer, tf.keras.layers.Layer) for layer in layers):
+        raise ValueError("local_layers must be Keras layers")
+    optimizer = DistributedOptimizer(optimizer, *args, **kwargs)
+    for layer in layers:
+        for variable in layer.trainable_variables:
+            optimizer.register_local_var(variable)
+    return optimizer
+
+
+def broadcast_variables(variables, root_rank):
+    """Give all workers the values that the root's variables have.
+
+    Args:
+        variables: Variables of Keras or TensorFlow, in the same order on all workers.
+        root_rank: The worker that sends.
+    """
+    variables = [_tf_variable(each) for each in variables]
+
+    def broadcast_all():
+        # The default names would be those of Keras' layers, which differ if one worker builds one more model.
+        for index, variable in enumerate(variables):
+            variable.assign(hvd.broadcast(variable, root_rank, name=f"HorovodBroadcast_{index}",
+                                          ignore_name_scope=True))
+
+    if variables:
+        tf.function(broadcast_all, autograph=False)()
+
+
+def broadcast_global_variables(root_rank):
+    """Raise: TensorFlow 2 has no list of global variables."""
+    raise RuntimeError("TensorFlow 2 has no global variables: use BroadcastGlobalVariablesCallback, or "
+                       f"broadcast_variables(model.weights, root_rank={root_rank})")
+
+
+def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
+              compression=Compression.none):
+    """Return the mean over all workers of a tensor, array or number; or its sum, with `op=Sum`."""
+    return hvd.allreduce(tf.convert_to_tensor(value), average=average, name=name, prescale_factor=prescale_factor,
+                         postscale_factor=postscale_factor, op=op, compression=compression)
+
+
+def allgather(value, name=None):
+    """Return all workers' values, one after the other along the first axis."""
+    return hvd.allgather(tf.convert_to_tensor(value), name=name)
+
+
+def broadcast(value, root_rank, name=None):
+    """Return the root's value."""
+    return hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name)
+
+
+def reducescatter(value, name=None, op=Average):
+    """Return this worker's share, along the first axis, of the mean or sum over all workers."""
+    return hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op)
+
+
+def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, legacy_opts=False):
+    """Load a saved model, with the optimizer's state, and make its optimizer reduce its gradients.
+
+    Args:
+        filepath: The file.
+        custom_optimizers: Optimizer classes of the user's that the file may name.
+        custom_objects: Other objects that it may name.
+        compression: As for DistributedOptimizer.
+        legacy_opts: Keras 3 has none; must be False.
+    """
+    if legacy_opts:
+        raise ValueError("Keras 3 has no legacy optimizers: leave out legacy_opts")
+    names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
+    model = tf.keras.models.load_model(filepath, custom_objects=names)
+    if model.optimizer is not None:
+        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+    return model
+
+
+class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
+    """Give all workers the root's weights and optimizer state before the first step.
+
+    If some worker's model is not built by then, it happens after the first step instead.
+
+    Args:
+        root_rank: The worker that sends.
+        device: Device on which variables are broadcast.
+        local_variables: A variable or several that each worker keeps.
+    """
+
+    def __init__(self, root_rank, device="", local_variables=None):
+        super().__init__()
+        self.root_rank, self.device, self.broadcast_done, self.local = root_rank, device, False, set()
+        given = [local_variables] if isinstance(local_variables, tf.Variable | tf.keras.Variable) else local_variables
+        for variable in given or []:
+            if not isinstance(variable, tf.Variable | tf.keras.Variable):
+                raise ValueError("local_variables must be variables of Keras or TensorFlow")
+            self.register_local_var(variable)
+
+    def register_local_var(self, var):
+        """Leave a variable as it is on this worker."""
+        self.local.add(_tf_variable(var).ref())
+
+    def on_train_begin(self, logs=None):
+        # Workers must decide alike: one may have built its model before, to load weights for example.
+        built = hvd.allreduce(tf.constant(int(self.model.built)), op=hvd.Min, name="HorovodAllreduce_built")
+        if built and not self.broadcast_done:
+            self._broadcast()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not self.broadcast_done:
+            self._broadcast()
+
+    def _broadcast(self):
+        optimizer = self.model.optimizer
+        if not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
+        variables = [each for each in [*self.model.weights, *optimizer.variables]
+                     if _tf_variable(each).ref() not in self.local]
+        with tf.device(self.device):
+            broadcast_variables(variables, self.root_rank)
+        self.broadcast_done = True
+
+
+class MetricAverageCallback(tf.keras.callbacks.Callback):
+    """Replace each epoch's metrics by their mean over all workers' samples.
+
+    Place it before callbacks that read metrics, such as ReduceLROnPlateau. The number of samples is the one that Keras
+    counts for the loss; a model with its own `train_step` that has no such metric counts as one sample per worker.
+
+    Args:
+        device: Device on which the sums are exchanged.
+    """
+
+    def __init__(self, device=""):
+        super().__init__()
+        self.device, self.trained = device, None
+
+    def on_test_begin(self, logs=None):
+        self.trained = self._samples()  # From here on Keras counts the samples of the validation.
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.trained = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        counted = self._samples()
+        trained = counted if self.trained is None else self.trained
+        names = sorted(logs or {})
+        counts = np.array([counted if name.startswith("val_") else trained for name in names], np.float64)
+        means = np.array([float(logs[name]) for name in names], np.float64)
+        # A worker without samples has no mean; where all have none, none is made up.
+        sums = np.stack([np.where(counts > 0, means, 0) * counts, counts])
+        with tf.device(self.device):
+            totals = hvd.allreduce(tf.constant(sums), op=Sum, name="HorovodAllreduce_metrics").numpy()
+        for name, total, count in zip(names, *totals, strict=True):
+            logs[name] = float(total / count) if count else float("nan")
+
+    def _samples(self):
+        tracker = next((each for each in self.model.metrics if each.name == "loss"), None)
+        count = getattr(tracker, "count", None)
+        return 1.0 if count is None else float(count)
+
+
+class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+    """Set the learning rate to `initial_lr * multiplier` from `start_epoch` until before `end_epoch`.
+
+    Args:
+        initial_lr: The learning rate to multiply.
+        multiplier: A number, for exponential decay, or a function of the epoch.
+        start_epoch: The first epoch.
+        end_epoch: The epoch after the last.
+        staircase: Set it once per epoch; otherwise before each step, for a fraction of an epoch.
+        momentum_correction: Scale the velocity of SGD with the learning rate (Goyal et al. 2017, arXiv 1706.02677).
+        steps_per_epoch: Steps of an epoch, if Keras does not know them and `staircase` is False.
+    """
+
+    def __init__(self, initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True,
+                 steps_per_epoch=None):
+        super().__init__()
+        if initial_lr is None:
+            raise ValueError("initial_lr is required")
+        self.initial_lr, self.start_epoch, self.end_epoch = float(initial_lr), start_epoch, end_epoch
+        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
+        self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)
+        self.epoch = 0
+
+    def on_train_begin(self, logs=None):
+        self.steps_per_epoch = self.steps_per_epoch or self.params.get("steps")
+        if not self.staircase and not self.steps_per_epoch:
+            raise ValueError("Keras does not know the steps of an epoch: pass steps_per_epoch")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.epoch < self.start_epoch or (self.end_epoch is not None and self.epoch >= self.end_epoch):
+            return
+        if not self.staircase:
+            self._set(self.epoch + batch / self.steps_per_epoch)
+        elif batch == 0:
+            self._set(self.epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            logs["lr"] = float(self.model.optimizer.learning_rate)
+
+    def _set(self, epoch):
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        old, new = float(optimizer.learning_rate), self.initial_lr * self.multiplier(epoch)
+        optimizer.learning_rate = new
+        # Keras' velocity contains the learning rate. Its momentum is a constant of the traced step, so where Horovod
+        # changes the momentum for one step, this scales the velocity: the same update.
+        if self.momentum_correction and old > 0 and new != old:
+            for velocity in getattr(optimizer, "momentums", []):
+                velocity.assign(velocity * (new / old))
+
+
+class LearningRateWarmupCallback(LearningRateScheduleCallback):
+    """Raise the learning rate over `warmup_epochs` from `initial_lr / size` to `initial_lr`, step by step.
+
+    Args:
+        initial_lr: The learning rate after the warmup.
+        warmup_epochs: Its length.
+        momentum_correction: As for LearningRateScheduleCallback.
+        steps_per_epoch: As for LearningRateScheduleCallback.
+        verbose: 1 to print when it is over.
+    """
+
+    def __init__(self, initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0):
+        def multiplier(epoch):
+            # The step that ends an epoch has the learning rate of that epoch's end.
+            epoch += 1 / self.steps_per_epoch
+            return (epoch * (size() - 1) / warmup_epochs + 1) / size()
+
+        super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
+        if epoch == self.end_epoch - 1 and self.verbose and rank() == 0:
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to "
+                  f"{float(self.model.optimizer.learning_rate):g}.")
+
+
+class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
+    """Save the best model to `filepath`, an attribute to set before training; arguments are those of Keras."""
+
+    def __init__(self, monitor="val_loss", verbose=0, save_weights_only=False, mode="auto", save_freq="epoch"):
+        suffix = ".weights.h5" if save_weights_only else ".keras"
+        super().__init__("unset" + suffix, monitor, verbose, True, save_weights_only, mode, save_freq)
+        self.filepath = None
+
+    def on_train_begin(self, logs=None):
+        if self.filepath is None:
+            raise ValueError("set this callback's filepath before training")
+        super().on_train_begin(logs)
+
+
+class KerasState(ObjectState):
+    """State of an elastic job: model, optimizer and other properties, which become attributes.
+
+    Args:
+        model: A built model.
+        optimizer: Its optimizer, if it is not compiled into the model.
+        kwargs: Other properties, which every worker gets from rank 0.
+    """
+
+    def __init__(self, model, optimizer=None, **kwargs):
+        if not model.built:
+            raise ValueError("the model has no variables yet: call model.build(input_shape) first")
+        self.model, self.optimizer = model, optimizer or model.optimizer
+        if self.optimizer is None:
+            raise ValueError("pass the optimizer, or compile the model")
+        if not self.optimizer.built:
+            self.optimizer.build(model.trainable_variables)
+        self._save_variables()
+        super().__init__(bcast_object=hvd.broadcast_object, get_rank=hvd.rank, **kwargs)
+
+    def save(self):
+        self._save_variables()
+        super().save()
+
+    def restore(self):
+        for variable, value in zip(self._variables(), self.values, strict=True):
+            variable.assign(value)
+        self._forget_passes()
+        super().restore()
+
+    def sync(self):
+        broadcast_variables(self._variables(), 0)
+        self._forget_passes()
+        self._save_variables()
+        super().sync()
+
+    def _variables(self):
+        return [*self.model.weights, *self.optimizer.variables]
+
+    def _save_variables(self):
+        self.values = [tf.identity(_tf_variable(each)) for each in self._variables()]
+
+    def _forget_passes(self):
+        """Let all workers begin a new sum: a new one has no passes, and would wait for an update by itself."""
+        if hasattr(self.optimizer, "horovod"):
+            self.optimizer.horovod.reset()
+
+
+def run(func):
+    """Return a training function that continues from the last commit when workers are lost or join.
+
+    Horovod's own decorator recognises only some of its operations' errors, and returns from the function, as if
+    training were over, on the others.
+
+    Args:
+        func: Takes a state, such as KerasState, and other arguments.
+    """
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        try:
+            return func(state, *args, **kwargs)
+        except tf.errors.OpError as error:
+            if "Horovod" in str(error):
+                raise HorovodInternalError(error) from error
+            raise
+
+    return run_fn(wrapper, _restart)
+
+
+def _restart():
+    shutdown()
+    init()
+
+
+class CommitStateCallback(tf.keras.callbacks.Callback):
+    """Commit the state every `batches_per_commit` batches, and after each epoch.
+
+    Args:
+        state: The state.
+        batches_per_commit: Batches between two commits.
+    """
+
+    def __init__(self, state, batches_per_commit=1):
+        super().__init__()
+        self.state, self.batches_per_commit, self.remaining = state, batches_per_commit, batches_per_commit
+
+    def on_train_begin(self, logs=None):
+        self.remaining = self.batches_per_commit
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.remaining -= 1
+        if self.remaining == 0:
+            self.state.commit()
+            self.remaining = self.batches_per_commit
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.state.commit()
+
+
+class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
+    """Keep the number of the current batch in `state.batch`, and shorten the first epoch after a reset by it.
+
+    Place it before callbacks that stop the training, such as EarlyStopping.
+
+    Args:
+        state: A state with `batch`.
+    """
+
+    def __init__(self, state):
+        super().__init__()
+        self.state, self.first, self.ended = state, 0, False
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.first, self.ended = self.state.batch, False
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.state.batch = self.first + batch
+        steps = self.params.get("steps")
+        if self.first and steps and self.state.batch + 1 >= steps and not self.model.stop_training:
+            self.model.stop_training = self.ended = True  # Ends this epoch.
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.state.batch = 0
+        if self.ended:
+            self.model.stop_training = False
+
+
+class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
+    """Keep the number of finished epochs, over all resets, in `state.epoch`.
+
+    Args:
+        state: A state with `epoch`.
+    """
+
+    def __init__(self, state):
+        super().__init__()
+        self.state, self.first = state, state.epoch
+
+    def on_train_begin(self, logs=None):
+        self.first = self.state.epoch
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.state.epoch = self.first + epoch + 1
+
+
+callbacks = types.SimpleNamespace(
+    BroadcastGlobalVariablesCallback=BroadcastGlobalVariablesCallback, MetricAverageCallback=MetricAverageCallback,
+    LearningRateScheduleCallback=LearningRateScheduleCallback, LearningRateWarmupCallback=LearningRateWarmupCallback,
+    BestModelCheckpoint=BestModelCheckpoint,
+)
+elastic = types.SimpleNamespace(
+    run=run, KerasState=KerasState, CommitStateCallback=CommitStateCallback,
+    UpdateBatchStateCallback=UpdateBatchStateCallback, UpdateEpochStateCallback=UpdateEpochStateCallback,
+)
