@@ -101,6 +101,26 @@ def test_steps_are_counted_and_the_learning_rate_is_that_of_the_next(model):
     assert int(model.optimizer.iterations) == before + 5
 
 
+def test_a_step_is_traced_once_whatever_the_steps_per_call():
+    traced = []
+
+    class Counted(tf.keras.layers.Layer):
+        def call(self, x, training=None):
+            if training:
+                traced.append(x)
+            return x
+
+    network = tf.keras.Sequential([tf.keras.layers.Input((4,)), Counted(), tf.keras.layers.Dense(2)])
+    optimizer = tf.keras.optimizers.SGD(0.1)
+    optimizer.build(network.trainable_variables)
+    keras_internals.compile_for_steps(network, optimizer, tf.keras.losses.get("mse"), ("mae",))
+    data = iter(batches(20))
+    for steps in (1, 3, 2):
+        keras_internals.take_steps(network, data, steps)
+    assert int(optimizer.iterations) == 6
+    assert len(traced) == 1
+
+
 def test_dropout_repeats_with_its_seed_and_its_state():
     keras_internals.make_dropout_resumable()
     network = tf.keras.Sequential([tf.keras.layers.Input((64,)), tf.keras.layers.Dropout(0.5)])
