@@ -119,7 +119,7 @@ class Elastic:
         """Epochs trained so far, including steps that are not committed yet."""
         return self.state.epoch + self.seen / len(self.images)
 
-    def _segment(self, state: TensorFlowKerasState, test: Subset) -> dict[str, float]:
+    def _segment(self, state: hvd_keras.elastic.KerasState, test: Subset) -> dict[str, float]:
         """Train until the end, or until the set of workers changes."""
         self.state, self.seen, self.uncommitted = state, state.seen, 0
         self.in_step = self.running = False
@@ -217,7 +217,8 @@ class Elastic:
         """Add the epoch to the history, and write a checkpoint in case all workers are lost."""
         memory, state, job = self.memory, self.state, self.job
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
-        means = hvd_ops.mean_over_workers({name: float(value) for name, value in self.model.get_metrics_result().items()}, weight)
+        mine = {name: float(value) for name, value in self.model.get_metrics_result().items()}
+        means = hvd_ops.mean_over_workers(mine, weight)
         now = time.time()
         row = {"epoch": state.epoch + 1, **means,
                "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),
