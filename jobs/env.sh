@@ -29,7 +29,7 @@ if [ -n "${LABS_SITE:-}" ]; then
     source "$clone/jobs/sites/$LABS_SITE.sh" || return 1
 fi
 
-# --- Modules: your site's names for Python 3.11, CUDA and, after `make env MPI=system`, its own MPI.
+# --- Modules: your site's names for Python, CUDA and, after `make env MPI=system`, its own MPI.
 # module purge
 # module load python/3.11 cuda/12.2 openmpi/5.0
 

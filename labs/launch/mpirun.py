@@ -62,7 +62,9 @@ def environment(bar: bool = True) -> dict[str, str]:
     """
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env["PYTHONUNBUFFERED"] = "1"
-    env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # TensorFlow imports distutils; setuptools' own costs 0.2 s.
+    if sys.version_info < (3, 12):  # Newer ones have no distutils but that of setuptools, which horovodrun needs.
+        # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
+        env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     env["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
     # Python finds the labs from any working directory.
     env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -37,7 +37,8 @@ def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_s
     Raises:
         LabError: The workers do not hold equal weights afterwards.
     """
-    layers = [layer for layer in keras_internals.all_layers(model) if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    layers = [layer for layer in keras_internals.all_layers(model)
+              if isinstance(layer, tf.keras.layers.BatchNormalization)]
     momenta = [layer.momentum for layer in layers]
     epoch, seed = job.config.epochs, job.seed  # The order and augmentation of an epoch that was not trained on.
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed)

@@ -12,7 +12,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import horovod.tensorflow as hvd
 import psutil
@@ -32,6 +32,9 @@ from labs.training.keras_internals import take_steps
 from labs.training.layout import Layout, current_layout
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
 from labs.training.workers import Job
+
+if TYPE_CHECKING:
+    from labs.training.horovod_keras3 import KerasState
 
 LOST = "worker lost"
 JOINED = "worker joined"
@@ -119,7 +122,7 @@ class Elastic:
         """Epochs trained so far, including steps that are not committed yet."""
         return self.state.epoch + self.seen / len(self.images)
 
-    def _segment(self, state: TensorFlowKerasState, test: Subset) -> dict[str, float]:
+    def _segment(self, state: KerasState, test: Subset) -> dict[str, float]:
         """Train until the end, or until the set of workers changes."""
         self.state, self.seen, self.uncommitted = state, state.seen, 0
         self.in_step = self.running = False
@@ -217,7 +220,8 @@ class Elastic:
         """Add the epoch to the history, and write a checkpoint in case all workers are lost."""
         memory, state, job = self.memory, self.state, self.job
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
-        means = hvd_ops.mean_over_workers({name: float(value) for name, value in self.model.get_metrics_result().items()}, weight)
+        mine = {name: float(value) for name, value in self.model.get_metrics_result().items()}
+        means = hvd_ops.mean_over_workers(mine, weight)
         now = time.time()
         row = {"epoch": state.epoch + 1, **means,
                "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),

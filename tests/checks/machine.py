@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from labs.run.paths import ROOT
-from tests.setup.clone import pretend_installed
+from tests.setup.clone import VERSION, pretend_installed
 
 SITE = Path(sysconfig.get_path("purelib"))
 FOREIGN = ("LABS_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_", "SLURM_", "SBATCH_", "TF_", "PYTHON", "MPLBACKEND", "KERAS_",
@@ -67,7 +67,7 @@ class Machine:
     def environment(self, *without: str) -> Path:
         """Make a separate virtual environment, whose packages are the real ones less some; return their folder."""
         prefix = self.folder / ".venv"
-        site = prefix / "lib" / "python3.11" / "site-packages"
+        site = prefix / "lib" / f"python{VERSION}" / "site-packages"
         site.mkdir(parents=True)
         for entry in SITE.iterdir():
             if not entry.name.startswith(without or "-"):
@@ -101,7 +101,7 @@ class Machine:
 
     def part(self, *names: str) -> Path:
         """Make a separate folder of the environment's packages, with links to its contents, and return it."""
-        site = self.folder / ".venv" / "lib" / "python3.11" / "site-packages"
+        site = self.folder / ".venv" / "lib" / f"python{VERSION}" / "site-packages"
         if not site.exists():
             self.environment()
         folder, real = site.joinpath(*names), SITE.joinpath(*names)

@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 from labs.checks import runner
+from labs.run.paths import ROOT
 from tests.checks.machine import Machine
-from tests.setup.clone import pretend_installed
+from tests.setup.clone import PINS, STACK, pretend_installed
+
+WRONG_KERAS = {"default": "2.15.0", "classic": "3.5.0"}[STACK]
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ def old_python(machine: Machine) -> None:
 
 def moved_environment(machine: Machine) -> None:
     machine.environment()
-    (machine.folder / ".venv" / ".ready-own").write_text("/home/me/old")
+    (machine.folder / ".venv" / ".ready-default-own").write_text("/home/me/old/.venv\n/home/me/old\n")
 
 
 def empty_environment(machine: Machine) -> None:
@@ -45,31 +48,59 @@ def empty_environment(machine: Machine) -> None:
 
 
 def numpy_2(machine: Machine) -> None:
+    tensorflow_of("2.17.1")(machine)
     machine.overlay("numpy", "2.1.0")
+
+
+def tensorflow_of(version: str) -> Callable[[Machine], None]:
+    """Have TensorFlow report another version, as a container's or a site's would."""
+    return lambda machine: pretend_installed(machine.environment("tensorflow-2"), "tensorflow", version)
 
 
 def another_pandas(machine: Machine) -> None:
     pretend_installed(machine.environment("pandas-"), "pandas", "1.5.0")
 
 
-def keras_3_on_the_path(machine: Machine) -> None:
-    machine.overlay("keras", "3.5.0")
+def conda_without_pandas(machine: Machine) -> None:
+    """The Python that an environment was made with, and its packages: no virtual environment."""
+    site = machine.environment("pandas")
+    machine.python = Path(sys.base_prefix) / "bin" / "python3"
+    machine.env["PYTHONPATH"] = f"{site}:{ROOT}"
 
 
-def keras_3_installed(machine: Machine) -> None:
-    site = machine.environment("keras")
-    (site / "keras").mkdir()
-    (site / "keras" / "__init__.py").touch()
-    pretend_installed(site, "keras", "3.5.0")
+def another_folder_without_pandas(machine: Machine) -> None:
+    machine.environment("pandas")
+    (machine.folder / ".venv").rename(machine.folder / ".venv-classic")
+    machine.python = machine.folder / ".venv-classic" / "bin" / "python"
+
+
+def wrong_keras_on_the_path(machine: Machine) -> None:
+    machine.overlay("keras", WRONG_KERAS)
+
+
+def keras_of(version: str) -> Callable[[Machine], None]:
+    def make(machine: Machine) -> None:
+        site = machine.environment("keras")
+        (site / "keras").mkdir()
+        (site / "keras" / "__init__.py").touch()
+        pretend_installed(site, "keras", version)
+    return make
+
+
+def tf_keras_of_another_tensorflow(machine: Machine) -> None:
+    machine.overlay("tf_keras", "2.10.0")
+    machine.env["TF_USE_LEGACY_KERAS"] = "1"
 
 
 def hidden_keras(machine: Machine) -> None:
     machine.overlay("keras", None)
 
 
-def settings_of_keras(machine: Machine) -> None:
-    (machine.folder / ".keras").mkdir()
-    (machine.folder / ".keras" / "keras.json").write_text(json.dumps({"image_data_format": "channels_first"}))
+def settings_of_keras(key: str, value: str) -> Callable[[Machine], None]:
+    def make(machine: Machine) -> None:
+        (machine.folder / ".keras").mkdir()
+        (machine.folder / ".keras" / "keras.json").write_text(json.dumps({key: value}))
+    return make
 
 
 def no_tensorflow(machine: Machine) -> None:
@@ -90,6 +121,10 @@ def horovod_for_another_tensorflow(machine: Machine) -> None:
     note = machine.part("horovod") / "metadata.json"
     note.unlink()
     note.write_text(json.dumps({"tensorflow": "2.14.0"}))
+
+
+def another_horovod(machine: Machine) -> None:
+    pretend_installed(machine.environment("horovod-"), "horovod", "0.27.0")
 
 
 def damaged_horovod(machine: Machine) -> None:
@@ -233,25 +268,41 @@ def no_munged(machine: Machine) -> None:
 
 
 BREAKAGES = [  # Check, state, how it is made, cause, cure.
-    ("python", "fail", old_python, "is 3.11.2; TensorFlow 2.15 needs 3.11", "make env PYTHON="),
-    ("python", "fail", moved_environment, "was made in /home/me/old", "make env"),
-    ("packages", "fail", empty_environment, "not installed: numpy, cloudpickle", "make env"),
-    ("packages", "fail", numpy_2, "numpy is 2.1.0", "unset PYTHONPATH"),
+    ("python", "fail", old_python, "is 3.11.2; the labs need 3.11.4 to 3.13", "make env PYTHON="),
+    ("python", "fail", moved_environment, "was made as /home/me/old/.venv", "make env"),
+    ("packages", "fail", empty_environment, "not installed: numpy, cloudpickle", "make env$"),
+    ("packages", "fail", numpy_2, "numpy is 2.1.0, and TensorFlow 2.17.1 was compiled for numpy 1", "unset PYTHONPATH"),
     ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
-    ("keras", "fail", keras_3_on_the_path, "3.5.0 is in .*overlay: .* averages no", "unset PYTHONPATH"),
-    ("keras", "fail", keras_3_installed, "3.5.0 is in .*site-packages: .* averages no", r"rm -r .venv, then make env"),
-    ("keras", "fail", hidden_keras, "overlay/keras, which hides the environment's 2.15.0", "unset PYTHONPATH"),
-    ("keras", "fail", settings_of_keras, "keras.json sets image_data_format to channels_first", r"rm .*keras.json"),
+    ("packages", "fail", conda_without_pandas, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
+    ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/.venv-classic$"),
+    ("packages", "ok", tensorflow_of("2.17.1"), r"^\d+, all there$", ""),
+    ("keras", "fail", wrong_keras_on_the_path, f"{WRONG_KERAS} is in .*overlay: TensorFlow .* needs keras",
+     "unset PYTHONPATH"),
+    ("keras", "fail", keras_of(WRONG_KERAS), f"{WRONG_KERAS} is in .*site-packages: TensorFlow", "make env"),
+    ("keras", "warn", keras_of(f"{PINS['keras']}.1"), r"\.1 \(tested with", "make env"),
+    ("keras", "fail", hidden_keras, f"overlay/keras, which hides the environment's {PINS['keras']}",
+     "unset PYTHONPATH"),
+    ("keras", "fail", settings_of_keras("image_data_format", "channels_first"),
+     "keras.json sets image_data_format to channels_first", r"rm .*keras.json"),
+    ("keras", "fail", settings_of_keras("backend", "jax"), "keras.json sets backend to jax", r"rm .*keras.json"),
+    ("keras", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "tf_keras is not installed", "unset TF_USE_LEGACY_KERAS"),
+    ("keras", "fail", tf_keras_of_another_tensorflow, "tf_keras 2.10.0 is in .*: TensorFlow .* needs tf_keras 2",
+     "unset PYTHONPATH"),
     ("tensorflow", "fail", no_tensorflow, "not installed", "make env"),
+    ("tensorflow", "fail", tensorflow_of("2.13.1"), "2.13.1 is older than 2.15", "make env"),
+    ("tensorflow", "warn", tensorflow_of("2.22.0"), "the labs are tested with 2.21.0 and 2.15.1", "support-matrix.md"),
     ("tensorflow", "fail", damaged_tensorflow, "does not load: ImportError: .*file too short", "make env"),
     ("tensorflow", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "does not load", "unset TF_USE_LEGACY_KERAS"),
     ("tensorflow", "fail", memory_for_no_library, "does not load: was killed by SIGKILL", "end other programs"),
-    ("horovod", "fail", horovod_for_another_tensorflow, r"built for TensorFlow 2.14.0, and 2.15.1 is", "make env"),
+    ("horovod", "fail", horovod_for_another_tensorflow, f"built for TensorFlow 2.14.0, and {PINS['tensorflow']} is",
+     "make env"),
+    ("horovod", "fail", another_horovod, "0.27.0 is in .*: the labs need 0.28.1", "make env"),
     ("horovod", "fail", damaged_horovod, "does not load: .*file too short", "make env"),
     ("horovod", "fail", another_mpirun, "it loads Open MPI v5.* and mpirun is 4.1.4", "make env"),
     ("mpi", "fail", no_mpirun, "no mpirun beside this Python or on the PATH", "make env"),
     ("mpi", "fail", mpirun_without_its_libraries, "mpirun exited with code", "make env"),
     ("variables", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "package tf_keras", "unset TF_USE_LEGACY_KERAS"),
+    ("variables", "fail", variable("KERAS_BACKEND", "jax"), "another library", "unset KERAS_BACKEND"),
     ("variables", "fail", variable("PYTHONWARNINGS", "error"), "turns warnings into errors", "unset PYTHONWARNINGS"),
     ("variables", "fail", variable("PYTHONOPTIMIZE", "2"), "removes docstrings", "unset PYTHONOPTIMIZE"),
     ("variables", "warn", variable("PYTHONDONTWRITEBYTECODE", "1"), "for 12 s", "unset PYTHONDONTWRITEBYTECODE"),
@@ -334,7 +385,7 @@ def test_nothing_of_the_kit_is_needed_to_say_that_nothing_is_there(machine):
 
 def test_a_link_to_an_environment_is_no_move(machine):
     machine.environment()
-    (machine.folder / ".venv" / ".ready-own").write_text(str(machine.folder))
+    (machine.folder / ".venv" / ".ready-default-own").write_text(f"{machine.folder}/.venv\n{machine.folder}\n")
     (machine.folder / "clone").mkdir()
     (machine.folder / "clone" / ".venv").symlink_to(machine.folder / ".venv")
     machine.python = machine.folder / "clone" / ".venv" / "bin" / "python"

@@ -13,8 +13,8 @@ import labs as kit
 from labs.cli import commands
 from labs.run import catalogue, command_line, options, usage
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
 from labs.run.text import one_line
+from tests.setup.clone import PINS
 
 LONG = "n" * 300
 WRONG = [  # What is typed behind `labs`, words of the one line.
@@ -176,9 +176,8 @@ def test_the_version_names_the_kit_and_what_is_installed():
     assert done.returncode == 0, done.stderr
     named = dict(line.split() for line in done.stdout.splitlines())
     assert named["labs"] == kit.__version__
-    pins = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
     for package in ("tensorflow", "keras", "horovod"):
-        assert named[package] == metadata.version(package) == pins[package].split(";")[0].strip()
+        assert named[package] == metadata.version(package) == PINS[package]
 
 
 @pytest.mark.parametrize("arguments", [["--name", "../../x"], ["--name", LONG], ["--batchsize", "3"], ["--name="]])

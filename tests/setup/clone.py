@@ -11,8 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
-STACK = "classic" if metadata.version("tensorflow").startswith("2.15.") else "default"
+STACK = "classic" if metadata.version("keras").startswith("2.15.") else "default"
 """The stack that these tests run on."""
+FILE = {"default": "constraints.txt", "classic": "constraints-classic.txt"}[STACK]
+PINS = dict(line.split("==") for line in (ROOT / FILE).read_text().split())
 
 
 class Clone:

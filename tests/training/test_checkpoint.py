@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import os
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from labs.run.errors import LabError
-from labs.training import checkpoint
+from labs.training import checkpoint, keras_internals
 from labs.training.checkpoint import Position
 from tests.waiting import ends
 
@@ -111,6 +112,23 @@ def test_no_pickle_is_loaded(tmp_path):
     with open(tmp_path / "epoch-00002.npz", "wb") as file:
         np.savez(file, meta=np.array({"position": {"epoch": 9}}, dtype=object), v0000=np.zeros(1))
     assert checkpoint.restore(tmp_path, network(1), Config()).epoch == 1
+
+
+def test_the_checkpoint_of_another_stack_is_refused_by_name(tmp_path):
+    """Both generations of Keras have as many variables for this model, in another order."""
+    model, other = network(1), 5 - keras_internals.GENERATION
+    path = checkpoint.save(tmp_path, model, Position(1), Config())
+    with np.load(path) as file:
+        arrays = dict(file)
+    meta = json.loads(str(arrays["meta"]))
+    assert meta.pop("keras") == keras_internals.GENERATION
+    for marked, saved_with in (({"keras": other}, other), ({}, 2)):  # Before there were two, it was not recorded.
+        np.savez(path, **arrays | {"meta": np.array(json.dumps(meta | marked))})
+        if saved_with == keras_internals.GENERATION:
+            assert checkpoint.restore(tmp_path, model, Config()) == Position(1)
+        else:
+            with pytest.raises(LabError, match=f"saved with Keras {saved_with}.*resume it with the stack"):
+                checkpoint.restore(tmp_path, model, Config())
 
 
 def test_a_run_may_become_longer_but_not_another(tmp_path):
