@@ -71,8 +71,8 @@ def _cuda_home(environ: Mapping[str, str]) -> Path:
         if all(_cuda_file(home, *pair) for pair in needed):
             return home
     raise SetupError(
-        "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml"
-        f" brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
+        "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml or"
+        f" pip install -c constraints.txt -e .[nvcc] brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
     )
 
 
@@ -92,7 +92,7 @@ def _nccl_home(environ: Mapping[str, str]) -> Path:
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
-        "there is no NCCL (nccl.h and libnccl.so) for Horovod; conda install nccl brings it,"
+        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c constraints.txt -e .[gpu] brings it,"
         f" HOROVOD_NCCL_HOME names another, {OR_CPU}"
     )
 
