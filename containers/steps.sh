@@ -6,6 +6,7 @@
 #   steps.sh environment ENV   make the Python environment ENV with Horovod; GPU=1: with CUDA and NCCL
 #   steps.sh try ENV           train on two workers, as a user who may write only to LABS_RESULTS and LABS_DATA
 set -euo pipefail
+env=$(realpath -m "${2:-.}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages() {
@@ -16,25 +17,25 @@ packages() {
 }
 
 environment() {
-    make env "VENV=$1"
+    make env "VENV=$env"
     if [[ ${GPU:-} == 1 ]]; then
-        "$1/bin/python" -m pip install -q -c constraints.txt -e '.[gpu,nvcc]'
-        make horovod "PYTHON=$1/bin/python"
+        "$env/bin/python" -m pip install -q -c constraints.txt -e '.[gpu,nvcc]'
+        make horovod "PYTHON=$env/bin/python"
         # Horovod links CUDA's runtime statically: at run time the compiler is not needed.
-        "$1/bin/python" -m pip uninstall -q -y nvidia-cuda-{nvcc,crt,cccl,runtime} nvidia-nvvm
+        "$env/bin/python" -m pip uninstall -q -y nvidia-cuda-{nvcc,crt,cccl,runtime} nvidia-nvvm
     fi
-    # Nobody can compile Python code in a read-only image, so every start would compile it again (12 s).
-    "$1/bin/python" -m compileall -q -j 0 "$1/lib" labs setup || true  # Some packages ship templates that do not compile.
+    # Nobody can compile Python code in a read-only image, so every start would compile it again (12 s). Some packages
+    # have files that are not meant to compile.
+    "$env/bin/python" -m compileall -q -j 0 "$env/lib" labs setup || true
 }
 
 try() {
     cd /
-    "$1/bin/labs" run lab02_horovod --workers 2 --epochs 2
-    "$1/bin/labs" results
+    "$env/bin/labs" run lab02_horovod --workers 2 --epochs 2
+    "$env/bin/labs" results
 }
 
-case "${1:-}" in
-    packages) packages ;;
-    environment | try) "$1" "$(realpath -m "${2:?the folder of the environment}")" ;;
+case "${1:-} $#" in
+    "packages 1" | "environment 2" | "try 2") "$1" ;;
     *) sed -n '2,8s/^# \?//p' "$0" >&2; exit 2 ;;
 esac

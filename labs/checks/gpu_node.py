@@ -6,6 +6,7 @@ not cost the others.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -171,8 +172,11 @@ def _shown(value: float | None, unit: str = "", digits: int = 0) -> str:
 
 def write_summary(root: Path, wrong: Sequence[str], outcomes: Sequence[Outcome]) -> Path:
     """Write what was found to acceptance.json, and return its path."""
-    driver, names = machine.driver()
-    path = root / SUMMARY
+    import pynvml
+
+    driver, names, path = "", [], root / SUMMARY
+    with contextlib.suppress(pynvml.NVMLError):  # A GPU can fail during a run; the summary is written all the same.
+        driver, names = machine.driver()
     atomic.write_json(path, {
         "host": socket.gethostname(), "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "driver": driver, "gpus": names,
         "problems": list(wrong),
