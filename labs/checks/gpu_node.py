@@ -6,7 +6,6 @@ not cost the others.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -174,9 +173,11 @@ def write_summary(root: Path, wrong: Sequence[str], outcomes: Sequence[Outcome])
     """Write what was found to acceptance.json, and return its path."""
     import pynvml
 
-    driver, names, path = "", [], root / SUMMARY
-    with contextlib.suppress(pynvml.NVMLError):  # A GPU can fail during a run; the summary is written all the same.
+    path = root / SUMMARY
+    try:
         driver, names = machine.driver()
+    except pynvml.NVMLError:  # A GPU can fail during a run; the summary is written all the same.
+        driver, names = "", []
     atomic.write_json(path, {
         "host": socket.gethostname(), "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "driver": driver, "gpus": names,
         "problems": list(wrong),

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs accept-gpu`."""
     parser.description = (
         "Test a GPU node in ten minutes: the checks of `labs check` that concern it, then labs 1, 2, 4, 5 and 8, "
-        "short, on one worker and on one worker per GPU. Each run must have used its GPUs and NCCL. Finished runs are kept, "
-        "so the same command continues after Ctrl-C. The exit code is 1 if anything is wrong.")
+        "short, on one worker and on one worker per GPU. Each run must have used its GPUs and NCCL. Finished runs are "
+        "kept, so the same command continues after Ctrl-C. The exit code is 1 if anything is wrong.")
     parser.add_argument("--list", action="store_true", help="list the runs as commands; run none")
     parser.add_argument("--results", type=Path, metavar="DIR",
                         help="folder of the runs; by default gpu-HOST in the results folder")

@@ -27,7 +27,7 @@ class Utilization:
     def __init__(self, interval: float = 0.2):
         self.interval = interval
         self.samples: list[dict[str, float]] = []
-        """One row per sample: seconds since the start, cpu_seconds, memory_bytes, gpu0_percent, gpu0_memory_bytes ..."""
+        """One row per sample: seconds since the start, cpu_seconds, memory_bytes, gpu0_percent and so on."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
@@ -116,7 +116,7 @@ def _combined(name: str, values: Sequence[float]) -> float:
 
 
 def _state(gpu) -> dict[str, float]:
-    """Return a GPU's utilization in percent and its memory in use, each only if it is reported: not of a MIG instance."""
+    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
     import pynvml
 
     state = {}
