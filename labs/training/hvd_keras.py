@@ -6,6 +6,10 @@ error; `horovod_keras3` replaces it there.
 
 from __future__ import annotations
 
+import sys
+
+import tensorflow as tf
+
 from labs.run.errors import LabError
 from labs.training.keras_internals import GENERATION
 
@@ -27,4 +31,6 @@ if GENERATION >= 3:
 
     refuse_horovods_own_layer()
 else:
+    # With TF_USE_LEGACY_KERAS=1 tf.keras is `tf_keras`, but Horovod imports `keras`, and its callbacks would raise.
+    sys.modules["keras"] = sys.modules[tf.keras.Model.__module__.partition(".")[0]]
     from horovod.tensorflow.keras import *  # noqa: F403

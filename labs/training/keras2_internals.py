@@ -7,7 +7,11 @@ achieve it.
 from __future__ import annotations
 
 import functools
+import importlib
+import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -87,6 +91,25 @@ def make_dropout_resumable() -> None:
     Keras 2 draws them from TensorFlow's global generator unless this experimental switch is on.
     """
     tf.keras.backend.experimental.enable_tf_random_generator()
+
+
+def _accept_float_bounds() -> None:
+    """Let Keras 2 draw seeds up to 1e9, a float, which `randint` refuses since Python 3.12.
+
+    TensorFlow 2.15 ends at Python 3.11, but `tf_keras` 2.17 has the same line.
+    """
+    class Drawing(random.Random):
+        def randint(self, a, b):
+            return super().randint(int(a), int(b))
+
+    package = tf.keras.Model.__module__.partition(".")[0]
+    utils = importlib.import_module(f"{package}.src.utils.tf_utils")
+    utils.random = SimpleNamespace(Random=Drawing, seed=random.seed,
+                                   randint=lambda a, b: random.randint(int(a), int(b)))
+
+
+if sys.version_info >= (3, 12):
+    _accept_float_bounds()
 
 
 def random_state(model: tf.keras.Model) -> list[tf.Variable]:

@@ -275,7 +275,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
     ("packages", "fail", conda_without_pandas, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
     ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/.venv-classic$"),
-    ("packages", "ok", tensorflow_of("2.17.1"), r"^\d+, all there$", ""),
+    ("packages", "ok", tensorflow_of("2.20.0"), r"^\d+, all there$", ""),
     ("keras", "fail", wrong_keras_on_the_path, f"{WRONG_KERAS} is in .*overlay: TensorFlow .* needs keras",
      "unset PYTHONPATH"),
     ("keras", "fail", keras_of(WRONG_KERAS), f"{WRONG_KERAS} is in .*site-packages: TensorFlow", "make env"),
