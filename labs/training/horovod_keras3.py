@@ -229,7 +229,7 @@ class _Passes:
 
     def __init__(self, reduce, per_step, average):
         self.reduce, self.per_step, self.average = reduce, per_step, average
-        self.counter = tf.Variable(0, trainable=False) if per_step > 1 else None
+        self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
 
     def add(self, optimizer, grads, variables, update):
@@ -653,7 +653,8 @@ class KerasState(ObjectState):
     def __init__(self, model, optimizer=None, **kwargs):
         if not model.built:
             raise ValueError("the model has no variables yet: call model.build(input_shape) first")
-        self.model, self.optimizer = model, optimizer or getattr(model, "optimizer", None)
+        self.model = model
+        self.optimizer: Any = optimizer or getattr(model, "optimizer", None)
         if self.optimizer is None:
             raise ValueError("pass the optimizer, or compile the model")
         if not self.optimizer.built:
