@@ -18,7 +18,7 @@ from labs.run.paths import ROOT
 
 LABS = catalogue.lab_names()
 HOROVODS_LAYER = ROOT / "labs/training/horovod_keras3.py"
-"""Horovod's Keras layer for Keras 3, complete and standalone: calls of Horovod are all it has. The kit does not call its
+"""Horovod's Keras layer for Keras 3, complete and standalone: it is made of calls of Horovod. The kit does not call its
 `load_model`."""
 
 
