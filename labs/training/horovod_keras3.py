@@ -22,8 +22,8 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 
 Refused, with the reason and a cure:
 
-- `jit_compile=True`: XLA knows no Horovod operation. (The default "auto" becomes True where there is a GPU. The
-  broadcast callback turns that off.)
+- `jit_compile=True`: XLA knows no Horovod operation. (The default, "auto", becomes True where there is a GPU; there
+  the broadcast callback turns it off.)
 - `op=Adasum`, a graph of TensorFlow 1, Keras 2, and another backend than TensorFlow.
 - A LossScaleOptimizer around a distributed optimizer, and an optimizer that is distributed twice.
 - `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, or for sparse gradients without
@@ -229,7 +229,7 @@ class _Passes:
 
     def __init__(self, reduce, per_step, average):
         self.reduce, self.per_step, self.average = reduce, per_step, average
-        self.counter = tf.Variable(0, trainable=False) if per_step > 1 else None
+        self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
 
     def add(self, optimizer, grads, variables, update):
@@ -470,8 +470,9 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
-        # Keras compiles the step after this call. "auto" turns XLA on where there is a GPU.
-        if model.jit_compile and model.get_compile_config()["jit_compile"] == "auto":
+        # Keras compiles the step after this call. Without a GPU "auto" is False, and True is refused at the first step.
+        if model.jit_compile and any(each.device_type != "CPU" for each in tf.config.list_physical_devices()):
+            warnings.warn("XLA does not know Horovod's operations: jit_compile is now False", stacklevel=2)
             model.jit_compile = False
 
     def on_train_begin(self, logs=None):
@@ -653,7 +654,8 @@ class KerasState(ObjectState):
     def __init__(self, model, optimizer=None, **kwargs):
         if not model.built:
             raise ValueError("the model has no variables yet: call model.build(input_shape) first")
-        self.model, self.optimizer = model, optimizer or getattr(model, "optimizer", None)
+        self.model = model
+        self.optimizer: Any = optimizer or getattr(model, "optimizer", None)
         if self.optimizer is None:
             raise ValueError("pass the optimizer, or compile the model")
         if not self.optimizer.built:

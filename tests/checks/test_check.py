@@ -70,8 +70,16 @@ def conda_without_pandas(machine: Machine) -> None:
 
 def another_folder_without_pandas(machine: Machine) -> None:
     machine.environment("pandas")
-    (machine.folder / ".venv").rename(machine.folder / ".venv-classic")
-    machine.python = machine.folder / ".venv-classic" / "bin" / "python"
+    elsewhere = machine.folder / "classic"
+    (machine.folder / ".venv").rename(elsewhere)
+    (elsewhere / ".ready-classic-own").write_text(f"{elsewhere}\n{ROOT}\n")
+    machine.python = elsewhere / "bin" / "python"
+
+
+def somebodys_environment_without_pandas(machine: Machine) -> None:
+    machine.environment("pandas")
+    (machine.folder / ".venv").rename(machine.folder / "mine")
+    machine.python = machine.folder / "mine" / "bin" / "python"
 
 
 def wrong_keras_on_the_path(machine: Machine) -> None:
@@ -274,7 +282,8 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("packages", "fail", numpy_2, "numpy is 2.1.0, and TensorFlow 2.17.1 was compiled for numpy 1", "unset PYTHONPATH"),
     ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
     ("packages", "fail", conda_without_pandas, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
-    ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/.venv-classic$"),
+    ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/classic$"),
+    ("packages", "fail", somebodys_environment_without_pandas, "not installed: pandas", "pip install pandas=="),
     ("packages", "ok", tensorflow_of("2.20.0"), r"^\d+, all there$", ""),
     ("keras", "fail", wrong_keras_on_the_path, f"{WRONG_KERAS} is in .*overlay: TensorFlow .* needs keras",
      "unset PYTHONPATH"),

@@ -302,12 +302,17 @@ def case_a_model_that_is_not_built_on_all():
 
 
 def case_auto_jit():
-    """Where there is a GPU, Keras sets `jit_compile` to True for "auto"."""
-    model = dense()
-    model.compile(hvd.DistributedOptimizer(K.optimizers.SGD(0.1)), "mse", jit_compile="auto")
-    model.jit_compile = True
-    model.fit(NUMBERS, TARGETS, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
-    assert not model.jit_compile
+    """Where TensorFlow lists a GPU, Keras takes "auto" for True."""
+    listed = tf.config.list_physical_devices
+    tf.config.list_physical_devices = lambda *kind: [*listed(*kind), tf.config.PhysicalDevice("gpu", "GPU")]
+    try:
+        model = dense()
+        model.compile(hvd.DistributedOptimizer(K.optimizers.SGD(0.1)), "mse")
+        assert model.jit_compile
+        model.fit(NUMBERS, TARGETS, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+        assert not model.jit_compile
+    finally:
+        tf.config.list_physical_devices = listed
 
 
 def case_metrics_are_weighted_by_samples():
