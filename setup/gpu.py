@@ -65,8 +65,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
 def _cuda_home(environ: Mapping[str, str]) -> Path:
     on_path = shutil.which("nvcc")
     named = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), str(_wheel_home("cu13"))]
-    found = str(Path(on_path).resolve().parent.parent) if on_path else None
-    for home in map(Path, filter(None, [*named, found, "/usr/local/cuda"])):
+    of_path = str(Path(on_path).resolve().parent.parent) if on_path else None
+    for home in map(Path, filter(None, [*named, of_path, "/usr/local/cuda"])):
         needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so*")
         if all(_cuda_file(home, *pair) for pair in needed):
             return home

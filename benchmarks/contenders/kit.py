@@ -1,6 +1,6 @@
 """The same training through the kit's `fit`: with shards, agreement, digests and checkpoints.
 
-    python -m benchmarks.contenders.kit NETWORK RESULTS steps|epochs      time the steps only, or whole epochs
+    python -m benchmarks.contenders.kit RESULTS NETWORK steps|epochs      time the steps only, or whole epochs
 """
 
 import dataclasses
@@ -43,4 +43,4 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
 
 if __name__ == "__main__":
     for batch_size in cases.BATCH_SIZES:
-        train(sys.argv[1], batch_size, Path(sys.argv[2]), clock=sys.argv[3])
+        train(sys.argv[2], batch_size, Path(sys.argv[1]), clock=sys.argv[3])

@@ -81,9 +81,9 @@ def require_gpus() -> int:
     Raises:
         LabError: There is none.
     """
-    found = machine.gpus()
-    if found.state != "ok":
-        cause = found.message.partition("; ")[0]
+    finding = machine.gpus()
+    if finding.state != "ok":
+        cause = finding.message.partition("; ")[0]
         raise LabError(f"no GPU to accept ({cause}); run this on a GPU node: srun --gpus=1 --cpus-per-task=8 --time=20 "
                        "labs accept-gpu (--list shows what it runs)")
     return capacity.visible_gpus()
@@ -92,9 +92,9 @@ def require_gpus() -> int:
 def check_node() -> list[str]:
     """Print the checks of `labs check` that concern a GPU node, and return what is wrong."""
     wrong = []
-    for found in runner.findings(CHECKS, []):
-        print(runner.line(found), flush=True)
-        wrong += [found.message] * (found.state in ("warn", "fail"))
+    for finding in runner.findings(CHECKS, []):
+        print(runner.line(finding), flush=True)
+        wrong += [finding.message] * (finding.state in ("warn", "fail"))
     return wrong
 
 

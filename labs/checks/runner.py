@@ -85,9 +85,9 @@ def findings(names: Iterable[str], failed: list[str]) -> Iterator[Finding]:
     """
     for name in names:
         with _waiting(name):
-            found = _run(name, failed)
-        failed += [name] if any(each.state == "fail" for each in found) else []
-        yield from found
+            results = _run(name, failed)
+        failed += [name] if any(each.state == "fail" for each in results) else []
+        yield from results
 
 
 def _run(name: str, failed: Sequence[str]) -> list[Finding]:

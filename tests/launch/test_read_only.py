@@ -12,7 +12,7 @@ import pytest
 
 from labs.run.paths import ROOT
 
-# In a namespace of their own, both folders are mounted on themselves without the right to write: root has none either.
+# In a new namespace both folders are mounted on themselves, read-only. That also holds for root.
 READ_ONLY = "for folder in {folders}; do mount --bind $folder $folder; mount -o remount,bind,ro $folder; done"
 
 
