@@ -80,8 +80,9 @@ from horovod.tensorflow import (  # noqa: F401
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
-if int(tf.keras.__version__.split(".")[0]) < 3:
-    raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {tf.keras.__version__}: "
+_version = getattr(tf.keras, "__version__", "2")  # Keras 2.15's tf.keras has none.
+if int(_version.split(".")[0]) < 3:
+    raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {_version}: "
                       "use horovod.tensorflow.keras, or unset TF_USE_LEGACY_KERAS")
 if tf.keras.backend.backend() != "tensorflow":
     raise ImportError(f"Horovod exchanges TensorFlow's tensors, and Keras runs on {tf.keras.backend.backend()}: "

@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from labs.checks import runner
@@ -242,7 +244,10 @@ def half_a_data_set(machine: Machine) -> None:
 
 
 def stopped_holder(machine: Machine) -> None:
-    machine.hold("signal.pause()").send_signal(signal.SIGSTOP)
+    holder = machine.hold("signal.pause()")
+    holder.send_signal(signal.SIGSTOP)
+    while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:  # A busy machine takes its time.
+        time.sleep(0.01)
 
 
 def killed_holder(machine: Machine) -> None:

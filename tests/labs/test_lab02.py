@@ -51,6 +51,7 @@ def test_a_comment_of_two_lines_and_a_statement_of_two_are_listed_whole():
 
 
 @pytest.mark.workers
+@pytest.mark.filterwarnings("error:.*shuffle")  # Keras 3 warns where `fit` would shuffle a tf.data.Dataset.
 def test_two_workers_by_hand_compute_what_one_computes():
     """One worker with the global batch and its scaled learning rate, against two with those of one."""
     import tensorflow as tf

@@ -226,7 +226,7 @@ def case_mixed_float16():
 def case_two_optimizers():
     """Both are in flight in one step; rank 0 has wrapped one more, which it does not use."""
     if hvd.rank() == 0:
-        hvd.DistributedOptimizer(K.optimizers.SGD(1.0))
+        hvd.DistributedOptimizer(K.optimizers.SGD(1.0), name="pair")
     pair = [hvd.DistributedOptimizer(K.optimizers.SGD(1.0), name="pair") for _ in range(2)]
     variables = [tf.Variable(0.0), tf.Variable(0.0)]
     for optimizer, variable in zip(pair, variables, strict=True):
