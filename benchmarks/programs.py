@@ -125,8 +125,8 @@ def classic_python() -> str | None:
 def _keras(python: str) -> int:
     """Return the generation of the Keras that a Python has; 0 if it has none."""
     show = "from importlib.metadata import version; print(version('keras'))"
-    asked = subprocess.run([python, "-c", show], capture_output=True, text=True, check=False)
-    return int(asked.stdout.partition(".")[0] or 0)
+    done = subprocess.run([python, "-c", show], capture_output=True, text=True, check=False)
+    return int(done.stdout.partition(".")[0] or 0)
 
 
 def torch_python() -> str | None:
