@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import psutil
-import tensorflow as tf
 
 from benchmarks import cases
 from benchmarks.contenders.kit import Config
@@ -21,6 +20,8 @@ from labs.training.loop import fit
 
 
 def main(results: Path, name: str) -> None:
+    import tensorflow as tf  # After the kit, as in a lab.
+
     batch_size = max(cases.BATCH_SIZES)
     with workers.start(Config(batch_size), Options(name=name, results=results)) as job:
         x, y = cases.images(batch_size)

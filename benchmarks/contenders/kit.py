@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from benchmarks import cases
 from labs.datasets.splits import Subset
@@ -27,6 +26,8 @@ class Config:
 
 
 def train(name: str, batch_size: int, results: Path, clock: str) -> None:
+    import tensorflow as tf  # After the kit, as in a lab.
+
     with workers.start(Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.images(steps * batch_size * job.size)
