@@ -56,8 +56,8 @@ test-fast: env ## Check style, types and imports, run the tests that take less t
 
 env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR
 
-# The newest Python first. setup/suitable.py is a program of its own because an older Python could not even parse the
-# one that needs it. An existing environment is updated by its own Python.
+# The newest Python first. setup/suitable.py is a separate program because an older Python could not even parse the one
+# that needs it. An existing environment is updated by its own Python.
 NEWEST := $(if $(filter classic,$(STACK)),,python3.13 python3.12) python3.11 python3 python
 CANDIDATES = $(or $(PYTHON),$(if $(REMADE),,$(wildcard $(BIN)/python)) $(NEWEST))
 LOOKED_AT := $(or $(PYTHON),$(strip $(NEWEST)))

@@ -5,7 +5,8 @@
     python -m benchmarks --show                     print the last results
 
 Each question runs its contenders in turns, A B C A B C. Its table shows the kit's lead: the median of the rounds'
-ratios, with a 95 % interval. PyTorch takes part if BENCH_TORCH_PYTHON names a Python that has it.
+ratios, with a 95 % interval. PyTorch takes part if BENCH_TORCH_PYTHON names a Python that has it; `stacks` compares
+with the classic environment: .venv-classic, or the Python that LABS_CLASSIC names.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from labs.run.paths import ROOT
 RESULTS = ROOT / "benchmarks/results"
 
 
-Question = Literal["steps", "scaling", "allreduce", "pictures", "fit", "start", "growth", "memory"]
+Question = Literal["steps", "scaling", "stacks", "allreduce", "pictures", "fit", "start", "growth", "memory"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ fi
 
 # --- Modules: your site's names for Python, CUDA and, after `make env MPI=system`, its own MPI.
 # module purge
-# module load python/3.11 cuda/12.2 openmpi/5.0
+# module load python/3.13 openmpi/5.0
 
 # --- The clone's environment. sbatch copies the job file, but not this file, so its path leads to the clone.
 # With conda (environment.yml), use this instead: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs

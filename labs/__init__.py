@@ -16,7 +16,7 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3"} | fast.ENVIRONMENT
 for _name, _value in SETTINGS.items():
     os.environ.setdefault(_name, _value)
 if "tensorflow" not in sys.modules:
-    sys.meta_path.insert(0, quiet.QuietImport())
+    sys.meta_path.insert(0, quiet.QuietImport(fast.unused_packages()))
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {

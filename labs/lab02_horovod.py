@@ -65,7 +65,8 @@ def train_alone(images, labels, batch_size, epochs, base_lr, seed):
     optimizer = tf.keras.optimizers.Adam(base_lr)
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     callbacks = []
-    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
+    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, shuffle=False,
+              callbacks=callbacks, verbose=0)
     return model
 
 
@@ -89,7 +90,8 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients before they are applied.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: all begin at rank 0's weights.
-    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, callbacks=callbacks, verbose=0)
+    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, shuffle=False,
+              callbacks=callbacks, verbose=0)
     return model
 
 

@@ -39,7 +39,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
     """
     cuda, nccl = _cuda_home(environ), _nccl_home(environ)
     header, library = _cuda_file(cuda, "include", "cuda_runtime.h"), _cuda_file(cuda, "lib*", "libcudart.so*")
-    assert header is not None and library is not None  # `_cuda_home` has checked both.
+    assert header is not None  # `_cuda_home` has checked both.
+    assert library is not None
     in_wheel = nccl == _wheel_home("nccl")
     options = {
         "HOROVOD_GPU_OPERATIONS": "NCCL",
@@ -63,16 +64,15 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
 
 def _cuda_home(environ: Mapping[str, str]) -> Path:
     on_path = shutil.which("nvcc")
-    homes = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), _wheel_home("cu13"), "/usr/local/cuda"]
-    if on_path:
-        homes.insert(3, str(Path(on_path).resolve().parent.parent))
-    for home in map(Path, filter(None, homes)):
+    named = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), str(_wheel_home("cu13"))]
+    of_path = str(Path(on_path).resolve().parent.parent) if on_path else None
+    for home in map(Path, filter(None, [*named, of_path, "/usr/local/cuda"])):
         needed = ("bin", "nvcc"), ("include", "cuda_runtime.h"), ("lib*", "libcudart.so*")
         if all(_cuda_file(home, *pair) for pair in needed):
             return home
     raise SetupError(
-        "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml"
-        f" brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
+        "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml or"
+        f" pip install -c constraints.txt -e .[nvcc] brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
     )
 
 
@@ -92,7 +92,7 @@ def _nccl_home(environ: Mapping[str, str]) -> Path:
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
-        "there is no NCCL (nccl.h and libnccl.so) for Horovod; conda install nccl brings it,"
+        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c constraints.txt -e .[gpu] brings it,"
         f" HOROVOD_NCCL_HOME names another, {OR_CPU}"
     )
 

@@ -15,6 +15,7 @@ import suitable
 from steps import SetupError
 
 NEEDED_GB = 4.5  # The environment takes 3.1 GB, a build of Horovod 0.5 GB; the rest is a margin.
+PROMPT = "prompt = 'labs'"  # What `venv --prompt labs` writes.
 NAMES = {"Open MPI": "openmpi", "Intel": "intelmpi", "HYDRA": "mpich"}  # As `mpirun --version` prints them.
 
 
@@ -84,7 +85,8 @@ def _program(name: str, path: str) -> str:
 
 
 def check_folder(venv: Path) -> None:
-    """Raise SetupError if VENV= names a folder that holds anything but an environment: making one would delete it."""
-    ours = venv.name.startswith(".venv") or (venv / "pyvenv.cfg").exists()
+    """Raise SetupError if VENV= names a folder with anything but the kit's environment, which would be deleted."""
+    settings = venv / "pyvenv.cfg"
+    ours = venv.name.startswith(".venv") or (settings.exists() and PROMPT in settings.read_text())
     if not ours and (venv.is_file() or (venv.is_dir() and any(venv.iterdir()))):
         raise SetupError(f"VENV={venv} holds other files, which would be deleted; name a new folder")

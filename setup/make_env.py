@@ -95,7 +95,8 @@ def _fill(build: Build, wanted: Environment, fresh: bool) -> str:
     if fresh:
         with steps.step(f"virtual environment {wanted.folder.name}, Python {sys.version.split()[0]}"):
             env = packages.clean_environment()
-            steps.run([sys.executable, "-m", "venv", "--clear", "--without-pip", wanted.folder], env)
+            flags = ["--clear", "--without-pip", "--prompt", "labs"]
+            steps.run([sys.executable, "-m", "venv", *flags, wanted.folder], env)
             steps.run([wanted.python, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
     with steps.step(f"packages of pyproject.toml at the versions of {packages.CONSTRAINTS[wanted.stack]}"):
         extras = [*EXTRAS, "mpi"] if wanted.mpi == "own" else EXTRAS

@@ -63,7 +63,6 @@ NAMES = [
     Word("places?", "path, index, position or heartbeats"),
     Word("rates?", "images_per_sec, throughput", r"(?i)learning|dropout|schedule|optimizers"),
     Word("said", "output or message"), Word("spell(?:ed)?", "to_argv"),
-    Word("stack", "hvd_ops", r"np\.stack|tf\.stack"),
     Word("store", "results_root"), Word("supply", "input_rate"), Word("told", "message"),
     Word("Watch", "Heartbeat"), Word("watch", "heartbeat", r"tape\.watch"),
 ]

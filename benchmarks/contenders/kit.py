@@ -1,6 +1,6 @@
 """The same training through the kit's `fit`: with shards, agreement, digests and checkpoints.
 
-    python -m benchmarks.contenders.kit NETWORK RESULTS steps|epochs      time the steps only, or whole epochs
+    python -m benchmarks.contenders.kit RESULTS NETWORK steps|epochs      time the steps only, or whole epochs
 """
 
 import dataclasses
@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from benchmarks import cases
 from labs.datasets.splits import Subset
@@ -27,6 +26,8 @@ class Config:
 
 
 def train(name: str, batch_size: int, results: Path, clock: str) -> None:
+    import tensorflow as tf  # After the kit, as in a lab.
+
     with workers.start(Config(batch_size), Options(name=f"{name}-{batch_size}", results=results)) as job:
         steps = cases.STEPS[name] * (cases.LONGER if clock == "epochs" else 1)
         x, y = cases.images(steps * batch_size * job.size)
@@ -43,4 +44,4 @@ def train(name: str, batch_size: int, results: Path, clock: str) -> None:
 
 if __name__ == "__main__":
     for batch_size in cases.BATCH_SIZES:
-        train(sys.argv[1], batch_size, Path(sys.argv[2]), clock=sys.argv[3])
+        train(sys.argv[2], batch_size, Path(sys.argv[1]), clock=sys.argv[3])

@@ -91,9 +91,7 @@ def gpus() -> Finding:
 
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        pynvml.nvmlInit()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-        names = [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+        _, names = driver()
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
@@ -103,6 +101,19 @@ def gpus() -> Finding:
     if not capacity.visible_gpus():
         return warn(f"CUDA_VISIBLE_DEVICES={hidden} hides all {len(names)}", "unset CUDA_VISIBLE_DEVICES")
     return ok(f"{capacity.visible_gpus()} of {len(names)}: {', '.join(sorted(set(names)))}")
+
+
+def driver() -> tuple[str, list[str]]:
+    """Return the version of NVIDIA's driver and the names of this machine's GPUs.
+
+    Raises:
+        pynvml.NVMLError: There is no driver, or it does not work.
+    """
+    import pynvml
+
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    return pynvml.nvmlSystemGetDriverVersion(), [pynvml.nvmlDeviceGetName(handle) for handle in handles]
 
 
 def nccl() -> Finding:

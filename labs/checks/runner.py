@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from labs.checks.findings import Finding, absent, fail, refused
 from labs.run.errors import LabError
@@ -69,15 +69,25 @@ def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
         raise LabError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
     names = [name for name in CHECKS if (name in only if only else not (quick and name == "proof"))]
     failed: list[str] = []
-    for name in names:
-        with _waiting(name):
-            findings = _run(name, failed)
-        for each in findings:
-            print(_json(each) if as_json else _line(each), flush=True)
-            failed += [name] if each.state == "fail" else []
+    for each in findings(names, failed):
+        print(_json(each) if as_json else line(each), flush=True)
     if not (only or as_json):
         print(_summary(failed, quick))
     return int(bool(failed))
+
+
+def findings(names: Iterable[str], failed: list[str]) -> Iterator[Finding]:
+    """Run checks and yield their findings as they arrive.
+
+    Args:
+        names: Names of checks, in the order of CHECKS.
+        failed: The names of those that fail are added to it.
+    """
+    for name in names:
+        with _waiting(name):
+            results = _run(name, failed)
+        failed += [name] if any(each.state == "fail" for each in results) else []
+        yield from results
 
 
 def _run(name: str, failed: Sequence[str]) -> list[Finding]:
@@ -104,7 +114,8 @@ def _json(finding: Finding) -> str:
     return json.dumps({"state": finding.state, "found": finding.message, "cure": finding.cure, "name": finding.name})
 
 
-def _line(finding: Finding) -> str:
+def line(finding: Finding) -> str:
+    """Return a finding as a line of `labs check`."""
     state = f"{finding.state:6}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         state = f"\033[{COLOURS[finding.state]}m{state}\033[0m"

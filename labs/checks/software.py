@@ -185,15 +185,15 @@ def _distribution(name: str) -> Distribution | None:
 
 
 def _version(name: str) -> str | None:
-    found = _distribution(name)
-    return found.version if found else None
+    installed = _distribution(name)
+    return installed.version if installed else None
 
 
 def _folder(name: str) -> Path:
     """Return the folder in which an installed package lies."""
-    found = _distribution(name)
-    assert found is not None
-    return Path(str(found.locate_file("")))
+    installed = _distribution(name)
+    assert installed is not None
+    return Path(str(installed.locate_file("")))
 
 
 def _series(name: str) -> tuple[int, ...]:
@@ -248,8 +248,10 @@ def _cure(name: str) -> str:
 def install(name: str) -> str:
     """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
     prefix = Path(sys.prefix)
-    if prefix != Path(sys.base_prefix) and not (prefix / "conda-meta").is_dir():
-        return "make env" if prefix.name == ".venv" else f"make env VENV={shown(prefix)}"
+    if prefix.name == ".venv":
+        return "make env"
+    if any(prefix.glob(".ready-*-*")):
+        return f"make env VENV={shown(prefix)}"
     if name == "horovod":
         return "make horovod"
     return f"python -m pip install {name}" + (f"=={_pins()[name]}" if name in _pins() else "")

@@ -1,7 +1,7 @@
 """The command `labs`. Imports no TensorFlow.
 
-`commands` has the parser. Each subcommand is a module of the same name with two functions: `add_arguments(parser)`, and
-`main(args)`, which returns the exit code, or None for 0.
+`commands` has the parser. Each subcommand is a module of the same name, with _ for -. It has two functions:
+`add_arguments(parser)`, and `main(args)`, which returns the exit code, or None for 0.
 """
 
 from labs.run import lazy

@@ -26,6 +26,7 @@ COMMANDS = {
     "report": "write all results as one HTML page: tables, plots, the course reports' figures",
     "lint": "find implausible figures in your results, or in a table typed by hand",
     "exercises": "list the questions that are graded from your own runs",
+    "accept-gpu": "test a GPU node in ten minutes: five labs, short, and what their records must show",
     "notebook": "open the notebooks in JupyterLab",
     "completion": "print a script that completes `labs` in bash or zsh",
 }
@@ -57,7 +58,8 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt:
-        cure = {"sweep": "; the same command continues", "run": "; `--resume` continues from what is saved"}
+        again = "; the same command continues"
+        cure = {"sweep": again, "accept-gpu": again, "run": "; `--resume` continues from what is saved"}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130
@@ -133,7 +135,7 @@ def parser(commands: Collection[str] = tuple(COMMANDS),
         # `labs run LAB --help` is about the lab, so `run` has its own --help.
         added = subcommands.add_parser(name, help=summary, allow_abbrev=False, add_help=name != "run")
         if name in commands:
-            module = importlib.import_module(f"labs.cli.{name}")
+            module = importlib.import_module(f"labs.cli.{name.replace('-', '_')}")
             module.add_arguments(added)
             added.set_defaults(main=module.main, parser=added)
             if name in TAKE_A_LAB:

@@ -123,6 +123,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
         AssertionError: The answer is wrong; names the mistake, if it is a typical one, and the formula.
     """
     assert _is_number(answer), f"the answer is a number ({unit}), not {_short(answer)}"
+    answer = answer.item() if hasattr(answer, "item") else answer  # numpy 2 compares in the precision of its scalar.
     assert abs(answer) < 1e300, f"the answer is a finite number ({unit}), not {_short(answer)}"
     given = float(answer)
 

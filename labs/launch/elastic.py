@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 
 from labs.run import atomic
-from labs.run.errors import LabError
+from labs.run.errors import ERROR_PREFIX, NO_GLOO, LabError
 from labs.slurm import allocation
 from labs.training.loopback import LEAVING_HOST, listen_on_loopback
 
@@ -80,7 +80,12 @@ def main() -> None:
     os.environ.setdefault("HOROVOD_LOG_LEVEL", "fatal")
     from horovod.runner.launch import run_commandline
 
-    run_commandline()
+    try:
+        run_commandline()
+    except ValueError as problem:  # conda-forge's Horovod has no Gloo.
+        if "Gloo support is required" not in str(problem):
+            raise
+        sys.exit(f"{ERROR_PREFIX}{NO_GLOO}, which elastic training needs; `labs check` says how to build one")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import threading
@@ -50,14 +51,16 @@ class Utilization:
         spent = self._process.cpu_times()
         row = {"seconds": time.perf_counter() - self._began, "cpu_seconds": spent.user + spent.system}
         row["memory_bytes"] = self._process.memory_info().rss
-        percents = {f"gpu{number}_percent": _gpu_percent(gpu) for number, gpu in enumerate(self._gpus)}
-        self.samples.append(row | {name: value for name, value in percents.items() if value is not None})
+        for number, gpu in enumerate(self._gpus):
+            row |= {f"gpu{number}_{name}": value for name, value in _state(gpu).items()}
+        self.samples.append(row)
 
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
-        """Return the mean percentages and the largest memory, in bytes.
+        """Return the mean percentages and the largest memories, in bytes.
 
         `cpu_percent` is the busy share of all cores that this process may use: at 100 all are busy.
         `gpu0_percent` is the driver's figure: the share of the time in which at least one kernel ran, however small.
+        `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
 
         Args:
             skip: Seconds at the start to leave out, such as the first epoch, which traces the model.
@@ -69,7 +72,7 @@ class Utilization:
         return {
             "cpu_percent": 100 * cpu_seconds / seconds / self._cores,
             "memory_bytes": max(row["memory_bytes"] for row in rows),
-            **{gpu: statistics.fmean(row[gpu] for row in rows if gpu in row) for gpu in gpus},
+            **{name: _combined(name, [row[name] for row in rows if name in row]) for name in gpus},
         }
 
 
@@ -77,17 +80,19 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
     """Return the utilization of a run from the summaries of its workers.
 
     `cpu_percent` and `gpu_percent` are means over the workers and over their GPUs; `memory_bytes` is the sum over the
-    workers of one node.
+    workers of one node, `gpu_memory_bytes` that of the fullest GPU.
 
     Args:
         summaries: From `Utilization.summary`, one per worker.
         nodes: Number of nodes of the run.
     """
-    gpus = [value for each in summaries for name, value in each.items() if name.startswith("gpu")]
+    columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
+    gpus = {what: _combined(what, values) for what in ("percent", "memory_bytes")
+            if (values := [value for name, value in columns if name.endswith(what)])}
     return {
         "cpu_percent": statistics.fmean(each["cpu_percent"] for each in summaries),
         "memory_bytes": sum(each["memory_bytes"] for each in summaries) / nodes,
-        **({"gpu_percent": statistics.fmean(gpus)} if gpus else {}),
+        **{f"gpu_{what}": value for what, value in gpus.items()},
     }
 
 
@@ -105,11 +110,18 @@ def _gpus() -> list:
         return []
 
 
-def _gpu_percent(gpu) -> float | None:
-    """Return a GPU's utilization in percent; None if it is not reported, as for a MIG instance."""
+def _combined(name: str, values: Sequence[float]) -> float:
+    """Return the mean of percentages, or the largest of memories."""
+    return statistics.fmean(values) if name.endswith("percent") else max(values)
+
+
+def _state(gpu) -> dict[str, float]:
+    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
     import pynvml
 
-    try:
-        return float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
-    except pynvml.NVMLError:
-        return None
+    state = {}
+    with contextlib.suppress(pynvml.NVMLError):
+        state["percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    with contextlib.suppress(pynvml.NVMLError):
+        state["memory_bytes"] = float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+    return state

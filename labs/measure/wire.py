@@ -20,7 +20,7 @@ from labs.datasets.sharding import steps_per_epoch
 from labs.datasets.splits import Subset
 from labs.measure import collectives
 from labs.training import hvd_ops
-from labs.training.keras_internals import take_steps
+from labs.training.keras_internals import take_steps, tf_variable
 from labs.training.loop import local_copy
 from labs.training.workers import Job
 
@@ -35,10 +35,9 @@ def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
         model: Any Keras model.
         fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
     """
-    sizes = [2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size
-             for weight in model.trainable_weights]
-    return sum(weight.shape.num_elements() * size
-               for weight, size in zip(model.trainable_weights, sizes, strict=True))
+    weights = [tf_variable(weight) for weight in model.trainable_weights]
+    return sum(weight.shape.num_elements() * (2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size)
+               for weight in weights)
 
 
 def predicted(nbytes: int, size: int) -> int:

@@ -4,6 +4,8 @@ ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
 CURE_SEPARATOR = "; "
 """Separates the cause from the cure in an error line."""
+NO_GLOO = "this Horovod was built without Gloo"
+"""The cause where a run needs Gloo; conda-forge's Horovod has none."""
 PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
 

@@ -10,11 +10,14 @@ a default: a value that the student has set stays. Images/s on two cores unless 
                                          1,147 -> 1,244 (+8 %)    6 M parameters, batch 32, 2 workers
     Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
     Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
+    packages hidden from Keras 3           3.8 -> 2.5 processor s   each start of a worker; 637 -> 532 MiB
 
 Optimizations that are not settings are in labs/training:
 
     optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
                                                        629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
+    optimizers.py: no update before all gradients      132 -> 125 processor ms  a step, 6 M parameters, batch 128,
+                                                                                1 worker, Keras 3
     hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 processor s     lab 10, three epochs, 1 worker
     keras_internals.py: a step is traced once          half the wait for the first step
     checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
@@ -43,6 +46,19 @@ starts."""
 FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
 """For a study of memory: oneDNN keeps rearranged copies of the tensors, which a GPU does not; and memory in huge pages
 is counted in whole pages."""
+
+UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
+"""Packages that Keras 3 imports where they are installed, for wrappers and plots that no worker uses. They make its
+import a second longer. A lab can import them after TensorFlow."""
+
+
+def unused_packages() -> tuple[str, ...]:
+    """Return the packages that this process hides from Keras: none where no launcher has started it.
+
+    In a notebook a student may use what Keras does with them.
+    """
+    return UNUSED if {"OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"} & os.environ.keys() else ()
+
 
 CYCLE_MS = 0.1
 """Horovod's cycle: milliseconds for which it collects tensors before it exchanges them. Its default of 1 is longer than

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,8 +63,10 @@ class Lab:
 
     @property
     def description(self) -> str:
-        """The module's docstring."""
-        return sys.modules[self.module].__doc__ or ""
+        """The module's docstring, with the lines after the title indented: the command line keeps their breaks."""
+        # Since Python 3.13 the compiler removes the indentation that all these lines have in common.
+        title, _, commands = inspect.cleandoc(sys.modules[self.module].__doc__ or "").partition("\n\n")
+        return f"{title}\n\n{textwrap.indent(commands, '    ')}\n"
 
     @property
     def title(self) -> str:

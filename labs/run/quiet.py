@@ -1,4 +1,4 @@
-"""TensorFlow's import without the log lines that it writes before its log level applies.
+"""TensorFlow's import without the log lines that it writes before its log level applies, and without unused packages.
 
 Since 2.18 TensorFlow reports each time that oneDNN is on, before it reads TF_CPP_MIN_LOG_LEVEL. In a notebook these
 lines would be the first that a student sees, and from workers they come once per rank.
@@ -11,7 +11,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.abc import MetaPathFinder
 
 NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
@@ -21,7 +21,14 @@ NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is
 
 
 class QuietImport(MetaPathFinder):
-    """Filters what TensorFlow writes to standard error while it is imported; steps aside after that."""
+    """Filters what TensorFlow writes to standard error while it is imported; steps aside after that.
+
+    Args:
+        unused: Packages that TensorFlow and Keras do without, and are not to find meanwhile.
+    """
+
+    def __init__(self, unused: Collection[str] = ()):
+        self.unused = unused
 
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
@@ -32,11 +39,31 @@ class QuietImport(MetaPathFinder):
             load = spec.loader.exec_module
 
             def load_quietly(module) -> None:
-                with filtered_stderr():
+                with filtered_stderr(), hidden(self.unused):
                     load(module)
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec
+
+
+class _Hidden(MetaPathFinder):
+    def __init__(self, packages: Collection[str]):
+        self.packages = packages
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self.packages:
+            raise ModuleNotFoundError(f"{name} is hidden while TensorFlow is imported", name=name)
+
+
+@contextlib.contextmanager
+def hidden(packages: Collection[str]) -> Iterator[None]:
+    """Let imports of these packages fail during the block, unless they are loaded already."""
+    finder = _Hidden(packages)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 @contextlib.contextmanager

@@ -20,10 +20,15 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
   Between updates `optimizer.iterations` counts passes, as Horovod's own layer does.
 - Samples weight the metrics' mean. Broadcasts leave out the states of random generators: dropout must differ.
 
-Refused, with the reason: `jit_compile=True` ("auto" becomes True on a GPU), Adasum, a graph of TensorFlow 1, Keras 2,
-another backend than TensorFlow, an optimizer inside a LossScaleOptimizer, an optimizer that is wrapped twice, Keras'
-`gradient_accumulation_steps` together with `backward_passes_per_step`, sparse gradients with the latter unless
-`sparse_as_dense`, and a process set in an elastic job.
+Refused, with the reason and a cure:
+
+- `jit_compile=True`: XLA knows no Horovod operation. (The default, "auto", becomes True where there is a GPU; there
+  the broadcast callback turns it off.)
+- `op=Adasum`, a graph of TensorFlow 1, Keras 2, and another backend than TensorFlow.
+- A LossScaleOptimizer around a distributed optimizer, and an optimizer that is distributed twice.
+- `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, or for sparse gradients without
+  `sparse_as_dense`.
+- A process set in an elastic job.
 """
 
 from __future__ import annotations
@@ -75,8 +80,9 @@ from horovod.tensorflow import (  # noqa: F401
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.ops.control_flow_v2_func_graphs import CondBranchFuncGraph
 
-if int(tf.keras.__version__.split(".")[0]) < 3:
-    raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {tf.keras.__version__}: "
+_version = getattr(tf.keras, "__version__", "2")  # Keras 2.15's tf.keras has none.
+if int(_version.split(".")[0]) < 3:
+    raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {_version}: "
                       "use horovod.tensorflow.keras, or unset TF_USE_LEGACY_KERAS")
 if tf.keras.backend.backend() != "tensorflow":
     raise ImportError(f"Horovod exchanges TensorFlow's tensors, and Keras runs on {tf.keras.backend.backend()}: "
@@ -117,27 +123,28 @@ def DistributedOptimizer(  # noqa: N802
         warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
     _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set)
-    label = name or f"Distributed{type(optimizer).__name__}"
+    label = name or f"Distributed{type(_inner(optimizer)).__name__}"
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
     reduce = _Reduction(label, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
                         groups, process_set, scale_local_gradients)
-    passes = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
-    apply_of_keras = type(optimizer).apply
-
-    def reduce_then_apply(self, grads, trainable_variables=None):
-        _refuse_context()
-        variables = _variables(self, trainable_variables)
-        update = functools.partial(apply_of_keras, self, trainable_variables=variables)
-        if passes.per_step == 1:
-            update(reduce(grads, variables))
-        else:
-            passes.add(self, grads, variables, update)
-
-    optimizer.apply = types.MethodType(reduce_then_apply, optimizer)
+    optimizer.horovod = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
+    optimizer.apply = types.MethodType(_reduce_then_apply, optimizer)
     optimizer.register_local_var = reduce.register_local_var
-    optimizer.horovod = passes
     return optimizer
+
+
+@tf.autograph.experimental.do_not_convert
+def _reduce_then_apply(optimizer, grads, trainable_variables=None):
+    """Reduce the gradients, then apply them as Keras does: the `apply` of a distributed optimizer."""
+    _refuse_context()
+    variables = _variables(optimizer, trainable_variables)
+    apply_of_keras = functools.partial(type(optimizer).apply, optimizer, trainable_variables=variables)
+    passes = optimizer.horovod
+    if passes.per_step == 1:
+        apply_of_keras(passes.reduce(grads, variables))
+    else:
+        passes.add(optimizer, grads, variables, apply_of_keras)
 
 
 class _Reduction:
@@ -223,7 +230,7 @@ class _Passes:
 
     def __init__(self, reduce, per_step, average):
         self.reduce, self.per_step, self.average = reduce, per_step, average
-        self.counter: Any = None
+        self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
 
     def add(self, optimizer, grads, variables, update):
@@ -244,8 +251,10 @@ class _Passes:
 
     def reset(self):
         """Forget the passes since the last update."""
-        for variable in [*self.sums.values(), *([self.counter] if self.sums else [])]:
-            variable.assign(tf.zeros_like(variable))
+        if self.counter is not None:
+            self.counter.assign(0)
+        for total in self.sums.values():
+            total.assign(tf.zeros_like(total))
 
     def _update(self, optimizer, sums, variables, update):
         grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
@@ -263,8 +272,6 @@ class _Passes:
         with tf.init_scope():
             if not optimizer.built:
                 optimizer.build(variables)
-            if self.counter is None:
-                self.counter = tf.Variable(0, trainable=False)
         for grad, variable in zip(grads, variables, strict=True):
             key, (shape, dtype) = _tf_variable(variable).ref(), (variable.shape, getattr(grad, "dtype", None))
             if grad is not None and key not in self.sums:
@@ -306,6 +313,10 @@ def _scales_loss(optimizer):
     return isinstance(optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
 
 
+def _inner(optimizer):
+    return optimizer.inner_optimizer if _scales_loss(optimizer) else optimizer
+
+
 def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set):
     """Raise on arguments that Horovod or Keras 3 cannot combine."""
     if not isinstance(optimizer, tf.keras.optimizers.Optimizer):
@@ -313,7 +324,7 @@ def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per
                         "tf.keras.optimizers; for a name such as 'adam' with tf.keras.optimizers.get")
     if hasattr(optimizer, "horovod"):
         raise ValueError("this optimizer reduces its gradients already: call DistributedOptimizer once")
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner = _inner(optimizer)
     if hasattr(inner, "horovod"):
         raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
     if not tf.compat.v1.executing_eagerly_outside_functions():
@@ -326,7 +337,7 @@ def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per
         raise ValueError("groups must be a positive number, or a list of lists of variables")
     if backward_passes_per_step < 1:
         raise ValueError("backward_passes_per_step must be at least 1")
-    if backward_passes_per_step > 1 and inner.gradient_accumulation_steps:
+    if backward_passes_per_step > 1 and getattr(inner, "gradient_accumulation_steps", None):
         raise ValueError("gradient_accumulation_steps and backward_passes_per_step both add up gradients: choose one; "
                          "with the latter workers communicate only once per step")
     if process_set is not global_process_set and _elastic():
@@ -371,16 +382,20 @@ def broadcast_variables(variables, root_rank):
         variables: Variables of Keras or TensorFlow, in the same order on all workers.
         root_rank: The worker that sends.
     """
-    variables = [_tf_variable(each) for each in variables]
+    refs = tuple(_tf_variable(each).ref() for each in variables)
+    if refs:
+        _broadcast_function(refs, root_rank)()
 
+
+@functools.lru_cache(maxsize=1)  # An elastic job broadcasts the same variables at each reset.
+def _broadcast_function(refs, root_rank):
     def broadcast_all():
         # The default names would be those of Keras' layers, which differ if one worker builds one more model.
-        for index, variable in enumerate(variables):
-            variable.assign(hvd.broadcast(variable, root_rank, name=f"HorovodBroadcast_{index}",
-                                          ignore_name_scope=True))
+        for index, ref in enumerate(refs):
+            ref.deref().assign(hvd.broadcast(ref.deref(), root_rank, name=f"HorovodBroadcast_{index}",
+                                             ignore_name_scope=True))
 
-    if variables:
-        tf.function(broadcast_all, autograph=False)()
+    return tf.function(broadcast_all, autograph=False)
 
 
 def broadcast_global_variables(root_rank):
@@ -425,7 +440,7 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
         raise ValueError("Keras 3 has no legacy optimizers: leave out legacy_opts")
     names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
     model = tf.keras.models.load_model(filepath, custom_objects=names)
-    if model.optimizer is not None:
+    if model.optimizer is not None and not hasattr(model.optimizer, "horovod"):
         model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
     return model
 
@@ -453,6 +468,13 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     def register_local_var(self, var):
         """Leave a variable as it is on this worker."""
         self.local.add(_tf_variable(var).ref())
+
+    def set_model(self, model):
+        super().set_model(model)
+        # Keras compiles the step after this call. Without a GPU "auto" is False, and True is refused at the first step.
+        if model.jit_compile and any(each.device_type != "CPU" for each in tf.config.list_physical_devices()):
+            warnings.warn("XLA does not know Horovod's operations: jit_compile is now False", stacklevel=2)
+            model.jit_compile = False
 
     def on_train_begin(self, logs=None):
         # Workers must decide alike: one may have built its model before, to load weights for example.
@@ -558,14 +580,26 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
             logs["lr"] = float(self.model.optimizer.learning_rate)
 
     def _set(self, epoch):
-        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        optimizer = _inner(self.model.optimizer)
         old, new = float(optimizer.learning_rate), self.initial_lr * self.multiplier(epoch)
         optimizer.learning_rate = new
-        # Keras' velocity contains the learning rate. Its momentum is a constant of the traced step, so where Horovod
-        # changes the momentum for one step, this scales the velocity: the same update.
-        if self.momentum_correction and old > 0 and new != old:
-            for velocity in getattr(optimizer, "momentums", []):
+        if self.momentum_correction and optimizer.built and old > 0 and new != old:
+            for velocity in _velocities(optimizer):
                 velocity.assign(velocity * (new / old))
+
+
+def _velocities(optimizer):
+    """Return the variables that correct the momentum if they are scaled with the learning rate.
+
+    They contain the learning rate. Horovod's own layer changes the momentum for one step, which is a constant of the
+    traced step in Keras 3; to scale them instead makes the same step.
+    """
+    if not getattr(optimizer, "momentum", 0):
+        return []
+    lists = [getattr(optimizer, name, None) for name in ("momentums", "_momentums")]  # SGD, RMSprop.
+    if not any(lists):
+        raise ValueError(f"the velocity of {type(optimizer).__name__} is unknown: pass momentum_correction=False")
+    return [velocity for each in lists for velocity in each or [] if velocity is not None]
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):
@@ -621,7 +655,8 @@ class KerasState(ObjectState):
     def __init__(self, model, optimizer=None, **kwargs):
         if not model.built:
             raise ValueError("the model has no variables yet: call model.build(input_shape) first")
-        self.model, self.optimizer = model, optimizer or model.optimizer
+        self.model = model
+        self.optimizer: Any = optimizer or getattr(model, "optimizer", None)
         if self.optimizer is None:
             raise ValueError("pass the optimizer, or compile the model")
         if not self.optimizer.built:
@@ -701,15 +736,20 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self.remaining -= 1
         if self.remaining == 0:
-            self.state.commit()
+            self.commit()
             self.remaining = self.batches_per_commit
 
     def on_epoch_end(self, epoch, logs=None):
+        self.commit()
+
+    def commit(self):
         self.state.commit()
 
 
 class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
-    """Keep the number of the current batch in `state.batch`, and shorten the first epoch after a reset by it.
+    """Count the epoch's finished batches in `state.batch`, and shorten the first epoch after a reset by them.
+
+    (Horovod's own keeps the last batch's number, one less, and so repeats that batch.)
 
     Place it before callbacks that stop the training, such as EarlyStopping.
 
@@ -725,9 +765,9 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
         self.first, self.ended = self.state.batch, False
 
     def on_train_batch_end(self, batch, logs=None):
-        self.state.batch = self.first + batch
+        self.state.batch = self.first + batch + 1
         steps = self.params.get("steps")
-        if self.first and steps and self.state.batch + 1 >= steps and not self.model.stop_training:
+        if self.first and steps and self.state.batch >= steps and not self.model.stop_training:
             self.model.stop_training = self.ended = True  # Ends this epoch.
 
     def on_epoch_end(self, epoch, logs=None):

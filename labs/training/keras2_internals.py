@@ -103,9 +103,9 @@ def _accept_float_bounds() -> None:
             return super().randint(int(a), int(b))
 
     package = tf.keras.Model.__module__.partition(".")[0]
-    utils = importlib.import_module(f"{package}.src.utils.tf_utils")
-    vars(utils)["random"] = SimpleNamespace(Random=Drawing, seed=random.seed,
-                                            randint=lambda a, b: random.randint(int(a), int(b)))
+    utils: Any = importlib.import_module(f"{package}.src.utils.tf_utils")
+    utils.random = SimpleNamespace(Random=Drawing, seed=random.seed,
+                                   randint=lambda a, b: random.randint(int(a), int(b)))
 
 
 if sys.version_info >= (3, 12):

@@ -129,7 +129,8 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
         loss: Name of a Keras loss.
         metrics: Names of Keras metrics.
     """
-    copy = tf.keras.models.clone_model(model)
+    # A model of the same layers is not compiled: Keras 3 would compile the copy as well, with Horovod's optimizer.
+    copy = tf.keras.models.clone_model(tf.keras.Model(model.inputs, model.outputs))
     compile_for(copy, hvd_ops.undistributed(model.optimizer), loss, metrics)
     return copy
 

@@ -8,6 +8,8 @@ last digits may differ. Sparse gradients and AMSGrad, which the operations do no
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +19,10 @@ from labs.training import keras_internals
 
 class SGD(tf.keras.optimizers.SGD):
     """Keras' SGD with a fused update."""
+
+    def apply(self, grads, trainable_variables=None):
+        with _after(grads, self, trainable_variables):
+            super().apply(grads, trainable_variables)
 
     def update_step(self, gradient, variable, *learning_rate):  # Keras 3 passes the learning rate, Keras 2 does not.
         velocity = keras_internals.velocity(self, variable)
@@ -31,6 +37,10 @@ class SGD(tf.keras.optimizers.SGD):
 class Adam(tf.keras.optimizers.Adam):
     """Keras' Adam with a fused update."""
 
+    def apply(self, grads, trainable_variables=None):
+        with _after(grads, self, trainable_variables):
+            super().apply(grads, trainable_variables)
+
     def update_step(self, gradient, variable, *learning_rate):
         if isinstance(gradient, tf.IndexedSlices) or self.amsgrad:
             super().update_step(gradient, variable, *learning_rate)
@@ -44,6 +54,21 @@ class Adam(tf.keras.optimizers.Adam):
             var=variable.handle, m=first.handle, v=second.handle, beta1_power=beta_1**step, beta2_power=beta_2**step,
             lr=learning_rate, beta1=beta_1, beta2=beta_2, epsilon=epsilon, grad=gradient,
         )
+
+
+@contextmanager
+def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -> Iterator[None]:
+    """Build the optimizer, and run no operation of the block before all gradients are computed.
+
+    TensorFlow copies a variable that is updated while an operation still reads it. The gradient of a layer's inputs
+    reads its weights, and on one worker Keras 3 updates each variable as soon as its own gradient is there. Several
+    workers wait for all gradients anyway, and so does Horovod's layer for Keras 2, which does not call `apply`.
+    """
+    if not optimizer.built:
+        with tf.init_scope():  # Its variables are created before the first step, so they cannot wait for a gradient.
+            optimizer.build(variables)
+    with tf.control_dependencies([gradient for gradient in gradients if gradient is not None]):
+        yield
 
 
 FUSED: dict[type, Any] = {tf.keras.optimizers.SGD: SGD, tf.keras.optimizers.Adam: Adam}

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from labs.run.errors import LabError
+from labs.run.errors import NO_GLOO, LabError
 
 
 @contextlib.contextmanager
@@ -23,7 +23,7 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
         node: Name of this worker's node.
 
     Raises:
-        LabError: horovodrun has started the workers over Gloo, but the run asks for MPI.
+        LabError: horovodrun has started the workers over Gloo, but the run asks for MPI; or Horovod has no Gloo.
     """
     if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
@@ -31,8 +31,12 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
     if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield  # Not over Gloo, or horovodrun runs the server.
         return
-    os.environ["HOROVOD_CONTROLLER"] = "gloo"
+    import horovod.tensorflow as hvd
     from mpi4py import MPI
+
+    if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
+        raise LabError(f"{NO_GLOO}; leave --backend gloo out, or see `labs check`")
+    os.environ["HOROVOD_CONTROLLER"] = "gloo"
 
     world = MPI.COMM_WORLD
     if world.size == 1:

@@ -53,6 +53,53 @@ def test_a_machine_that_is_never_idle_is_reported(monkeypatch):
         rounds.interleaved(contenders([], a=1.0), rounds=2)
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """One network, two steps per epoch, on a machine that may be busy."""
+    monkeypatch.setenv("BENCH_QUICK", "1")
+    monkeypatch.setattr(questions, "STEPS", {"mlp": 2})
+    monkeypatch.setattr(rounds, "_others", lambda *_: 0.0)
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_all_contenders_of_a_step_run_on_this_stack(quick):
+    measured = questions.steps(rounds=1)
+    against = {"two single workers at once", "plain Horovod script", "MultiWorkerMirroredStrategy"}
+    assert {(row.case, row.against) for row in measured} >= {(f"mlp, batch {size}", name) for size in (32, 128)
+                                                             for name in against}
+    ceiling = {row.case: row.required for row in measured if row.against == "two single workers at once"}
+    assert ceiling == {"mlp, batch 32": 0.90, "mlp, batch 128": 0.97}
+
+
+@pytest.mark.workers
+@pytest.mark.slow
+def test_two_stacks_are_compared_in_training_start_and_memory(quick, monkeypatch):
+    monkeypatch.setattr(programs, "classic_python", lambda: sys.executable)
+    measured = {row.case: row for row in questions.stacks(rounds=1)}
+    assert measured.keys() == {
+        *(f"mlp, batch {size}, {workers}" for size in (32, 128) for workers in ("1 worker", "2 workers")),
+        "labs run, to Horovod's init", "mlp, start to first step", "mlp, peak memory"}
+    assert {(row.against, row.required) for row in measured.values()} == {("classic", 0.97)}
+    for case in ("labs run, to Horovod's init", "mlp, peak memory"):
+        row = measured[case]
+        assert row.ratio == row.other / row.kit, "fewer seconds and less memory are better"
+
+
+@pytest.mark.parametrize(("ours", "python", "problem"), [
+    (3, "/nowhere/python", "no /nowhere/python; `make env STACK=classic VENV=.venv-classic`"),
+    (3, "/bin/false", "/bin/false has no Keras 2"),
+    (2, "/bin/false", "this is the classic environment"),
+])  # fmt: skip
+def test_stacks_without_a_classic_environment_are_skipped_with_one_line(ours, python, problem, monkeypatch, capsys):
+    generation = programs._keras
+    monkeypatch.setattr(programs, "_keras", lambda path: ours if path == sys.executable else generation(path))
+    monkeypatch.setenv("LABS_CLASSIC", python)
+    assert questions.stacks(rounds=1) == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+
+
 def test_other_processes_are_told_apart_from_ours():
     before = rounds._clocks()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)

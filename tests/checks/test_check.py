@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from labs.checks import runner
@@ -70,8 +72,16 @@ def conda_without_pandas(machine: Machine) -> None:
 
 def another_folder_without_pandas(machine: Machine) -> None:
     machine.environment("pandas")
-    (machine.folder / ".venv").rename(machine.folder / ".venv-classic")
-    machine.python = machine.folder / ".venv-classic" / "bin" / "python"
+    elsewhere = machine.folder / "classic"
+    (machine.folder / ".venv").rename(elsewhere)
+    (elsewhere / ".ready-classic-own").write_text(f"{elsewhere}\n{ROOT}\n")
+    machine.python = elsewhere / "bin" / "python"
+
+
+def somebodys_environment_without_pandas(machine: Machine) -> None:
+    machine.environment("pandas")
+    (machine.folder / ".venv").rename(machine.folder / "mine")
+    machine.python = machine.folder / "mine" / "bin" / "python"
 
 
 def wrong_keras_on_the_path(machine: Machine) -> None:
@@ -234,7 +244,10 @@ def half_a_data_set(machine: Machine) -> None:
 
 
 def stopped_holder(machine: Machine) -> None:
-    machine.hold("signal.pause()").send_signal(signal.SIGSTOP)
+    holder = machine.hold("signal.pause()")
+    holder.send_signal(signal.SIGSTOP)
+    while psutil.Process(holder.pid).status() != psutil.STATUS_STOPPED:  # A busy machine takes its time.
+        time.sleep(0.01)
 
 
 def killed_holder(machine: Machine) -> None:
@@ -274,7 +287,8 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("packages", "fail", numpy_2, "numpy is 2.1.0, and TensorFlow 2.17.1 was compiled for numpy 1", "unset PYTHONPATH"),
     ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
     ("packages", "fail", conda_without_pandas, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
-    ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/.venv-classic$"),
+    ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/classic$"),
+    ("packages", "fail", somebodys_environment_without_pandas, "not installed: pandas", "pip install pandas=="),
     ("packages", "ok", tensorflow_of("2.20.0"), r"^\d+, all there$", ""),
     ("keras", "fail", wrong_keras_on_the_path, f"{WRONG_KERAS} is in .*overlay: TensorFlow .* needs keras",
      "unset PYTHONPATH"),

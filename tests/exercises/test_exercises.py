@@ -133,6 +133,7 @@ def test_a_question_may_name_its_lab_as_a_command_line_does(results_root):
     assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
     """As nbgrader and otter run a hidden test: any exception but AssertionError would be a crash."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import types
 
 import pytest
 
@@ -120,9 +121,13 @@ def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", handle)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", utilization)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda gpu: types.SimpleNamespace(used=(gpu or 5) * 10**8))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     with Utilization(interval=60) as busy:
         pass
-    assert {name: value for name, value in busy.summary().items() if name.startswith("gpu")} == names
+    summary = busy.summary()
+    assert {name: value for name, value in summary.items() if name.endswith("_percent") and "gpu" in name} == names
+    memory = [summary[f"gpu{number}_memory_bytes"] for number in range(len(names))]
+    assert memory == [percent * 1e8 for percent in names.values()]

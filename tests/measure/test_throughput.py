@@ -37,5 +37,8 @@ def test_workers_together():
     one = {"cpu_percent": 90.0, "memory_bytes": 1e9, "gpu0_percent": 50.0}
     other = {"cpu_percent": 70.0, "memory_bytes": 3e9, "gpu0_percent": 100.0}
     assert combine([one, other], nodes=1) == {"cpu_percent": 80.0, "memory_bytes": 4e9, "gpu_percent": 75.0}
+    full, fuller = one | {"gpu0_memory_bytes": 2e9}, other | {"gpu0_memory_bytes": 5e9}
+    assert combine([full, fuller], nodes=1)["gpu_memory_bytes"] == 5e9
+    assert combine([full, fuller], nodes=1)["gpu_percent"] == 75.0
     assert combine([one, other], nodes=2)["memory_bytes"] == pytest.approx(2e9)
     assert "gpu_percent" not in combine([{"cpu_percent": 1.0, "memory_bytes": 1.0}], nodes=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -110,9 +111,13 @@ def test_another_stack_is_announced(clone):
 def test_a_folder_with_other_files_is_left_alone(clone):
     (clone.folder / "thesis").mkdir()
     (clone.folder / "thesis" / "chapter1.tex").touch()
-    for folder in ("thesis", "."):
+    command = [sys.executable, "-m", "venv", "--without-pip"]
+    subprocess.run([*command, clone.folder / "mine"], check=True)
+    subprocess.run([*command, "--prompt", "labs", clone.folder / "kits"], check=True)
+    for folder in ("thesis", "mine", "."):
         assert "holds other files, which would be deleted; name a new folder" in clone.obstacle("env", f"VENV={folder}")
     assert (clone.folder / "thesis" / "chapter1.tex").exists()
+    assert "no C++ compiler" in clone.obstacle("env", "VENV=kits")
 
 
 def test_a_word_that_is_no_stack(clone):

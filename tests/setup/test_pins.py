@@ -20,10 +20,13 @@ PINS = {stack: dict(line.split("==") for line in lines) for stack, lines in LINE
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 WANTED = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
-*CONDA, PIP = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-CONDA, PIP = dict(entry.split("=") for entry in CONDA), PIP["pip"]
-GPU_FILE = next(entry.removeprefix("-c ") for entry in PIP if entry.startswith("-c "))
-GPU_PINS = next(PINS[stack] for stack, name in CONSTRAINTS.items() if name == GPU_FILE)
+GPU_FILES = {"default": "environment.yml", "classic": "environment-classic.yml"}
+
+
+def gpu_environment(name: str) -> tuple[dict[str, str], list[str]]:
+    """Return conda's packages with their versions, and pip's lines."""
+    *conda, pip = yaml.safe_load((ROOT / name).read_text())["dependencies"]
+    return dict(entry.split("=", 1) for entry in conda if "=" in entry), pip["pip"]
 
 
 @pytest.mark.parametrize("stack", CONSTRAINTS)
@@ -66,27 +69,47 @@ def test_what_is_installed_is_what_is_pinned():
     assert not other, f"run `make env`: {other}"
 
 
-def test_the_gpu_environment_has_the_same_versions():
-    named = [Requirement(entry) for entry in PIP if "==" in entry]
-    assert {requirement.name for requirement in named} > {"tensorflow", "jupyterlab"}
+@pytest.mark.parametrize("stack", GPU_FILES)
+def test_the_gpu_environment_has_the_same_versions(stack):
+    conda, pip = gpu_environment(GPU_FILES[stack])
+    assert f"-c {CONSTRAINTS[stack]}" in pip
+    named = [Requirement(entry) for entry in pip if "==" in entry]
+    assert {requirement.name for requirement in named} > {"tensorflow", "keras", "jupyterlab"}
     for requirement in named:
-        assert str(requirement.specifier) == f"=={GPU_PINS[requirement.name]}", requirement.name
-    for name, version in CONDA.items():
-        assert GPU_PINS.get(name, version) == version, name
+        assert str(requirement.specifier) == f"=={PINS[stack][requirement.name]}", requirement.name
+    for name, version in conda.items():
+        assert PINS[stack].get(name, version) == version, name
 
 
-def test_the_gpu_environment_takes_all_else_from_the_pins():
-    kit = next(entry.removeprefix("-e .") for entry in PIP if entry.startswith("-e ."))
-    assert Requirement(f"labs{kit}").extras == set(EXTRAS)
+@pytest.mark.parametrize("stack", GPU_FILES)
+def test_the_gpu_environment_takes_all_else_from_the_pins(stack):
+    _, pip = gpu_environment(GPU_FILES[stack])
+    kit = next(entry.removeprefix("-e .") for entry in pip if entry.startswith("-e ."))
+    assert Requirement(f"labs{kit}").extras == set(EXTRAS) - {"nvcc"}, "conda brings CUDA's compiler"
 
 
-def test_the_gpu_environment_has_tensorflows_cuda():
-    assert SpecifierSet(PROJECT["requires-python"]).contains(CONDA["python"])
-    assert CONDA["cuda-nvcc"] == GPU_PINS["nvidia-cuda-nvcc-cu12"]
-    assert CONDA["cuda-cudart-dev"] == CONDA["cuda-cudart-static"] == GPU_PINS["nvidia-cuda-runtime-cu12"]
-    assert CONDA["cuda-nvcc"].startswith(CONDA["cuda-version"] + ".")
+@pytest.mark.parametrize("stack", GPU_FILES)
+def test_the_gpu_environment_has_tensorflows_cuda(stack):
+    conda, _ = gpu_environment(GPU_FILES[stack])
+    assert SpecifierSet(PROJECT["requires-python"]).contains(conda["python"])
+    assert conda["cuda-nvcc"] == PINS[stack]["nvidia-cuda-nvcc-cu12"]
+    assert conda["cuda-cudart-dev"] == conda["cuda-cudart-static"] == PINS[stack]["nvidia-cuda-runtime-cu12"]
+    assert conda["cuda-nvcc"].startswith(conda["cuda-version"] + ".")
 
 
-def test_horovod_is_left_to_make_horovod():
-    assert all("horovod" in pins for pins in PINS.values())
-    assert not [entry for entry in [*WANTED, *PIP, *CONDA] if "horovod" in entry]
+def test_conda_forges_horovod_is_the_version_of_the_pins():
+    conda, pip = gpu_environment("environment-conda-forge.yml")
+    version, _, build = conda["horovod"].partition("=")
+    assert version == PINS["default"]["horovod"]
+    assert "cuda" in build
+    assert "openmpi" in build
+    assert PINS["default"]["tensorflow"].startswith(f"{conda['tensorflow']}.")
+    assert PINS["default"]["openmpi"].startswith(f"{conda['openmpi']}.")
+    assert not any(entry.startswith("-c ") for entry in pip), "the pins would replace conda's packages"
+
+
+@pytest.mark.parametrize("stack", GPU_FILES)
+def test_horovod_is_left_to_make_horovod(stack):
+    assert "horovod" in PINS[stack]
+    conda, pip = gpu_environment(GPU_FILES[stack])
+    assert not [entry for entry in [*WANTED, *pip, *conda] if "horovod" in entry]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from labs.launch import mpirun
+from labs.run.errors import LabError
 from labs.training import rendezvous
 
 LINE = r"rank (\d): local (\d) of 2, (\w+), ([\d.]+) buffers per all-reduce on lo"
@@ -37,6 +38,31 @@ def test_horovodrun_over_gloo_and_a_lab_over_mpi_do_not_go_together(tmp_path):
     assert "add --backend gloo, or start them with `labs run`" in done.stdout + done.stderr
     assert "Traceback" not in (done.stdout + done.stderr).partition("labs: error")[0]
     assert not list(tmp_path.rglob("record.json"))
+
+
+def test_a_horovod_without_gloo_is_refused_by_name(monkeypatch):
+    """conda-forge's; without the check its first all-reduce is a segmentation fault."""
+    monkeypatch.setattr("horovod.tensorflow.gloo_built", lambda: False)
+    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")
+    with pytest.raises(LabError, match="built without Gloo; leave --backend gloo out"), rendezvous.gloo_rendezvous("a"):
+        pass
+
+
+WITHOUT_GLOO = """
+import sys
+from horovod.runner import launch
+from labs.launch import elastic
+launch.gloo_built = lambda verbose: False
+sys.argv = "horovodrun -np 2 --min-np 1 --max-np 2 --host-discovery-script true true".split()
+elastic.main()
+"""
+
+
+def test_an_elastic_run_without_gloo_is_refused_by_name():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_GLOO], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "labs: error: this Horovod was built without Gloo, which elastic training needs" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("rank", range(5))

@@ -54,7 +54,7 @@ def _mnist(home: Path) -> None:
     digits = load_digits()
     images = np.zeros((len(digits.target), 28, 28), np.uint8)
     for image, small in zip(images, (digits.images * 15.9).astype(np.uint8), strict=True):
-        image[4:24, 4:24] = Image.fromarray(small).resize((20, 20), Image.Resampling.BICUBIC)
+        image[4:24, 4:24] = np.asarray(Image.fromarray(small).resize((20, 20), Image.Resampling.BICUBIC))
     test = np.zeros(len(images), bool)
     for digit in range(10):
         rows = drawings.generator(1, digit).permutation(np.flatnonzero(digits.target == digit))

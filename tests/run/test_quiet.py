@@ -1,0 +1,37 @@
+"""TensorFlow's import in a worker and elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labs.run import fast
+from labs.run.paths import ROOT
+
+SHOW = """
+import json, sys
+import labs
+import tensorflow
+found = [name for name in labs.run.fast.UNUSED if name in sys.modules]
+import matplotlib, sklearn  # A lab finds them.
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launched", [{"OMPI_COMM_WORLD_SIZE": "1"}, {"HOROVOD_SIZE": "2"}])
+def test_a_worker_imports_tensorflow_without_packages_that_it_does_not_use(launched):
+    done = subprocess.run([sys.executable, "-c", SHOW], cwd=ROOT, capture_output=True, text=True, check=False,
+                          env=os.environ | launched)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_nothing_is_hidden_where_no_launcher_started_the_process(monkeypatch):
+    for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert fast.unused_packages() == ()

@@ -1,0 +1,63 @@
+"""The recipes of containers/: the steps that they share, run in a folder, without Docker or Apptainer."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.setup.clone import ROOT, STACK, VERSION
+
+IGNORED = ".git", ".venv*", ".env-*", "__pycache__", ".*_cache", "*.egg-info"
+
+
+def not_the_recipes(folder: str, names: list[str]) -> set[str]:
+    """Return what of a folder the recipes leave out: an environment, caches, and what is not committed."""
+    mine = {"results", "data"} if Path(folder) == ROOT else set()
+    return shutil.ignore_patterns(*IGNORED)(folder, names) | mine
+
+
+@pytest.mark.parametrize("recipe", ["Dockerfile", "labs.def"])
+def test_a_recipe_runs_every_step(recipe):
+    steps = re.findall(r"containers/steps\.sh (.+)", (ROOT / "containers" / recipe).read_text())
+    assert [step.split("&&")[0].strip() for step in steps] == [
+        "packages", "environment /opt/labs/env", "try /opt/labs/env"]
+
+
+@pytest.mark.parametrize("words", [[], ["environment"], ["try"], ["packages", "/opt"], ["other", "/opt"]], ids=" ".join)
+def test_wrong_arguments_change_nothing(words):
+    done = subprocess.run(["bash", ROOT / "containers" / "steps.sh", *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "steps.sh environment ENV" in done.stderr
+
+
+@pytest.mark.workers
+@pytest.mark.timeout(900)
+def test_the_steps_make_an_image_that_trains(tmp_path):
+    """The packages and Horovod's wheel come from this user's caches; then both folders are made read-only."""
+    kit, environment = tmp_path / "kit", tmp_path / "env"
+    shutil.copytree(ROOT, kit, ignore=not_the_recipes)
+    foreign = ("LABS_", "PYTHONPATH", "MAKE", "VENV", "MPI", "GPU")
+    mine = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    mine |= {"STACK": STACK, "PYTHON": f"{sys.base_prefix}/bin/python{VERSION}"}
+    steps = ["bash", str(kit / "containers" / "steps.sh")]
+    made = subprocess.run([*steps, "environment", "env"], cwd=tmp_path, env=mine, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "weights equal" in made.stdout
+    assert list(environment.glob(f"lib/python{VERSION}/site-packages/pandas/__pycache__/*.pyc"))
+    assert (kit / "labs" / "__pycache__").is_dir()
+
+    mine |= {"LABS_RESULTS": str(tmp_path / "results"), "LABS_DATA": str(tmp_path / "data"), "HOME": str(tmp_path)}
+    mount = "".join(f"mount --bind {path} {path}; mount -o remount,bind,ro {path}; " for path in (kit, environment))
+    command = f"{mount} {shlex.join([*steps, 'try', str(environment)])}"
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("this machine has no user namespaces")
+    tried = subprocess.run(["unshare", "-rm", "bash", "-euc", command], env=mine, capture_output=True, text=True)
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert len(list((tmp_path / "results").glob("lab02_horovod/*/record.json"))) == 1

@@ -1,0 +1,198 @@
+"""Horovod's layer for Keras 3: what it refuses, and the guard that refuses Horovod's own one on Keras 3."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+import tensorflow as tf
+
+from labs.launch import mpirun
+from labs.run.errors import LabError
+from labs.training.keras_internals import GENERATION
+
+needs_keras3 = pytest.mark.skipif(GENERATION < 3, reason="Keras 2 has Horovod's own layer")
+K = tf.keras
+if GENERATION >= 3:
+    from labs.training import horovod_keras3 as hvd
+
+
+def sgd(**arguments) -> K.optimizers.Optimizer:
+    return K.optimizers.SGD(0.1, **arguments)
+
+
+@pytest.mark.skipif(GENERATION >= 3, reason="this is Keras 3")
+def test_keras_2_is_refused():
+    with pytest.raises(ImportError, match=r"needs Keras 3, and tf\.keras is Keras 2"):
+        import labs.training.horovod_keras3  # noqa: F401
+
+
+@needs_keras3
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: hvd.DistributedOptimizer("adam"), "takes an optimizer of Keras 3, not 'adam'"),
+    (lambda: hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd())), "call DistributedOptimizer once"),
+    (lambda: hvd.DistributedOptimizer(K.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))),
+     "put the LossScaleOptimizer inside"),
+    (lambda: hvd.DistributedOptimizer(sgd(), op=hvd.hvd.Adasum), "op must be Average or Sum"),
+    (lambda: hvd.DistributedOptimizer(sgd(), op=hvd.Sum, gradient_predivide_factor=2.0), "works with op=Average"),
+    (lambda: hvd.DistributedOptimizer(sgd(), groups=0), "groups must be a positive number"),
+    (lambda: hvd.DistributedOptimizer(sgd(), backward_passes_per_step=0), "must be at least 1"),
+    (lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2), backward_passes_per_step=2),
+     "both add up gradients: choose one"),
+    (lambda: hvd.PartialDistributedOptimizer(sgd(), local_layers=["dense"]), "must be Keras layers"),
+    (lambda: hvd.load_model("model.keras", legacy_opts=True), "no legacy optimizers"),
+    (lambda: hvd.broadcast_global_variables(0), "use BroadcastGlobalVariablesCallback"),
+    (lambda: hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[1.0]), "must be variables"),
+    (lambda: hvd.callbacks.LearningRateScheduleCallback(None, 1.0), "initial_lr is required"),
+    (lambda: hvd.elastic.KerasState(K.Sequential([K.layers.Dense(1)]), sgd()), "call model.build"),
+    (lambda: hvd.elastic.KerasState(K.Sequential([K.layers.Input((1,)), K.layers.Dense(1)])), "pass the optimizer"),
+])
+def test_what_cannot_work_is_refused(make, message):
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
+        make()
+
+
+@needs_keras3
+def test_a_graph_of_tensorflow_1_is_refused():
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="remove disable_eager_execution"):
+        hvd.DistributedOptimizer(sgd())
+
+
+@needs_keras3
+def test_a_process_set_in_an_elastic_job_is_refused(monkeypatch):
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    with pytest.raises(ValueError, match="an elastic job has one process set"):
+        hvd.DistributedOptimizer(sgd(), process_set=hvd.ProcessSet([0]))
+
+
+def model(optimizer, **compiled) -> K.Model:
+    network = K.Sequential([K.layers.Input((5,), dtype="int32"), K.layers.Embedding(9, 2), K.layers.Flatten(),
+                            K.layers.Dense(1)])
+    network.compile(optimizer, "mse", **compiled)
+    return network
+
+
+@needs_keras3
+@pytest.mark.parametrize(("wrapped", "compiled", "message"), [
+    ({}, {"jit_compile": True}, "compile the model with jit_compile=False"),
+    ({"backward_passes_per_step": 2}, {}, "set sparse_as_dense=True"),
+])
+def test_a_step_that_cannot_work_is_refused(wrapped, compiled, message):
+    network = model(hvd.DistributedOptimizer(sgd(), **wrapped), **compiled)
+    with pytest.raises(ValueError, match=message):
+        network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0)
+
+
+@needs_keras3
+def test_a_loss_scale_optimizer_outside_is_refused():
+    """So it is where `compile` puts it: around the optimizer of a model made under the policy, wrapped before it."""
+    distributed = hvd.DistributedOptimizer(sgd())
+    K.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        network = model(distributed)
+    finally:
+        K.mixed_precision.set_global_policy("float32")
+    with pytest.raises(ValueError, match=r"DistributedOptimizer\(LossScaleOptimizer"):
+        network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0)
+
+
+@needs_keras3
+def test_apply_needs_variables_or_a_built_optimizer():
+    with pytest.raises(ValueError, match="needs a built optimizer"):
+        hvd.DistributedOptimizer(sgd()).apply([tf.ones(1)])
+
+
+@needs_keras3
+def test_a_saved_model_is_the_one_that_keras_saves(tmp_path):
+    configs = []
+    for wrap in (lambda each: each, hvd.DistributedOptimizer):
+        model(wrap(sgd(name="sgd")), jit_compile=False).save(tmp_path / "model.keras")
+        with zipfile.ZipFile(tmp_path / "model.keras") as file:
+            configs.append(json.loads(file.read("config.json"))["compile_config"])
+    assert configs[0] == configs[1]
+    with zipfile.ZipFile(tmp_path / "model.keras") as file:
+        assert b"orovod" not in b"".join(file.read(name) for name in file.namelist())
+
+
+@needs_keras3
+def test_a_config_makes_an_optimizer_again():
+    optimizer = hvd.DistributedOptimizer(K.optimizers.Adam(0.01, clipnorm=1.0))
+    config = optimizer.get_config()
+    assert optimizer.from_config(config).get_config() == type(optimizer).from_config(config).get_config() == config
+
+
+@needs_keras3
+def test_best_model_checkpoint_needs_its_path(tmp_path):
+    network = model(sgd())
+    network.optimizer = sgd()
+    for weights_only, name in ((False, "best.keras"), (True, "best.weights.h5")):
+        best = hvd.callbacks.BestModelCheckpoint(monitor="loss", save_weights_only=weights_only)
+        data = tf.zeros((4, 5), tf.int32), tf.zeros((4, 1))
+        with pytest.raises(ValueError, match="set this callback's filepath"):
+            network.fit(*data, verbose=0, callbacks=[best])
+        best.filepath = str(tmp_path / name)
+        network.fit(*data, verbose=0, callbacks=[best])
+        assert (tmp_path / name).exists()
+
+
+@needs_keras3
+def test_it_stands_alone(tmp_path):
+    """The file works as a copy beside a script, without the kit."""
+    source = (mpirun.ROOT / "labs/training/horovod_keras3.py").read_text()
+    assert "labs" not in source
+    (tmp_path / "horovod_keras3.py").write_text(source)
+    done = subprocess.run([sys.executable, "-c", "import horovod_keras3 as hvd; hvd.init(); print(hvd.size())"],
+                          cwd=tmp_path, env=mpirun.environment() | {"PYTHONPATH": ""}, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.stdout == "1\n", done.stderr
+
+
+@needs_keras3
+def test_horovods_own_layer_is_stopped_by_name():
+    import horovod.keras
+    import horovod.tensorflow.keras
+
+    from labs.training import hvd_keras
+
+    assert hvd_keras.DistributedOptimizer is hvd.DistributedOptimizer
+    for make in (horovod.keras.DistributedOptimizer, horovod.keras.PartialDistributedOptimizer,
+                 horovod.tensorflow.keras.DistributedOptimizer, horovod.tensorflow.DistributedOptimizer):
+        with pytest.raises(LabError, match=r"Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
+                                           r"use labs\.training\.hvd_keras"):
+            make(sgd())
+
+
+LAB = """
+import dataclasses
+from labs import Lab, Options, fields, main, training
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    seed: fields.Seed = 1
+
+def run(config, options=Options()):
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+    with training.start(config, options):
+        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
+
+LAB = Lab(Config, {"demo": Config()}, run)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@needs_keras3
+def test_a_lab_with_horovods_own_layer_ends_with_one_line(tmp_path):
+    (tmp_path / "lab99_own.py").write_text(LAB)
+    done = subprocess.run([sys.executable, "-m", "lab99_own", "--results", str(tmp_path)], cwd=tmp_path,
+                          env=mpirun.environment(), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch("labs: error: rank 0 .*: Horovod's own DistributedOptimizer never exchanges .*",
+                        done.stderr.splitlines()[-1]), done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,65 @@
+"""Elastic training with `fit`: one worker is killed, and later another one joins; rank 0 writes what it saw."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from labs.launch import elastic
+from labs.training import horovod_keras3 as hvd
+from labs.training import loopback
+
+EPOCHS, STEPS = 5, 6
+FOLDER = Path(sys.argv[1])
+
+
+class Faults(tf.keras.callbacks.Callback):
+    """Kills the leaving worker in the middle of epoch 2; in epoch 4 lets another one join, and waits for it."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        state.log = [*state.log, (state.epoch, state.batch, hvd.size())]
+        alone = any(size == 1 for *_, size in state.log)
+        if loopback.is_leaving() and (state.epoch, state.batch) == (1, 4) and not alone:
+            elastic.lose_host(FOLDER)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if hvd.size() == 1 and state.epoch == 3:
+            elastic.return_host(FOLDER)
+            time.sleep(0.2)
+
+
+class Repeat(tf.keras.callbacks.Callback):
+    """Commits until the new worker is there: the commit reports it."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        while hvd.size() == 1 and state.epoch == 3:
+            time.sleep(0.2)
+            state.commit()
+
+
+@hvd.elastic.run
+def train(state):
+    if state.epoch < EPOCHS:
+        model.fit(data, epochs=EPOCHS - state.epoch, steps_per_epoch=STEPS, verbose=0, callbacks=[
+            hvd.elastic.UpdateBatchStateCallback(state), hvd.elastic.UpdateEpochStateCallback(state), Faults(),
+            hvd.elastic.CommitStateCallback(state), Repeat()])
+
+
+loopback.listen_on_loopback()
+hvd.init()
+random = np.random.default_rng(hvd.rank())
+data = tf.data.Dataset.from_tensors((random.normal(size=(8, 4)).astype("f"), np.ones((8, 2), "f"))).repeat()
+model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Embedding(9, 3), tf.keras.layers.Flatten(),
+                             tf.keras.layers.Dense(2)])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.05, 0.9)), "mse", jit_compile=False)
+state = hvd.elastic.KerasState(model, batch=0, epoch=0, log=[])
+train(state)
+weights = hvd.allgather(np.concatenate([np.ravel(each) for each in model.get_weights()])[None]).numpy()
+if hvd.rank() == 0:
+    result = {"log": state.log, "iterations": int(model.optimizer.iterations),
+              "equal": bool((weights == weights[0]).all()) and len(weights) == 2}
+    (FOLDER / "results.json").write_text(json.dumps(result))
