@@ -35,3 +35,13 @@ def test_nothing_is_hidden_where_no_launcher_started_the_process(monkeypatch):
     for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     assert fast.unused_packages() == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [
+    "import labs, tensorflow",
+    "from labs.measure import memory; print(memory.probe(memory.peak_mb).fits)",
+], ids=["import", "trial"])
+def test_tensorflow_prints_nothing_when_it_is_imported(program):
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
