@@ -10,9 +10,6 @@ MPI ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*)))
 STAMP := .venv/.ready-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
-# A test that fails while another one runs is repeated alone. It passes only if it passes alone, and the log shows both.
-REPEAT_ALONE = { [ $$? = 1 ] && echo 'The tests that failed are repeated, one at a time:' && \
-    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,7 +27,7 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST) || $(REPEAT_ALONE)
+	@$(PYTEST)
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
 
