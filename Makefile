@@ -15,9 +15,6 @@ MPI ?= $(or $(lastword $(MADE)),own)
 STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
-# A test that fails while another one runs is repeated alone. It passes only if it passes alone, and the log shows both.
-REPEAT_ALONE = { [ $$? = 1 ] && echo 'The tests that failed are repeated, one at a time:' && \
-    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
 
 # What differs between the stacks is in the training code, the environment and its checks.
 CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/labs/test_lab02.py tests/labs/test_lab10.py
@@ -39,14 +36,14 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST) || $(REPEAT_ALONE)
+	@$(PYTEST)
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
 
 test-classic: BIN := .venv-classic/bin
 test-classic: ## Run the tests of training, workers, installation, labs 2 and 10 on the classic stack, in .venv-classic
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
-	@$(PYTEST) $(CLASSIC_TESTS) || $(REPEAT_ALONE)
+	@$(PYTEST) $(CLASSIC_TESTS)
 
 test-fast: env ## Check style, types and imports, run the tests that take less than a few seconds each (3 minutes)
 	@$(BIN)/ruff check .

@@ -23,7 +23,7 @@ EPOCHS = (3, 10)
 
 
 def make(folder: Path) -> None:
-    """Create the tree, of empty files since an index opens none, and the records, which vary as in a large study."""
+    """Create a tree of empty files (an index opens none) and records that vary as in a large study."""
     for number in range(CLASSES):
         class_folder = folder / "tree" / f"{number:03}.class"
         class_folder.mkdir(parents=True)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import psutil
 import pytest
 
@@ -160,6 +161,17 @@ def test_only_the_kit_has_the_kits_settings(monkeypatch):
     assert not set(labs.SETTINGS) & set(others)
     kits = programs.figures([sys.executable, "-c", show], **labs.SETTINGS)["set"]
     assert set(labs.SETTINGS) <= set(kits)
+
+
+def test_the_page_counts_what_the_results_meet():
+    frames = [read(path) for path in RESULTS.glob("*.json")]
+    counts = []
+    for bound in ("required", "target"):
+        met = [ratio >= least for frame in frames for ratio, least in zip(frame["ratio"], frame[bound], strict=True)
+               if pd.notna(least)]
+        counts.append(f"{sum(met)} of {len(met)}")
+    page = (ROOT / "docs/speed.md").read_text()
+    assert f"the kit meets {counts[0]} required ratios and {counts[1]} targets" in page
 
 
 def test_every_question_is_an_option():

@@ -68,7 +68,7 @@ def spin(seconds: float) -> None:
 
 @pytest.mark.alone
 def test_cpu_percent_is_the_share_of_the_cores(monkeypatch):
-    """Both clocks are read inside the block: entering it loads NVML, which takes 30 ms of CPU the first time."""
+    """The clocks are read inside the block: entering it imports pynvml, for 30 ms of CPU the first time."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     with Utilization(interval=0.05) as busy:
         cpu, wall = time.process_time(), time.perf_counter()
