@@ -1,7 +1,7 @@
 """Peak memory of training, and what fits: tried in a separate process, so that an out-of-memory kill is a result.
 
 On a GPU it is the memory that TensorFlow has allocated there. Without one it is resident memory, including TensorFlow's
-own (about 0.3 GiB): what the kernel's out-of-memory killer counts.
+own (about 0.4 GiB): what the kernel's out-of-memory killer counts.
 """
 
 from __future__ import annotations
