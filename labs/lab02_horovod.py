@@ -140,7 +140,7 @@ def _run_by_hand(job, digits):
     """Train with `train_together`, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # Keras would warn that the broadcast is slower than a batch.
+    tf.get_logger().setLevel("ERROR")  # Keras 2 would warn that the broadcast is slower than a batch.
     config, images, labels = job.config, digits.train.images, digits.train.labels
     began = time.perf_counter()
     model = train_together(images, labels, config.batch_size, config.epochs, config.base_lr, config.seed)

@@ -15,5 +15,5 @@ export SLURM_MPI_TYPE=pmix
 LAUNCHER=srun
 if [ -n "${SLURM_JOB_ID:-}" ]; then
     module purge
-    module load python/3.11 cuda/12.2 openmpi/5.0
+    module load python/3.13 cuda/12.9 openmpi/5.0
 fi

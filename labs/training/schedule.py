@@ -26,8 +26,7 @@ class Warmup(tf.keras.optimizers.schedules.LearningRateSchedule):
     """Linear warmup from `start` to `peak` over `warmup_steps`, then constant, with step decay at each milestone.
 
     The learning rate is a function of the optimizer's step count. So it is exact at every step, however many steps run
-    between two callbacks, and correct in a resumed run. (Horovod's LearningRateWarmupCallback sets it from a callback,
-    and raises with Keras' present SGD.)
+    between two callbacks, and correct in a resumed run. (Horovod's LearningRateWarmupCallback sets it from a callback.)
 
     Args:
         start: Learning rate of step 0; the base_lr of one worker in Goyal et al., section 2.2.

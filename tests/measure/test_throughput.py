@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from labs.datasets.splits import Subset, from_noise
+from labs.datasets.splits import Subset
 from labs.measure.throughput import input_rate
 from labs.measure.utilization import combine
 
@@ -27,10 +27,6 @@ def test_the_supply_is_the_rate_at_which_pictures_come():
     """At most 250 a second by construction; two ahead of the clock may have come while the first was awaited."""
     part = Subset(Slow(), np.zeros(64, np.float32), np.arange(64))
     assert 50 < input_rate(part, batch_size=8, seconds=1.0) < 350
-
-
-def test_noise_is_no_limit():
-    assert input_rate(from_noise(64, 8, seed=1).train, batch_size=8, seconds=0.3) > 1000
 
 
 def test_workers_together():

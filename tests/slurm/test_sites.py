@@ -46,7 +46,7 @@ def test_the_commands_in_the_comments_work(site, file):
     [
         ("gres", ["run", "lab10_caltech"], ""),
         ("modules", ["-m", "labs.lab10_caltech"],
-         "module purge\nmodule load python/3.11 cuda/12.2 openmpi/5.0\n"),
+         "module purge\nmodule load python/3.13 cuda/12.9 openmpi/5.0\n"),
         ("teaching", ["run", "lab10_caltech"], ""),
     ],
 )
