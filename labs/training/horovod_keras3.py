@@ -111,7 +111,8 @@ def DistributedOptimizer(  # noqa: N802
         backward_passes_per_step: Passes whose gradients are added up before workers exchange them.
         average_aggregated_gradients: Divide that sum by the number of passes.
         num_groups: Deprecated: use `groups`.
-        groups: Number of groups, or lists of variables, that are reduced together; by default one group.
+        groups: Number of groups, or lists of variables, that are reduced together; by default each gradient is reduced
+            as soon as it is computed.
         process_set: The workers that exchange gradients.
         scale_local_gradients: Divide the gradients of variables given to `register_local_var` by the number of workers.
 
@@ -172,8 +173,10 @@ class _Reduction:
                 grads[index] = self._gather(grad, index)
         dense = [index for index, grad in enumerate(grads) if isinstance(grad, tf.Tensor) and not local[index]]
         for number, group in enumerate(self._groups(dense, grads, variables)):
-            reduced = hvd.grouped_allreduce([grads[index] for index in group],
-                                            name=self._name("HorovodAllreduce", number), **self.dense)
+            name = self._name("HorovodAllreduce", number)
+            together = [grads[index] for index in group]
+            reduced = hvd.grouped_allreduce(together, name=name, **self.dense) if len(group) > 1 else [
+                hvd.allreduce(together[0], name=name, **self.dense)]
             for index, grad in zip(group, reduced, strict=True):
                 grads[index] = grad
         return grads
@@ -192,8 +195,12 @@ class _Reduction:
             return _divided(total, self._size()) if self.op == Average else total
 
     def _groups(self, dense, grads, variables):
-        """Return the groups, lists of indices of dense gradients, that are reduced together; each of one type."""
-        groups = [dense]
+        """Return the groups, lists of indices of dense gradients, that are reduced together; each of one type.
+
+        By default a gradient is exchanged as soon as it is computed, while those of the layers before are not: Horovod
+        puts small ones into one message. Eagerly each exchange would wait for the one before, so there it is one group.
+        """
+        groups = [dense] if tf.executing_eagerly() else [[index] for index in dense]
         if isinstance(self.groups, list):
             index_of = {_tf_variable(variables[index]).ref(): index for index in dense}
             groups = [[index_of.pop(ref) for each in group if (ref := _tf_variable(each).ref()) in index_of]

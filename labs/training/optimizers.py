@@ -61,13 +61,15 @@ def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -
     """Build the optimizer, and run no operation of the block before all gradients are computed.
 
     TensorFlow copies a variable that is updated while an operation still reads it. The gradient of a layer's inputs
-    reads its weights, and on one worker Keras 3 updates each variable as soon as its own gradient is there. Several
-    workers wait for all gradients anyway, and so does Horovod's layer for Keras 2, which does not call `apply`.
+    reads its weights, and Keras 3 updates each variable as soon as its own gradient is there. (Horovod's layer for Keras
+    2 does not call `apply`.)
     """
     if not optimizer.built:
         with tf.init_scope():  # Its variables are created before the first step, so they cannot wait for a gradient.
             optimizer.build(variables)
-    with tf.control_dependencies([gradient for gradient in gradients if gradient is not None]):
+    # One operation that waits for all: hundreds of updates that each wait for hundreds of gradients took 10 s to trace.
+    computed = tf.group(*(gradient for gradient in gradients if gradient is not None))
+    with tf.control_dependencies([computed] if computed is not None else []):  # Eagerly there is nothing to wait for.
         yield
 
 

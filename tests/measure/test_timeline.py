@@ -9,7 +9,7 @@ import pytest
 from labs.measure import timeline
 
 GRADIENT = "while/body/_1/DistributedSGD_Allreduce/cond_1/HorovodAllreduce_grads_1_0"
-GRADIENT_OF_KERAS_3 = "HorovodAllreduce_DistributedSGD_0_2of17"
+GRADIENT_OF_KERAS_3 = "HorovodAllreduce_DistributedSGD_0"
 
 
 def tensor(number: int, name: str) -> dict:

@@ -156,6 +156,37 @@ def case_listed_groups():
         np.testing.assert_allclose(old - new, index + 0.5, 1e-5)
 
 
+def case_each_gradient_when_it_is_ready():
+    """In a graph the last layer's gradient is exchanged while those of the layers before it are computed."""
+    model, loss = dense(), K.losses.MeanSquaredError()
+    optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0), name="overlap")
+    optimizer.build(model.trainable_variables)
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            wrong = loss(y, model(x))
+        optimizer.apply(tape.gradient(wrong, model.trainable_variables), model.trainable_variables)
+
+    operations = step.get_concrete_function(NUMBERS[:4], TARGETS[:4]).graph.get_operations()
+    exchanges = {each.name: upstream(each) for each in operations if each.type == "HorovodAllreduce"}
+    assert len(exchanges) == len(model.trainable_variables)
+    assert not any(name in others for others in exchanges.values() for name in exchanges)
+    computed = [len(exchanges[f"HorovodAllreduce_overlap_{index}"]) for index in (0, 2)]
+    assert computed[1] < computed[0], "the last kernel's gradient waits for the first kernel's"
+
+
+def upstream(operation) -> set[str]:
+    """Return the names of all operations that must run before this one."""
+    seen, rest = set(), [operation]
+    while rest:
+        current = rest.pop()
+        before = [*(each.op for each in current.inputs), *current.control_inputs]
+        rest += [each for each in before if each.name not in seen]
+        seen |= {each.name for each in before}
+    return seen
+
+
 def case_sum():
     same(lambda: K.optimizers.SGD(0.1), compiled={"loss_weights": 0.5}, op=hvd.Sum)
 
