@@ -601,8 +601,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
 def _velocities(optimizer):
     """Return the velocities, which must be scaled with the learning rate to correct the momentum.
 
-    In Keras a velocity includes the learning rate. Horovod's own layer changes the momentum for one step. In Keras 3 the
-    momentum is a constant of the traced step, but scaling the velocities has the same effect.
+    In Keras a velocity includes the learning rate. Horovod's own layer changes the momentum for one step. In Keras 3
+    the momentum is a constant of the traced step, but scaling the velocities has the same effect.
     """
     if not getattr(optimizer, "momentum", 0):
         return []
@@ -697,7 +697,7 @@ class KerasState(ObjectState):
         self.values = [tf.identity(_tf_variable(each)) for each in self._variables()]
 
     def _forget_passes(self):
-        """Discard unfinished sums: a new worker starts at the first pass, so all workers have to."""
+        """Discard unfinished sums: a new worker starts at the first pass, so all workers must."""
         if hasattr(self.optimizer, "horovod"):
             self.optimizer.horovod.reset()
 
