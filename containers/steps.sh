@@ -1,17 +1,17 @@
 #!/bin/bash
-# What the two recipes beside it, Dockerfile and labs.def, do inside an image. tests/setup/test_containers.py runs the
-# second and third step in a folder.
+# The steps of both recipes, Dockerfile and labs.def, inside an image. tests/setup/test_containers.py runs the second
+# and third step in a folder.
 #
 #   steps.sh packages          install the distribution's packages (root; Debian or Ubuntu)
 #   steps.sh environment ENV   make the Python environment ENV with Horovod; GPU=1: with CUDA and NCCL
-#   steps.sh try ENV           train on two workers, as a user who may write only to LABS_RESULTS and LABS_DATA
+#   steps.sh try ENV           train on two workers; write only to LABS_RESULTS and LABS_DATA
 set -euo pipefail
 env=$(realpath -m "${2:-.}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages() {
     apt-get update
-    # ssh: mpirun reaches other nodes with it.
+    # mpirun needs ssh to reach other nodes.
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ make openssh-client
     rm -rf /var/lib/apt/lists/*
 }
@@ -21,11 +21,11 @@ environment() {
     if [[ ${GPU:-} == 1 ]]; then
         "$env/bin/python" -m pip install -q -c constraints.txt -e '.[gpu,nvcc]'
         make horovod "PYTHON=$env/bin/python"
-        # Horovod links CUDA's runtime statically: at run time the compiler is not needed.
+        # Horovod links CUDA's runtime statically, so the compiler and its runtime are not needed any more.
         "$env/bin/python" -m pip uninstall -q -y nvidia-cuda-{nvcc,crt,cccl,runtime} nvidia-nvvm
     fi
-    # Nobody can compile Python code in a read-only image, so every start would compile it again (12 s). Some packages
-    # have files that are not meant to compile.
+    # A read-only image cannot store compiled Python code, so every start would compile it again (12 s). Some packages
+    # have files that are not meant to compile, hence `|| true`.
     "$env/bin/python" -m compileall -q -j 0 "$env/lib" labs setup || true
 }
 

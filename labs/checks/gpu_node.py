@@ -1,7 +1,7 @@
-"""`labs accept-gpu`: labs 1, 2, 4, 5 and 8, short, on the GPUs of one node, and what their records must show.
+"""Acceptance test of a GPU node, `labs accept-gpu`: short runs of labs 1, 2, 4, 5 and 8, and checks of their records.
 
-Each run is kept in the results folder as a sweep's are, so an interrupted acceptance continues, and one that fails does
-not cost the others.
+Each run is kept in the results folder, as in a sweep. So an interrupted test continues, and a failed run does not end
+the others.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "lab08_throughput": {"model": "resnet50", "image_size": 224, "input": "synthetic", "batch_size": 64,
                          "steps_per_epoch": 20, "epochs": 3, "test_split": 0.0},
 }
-"""What each lab's demo is changed to, so that a GPU has something to do and all runs together take ten minutes."""
+"""Changes to each lab's demo preset, so that a GPU has enough work and all runs together take ten minutes."""
 ALONE = ("lab01_baseline", "lab04_speedup", "lab08_throughput")
 """Labs that run on one worker: lab 1 always does, and a speedup needs it."""
 TOGETHER = ("lab02_horovod", "lab04_speedup", "lab05_allreduce", "lab08_throughput")
 """Labs that run with one worker per GPU."""
 SUMMARY = "acceptance.json"
 USAGE = "usage.json"
-"""The file in a run's folder with what the driver said of the GPUs during the run."""
+"""The file in a run's folder with what the driver reported about the GPUs during the run."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def cells(gpus: int) -> list[Cell]:
 
 
 def folder() -> Path:
-    """Return the results folder of this machine's acceptance."""
+    """Return the results folder of this machine's acceptance test."""
     return results_dir() / f"gpu-{socket.gethostname()}"
 
 
@@ -84,7 +84,7 @@ def require_gpus() -> int:
     finding = machine.gpus()
     if finding.state != "ok":
         cause = finding.message.partition("; ")[0]
-        raise LabError(f"no GPU to accept ({cause}); run this on a GPU node: srun --gpus=1 --cpus-per-task=8 --time=20 "
+        raise LabError(f"no GPU to test ({cause}); run this on a GPU node: srun --gpus=1 --cpus-per-task=8 --time=20 "
                        "labs accept-gpu (--list shows what it runs)")
     return capacity.visible_gpus()
 
@@ -126,7 +126,7 @@ def highest(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def problems(record: records.Record, usage: Mapping[str, float]) -> list[str]:
-    """Return what in a record shows that the GPUs were not used as they should.
+    """Return every sign in a record that the GPUs were not used as they should be.
 
     Args:
         record: The run's record.
@@ -170,13 +170,13 @@ def _shown(value: float | None, unit: str = "", digits: int = 0) -> str:
 
 
 def write_summary(root: Path, wrong: Sequence[str], outcomes: Sequence[Outcome]) -> Path:
-    """Write what was found to acceptance.json, and return its path."""
+    """Write the results to acceptance.json, and return its path."""
     import pynvml
 
     path = root / SUMMARY
     try:
         driver, names = machine.driver()
-    except pynvml.NVMLError:  # A GPU can fail during a run; the summary is written all the same.
+    except pynvml.NVMLError:  # A GPU can fail during a run; the summary is still written.
         driver, names = "", []
     atomic.write_json(path, {
         "host": socket.gethostname(), "written": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "driver": driver, "gpus": names,

@@ -1,4 +1,4 @@
-"""`labs accept-gpu`: whether a GPU node trains as it should."""
+"""`labs accept-gpu`: test whether a GPU node trains as it should."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from labs.run.paths import shown
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs accept-gpu`."""
     parser.description = (
-        "Test a GPU node in ten minutes: the checks of `labs check` that concern it, then labs 1, 2, 4, 5 and 8, "
-        "short, on one worker and on one worker per GPU. Each run must have used its GPUs and NCCL. Finished runs are "
-        "kept, so the same command continues after Ctrl-C. The exit code is 1 if anything is wrong.")
-    parser.add_argument("--list", action="store_true", help="list the runs as commands; run none")
+        "Test a GPU node in ten minutes: run the checks of `labs check` that concern GPUs, then short runs of labs 1, "
+        "2, 4, 5 and 8 on one worker, on one worker per GPU, or on both. Each run must use its GPUs; runs on several "
+        "workers must exchange gradients over NCCL. Finished runs are kept, so the same command continues after "
+        "Ctrl-C. The exit code is 1 if anything is wrong.")
+    parser.add_argument("--list", action="store_true", help="print the runs as commands and exit")
     parser.add_argument("--results", type=Path, metavar="DIR",
                         help="folder of the runs; by default gpu-HOST in the results folder")
     parser.add_argument("--keep", action="store_true",
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the acceptance and return the exit code."""
+    """Run the acceptance test and return the exit code."""
     if args.list:
         _show(gpu_node.cells(capacity.visible_gpus() or 1))
         return 0
@@ -37,14 +38,14 @@ def main(args: argparse.Namespace) -> int:
     try:
         for outcome in gpu_node.accept(todo, root):
             outcomes.append(outcome)
-    finally:  # Also after Ctrl-C: what is done is shown and kept.
+    finally:  # After Ctrl-C, too: finished runs are shown and kept.
         if outcomes:
             print(f"\n{gpu_node.table(outcomes)}\n")
             print(f"summary: {shown(gpu_node.write_summary(root, wrong, outcomes))}")
     if args.keep:
         print(f"reference runs: {shown(gpu_node.keep(root, outcomes))}")
     failed = [each for each in outcomes if each.problems]
-    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs as they should be" +
+    print(f"{len(outcomes) - len(failed)} of {len(outcomes)} runs passed" +
           (f"; the node: {'; '.join(wrong)}" if wrong else ""), file=sys.stderr if failed or wrong else sys.stdout)
     return int(bool(failed or wrong))
 

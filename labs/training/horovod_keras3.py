@@ -1,8 +1,8 @@
 """Horovod for Keras 3: the optimizer, callbacks and elastic state of `horovod.tensorflow.keras`, in one file.
 
-Horovod 0.28.1 has a Keras layer for Keras 2. On Keras 3 its DistributedOptimizer trains and never exchanges a gradient,
-without an error, and its callbacks raise. This file replaces it. It needs TensorFlow, Keras 3 and Horovod, nothing
-else: copy it beside your script.
+Horovod 0.28.1 has a Keras layer for Keras 2. On Keras 3 its DistributedOptimizer trains without an error but never
+exchanges a gradient, and its callbacks raise. This file replaces that layer. It needs only TensorFlow, Keras 3 and
+Horovod: copy it beside your script.
 
     import horovod_keras3 as hvd
 
@@ -12,19 +12,20 @@ else: copy it beside your script.
 
 Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 
-- `DistributedOptimizer` changes the optimizer that it is given, and returns it. Its class, config, variables and saved
-  file stay Keras' own, so `keras.models.load_model` opens the file where there is no Horovod.
-- Under the policy "mixed_float16" it adds the LossScaleOptimizer that `compile` would add around it. There an overflow
-  on one worker would leave the others waiting.
+- `DistributedOptimizer` changes the optimizer that it is given, and returns it. The class, config, variables and saved
+  file stay Keras' own, so `keras.models.load_model` can open the file without Horovod.
+- Under the policy "mixed_float16" it puts a LossScaleOptimizer around the optimizer before it distributes it. `compile`
+  would put one outside, where an overflow on one worker would leave the others waiting.
 - An update counts as one step for Adam's bias correction, schedules and EMA, whatever `backward_passes_per_step` is.
   Between updates `optimizer.iterations` counts passes, as Horovod's own layer does.
-- Samples weight the metrics' mean. Broadcasts leave out the states of random generators: dropout must differ.
+- Metrics are averaged over all samples, not over workers. Broadcasts leave out the states of random generators, because
+  dropout must differ between workers.
 
-Refused, with the reason and a cure:
+These raise an error that names the reason and a cure:
 
-- `jit_compile=True`: XLA knows no Horovod operation. (The default, "auto", becomes True where there is a GPU; there
-  the broadcast callback turns it off.)
-- `op=Adasum`, a graph of TensorFlow 1, Keras 2, and another backend than TensorFlow.
+- `jit_compile=True`: XLA does not know Horovod's operations. Where there is a GPU, the default, "auto", means True, and
+  the broadcast callback sets `jit_compile` to False, with a warning.
+- `op=Adasum`, TensorFlow 1 graphs, Keras 2, and Keras backends other than TensorFlow.
 - A LossScaleOptimizer around a distributed optimizer, and an optimizer that is distributed twice.
 - `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, or for sparse gradients without
   `sparse_as_dense`.
@@ -85,7 +86,7 @@ if int(_version.split(".")[0]) < 3:
     raise ImportError(f"horovod_keras3 needs Keras 3, and tf.keras is Keras {_version}: "
                       "use horovod.tensorflow.keras, or unset TF_USE_LEGACY_KERAS")
 if tf.keras.backend.backend() != "tensorflow":
-    raise ImportError(f"Horovod exchanges TensorFlow's tensors, and Keras runs on {tf.keras.backend.backend()}: "
+    raise ImportError(f"Horovod exchanges TensorFlow's tensors, but Keras runs on {tf.keras.backend.backend()}: "
                       "set KERAS_BACKEND=tensorflow")
 
 _labels: Counter = Counter()
@@ -100,7 +101,7 @@ def DistributedOptimizer(  # noqa: N802
     """Make an optimizer reduce its gradients over all workers before it applies them, and return it.
 
     Args:
-        optimizer: A Keras 3 optimizer; it may be built, and have state.
+        optimizer: A Keras 3 optimizer; it may be built and have state.
         name: Label of its operations in Horovod's timeline; by default "Distributed" and the optimizer's class.
         device_dense: Device on which dense gradients are reduced.
         device_sparse: Device on which sparse gradients are gathered.
@@ -111,8 +112,8 @@ def DistributedOptimizer(  # noqa: N802
         backward_passes_per_step: Passes whose gradients are added up before workers exchange them.
         average_aggregated_gradients: Divide that sum by the number of passes.
         num_groups: Deprecated: use `groups`.
-        groups: Number of groups, or lists of variables, that are reduced together; by default each gradient is reduced
-            as soon as it is computed.
+        groups: Number of groups, or lists of variables, whose gradients are reduced together. By default each gradient
+            is reduced as soon as it is computed; in eager mode all are reduced together.
         process_set: The workers that exchange gradients.
         scale_local_gradients: Divide the gradients of variables given to `register_local_var` by the number of workers.
 
@@ -155,7 +156,7 @@ class _Reduction:
                  process_set, scale_local_gradients):
         self.label, self.sparse_as_dense, self.groups = label, sparse_as_dense, groups
         self.device_sparse, self.op, self.process_set = device_sparse, op, process_set
-        # For an average Horovod divides by the number of workers besides.
+        # With op=Average Horovod also divides by the number of workers.
         self.dense = {"device_dense": device_dense, "compression": compression, "op": op, "process_set": process_set,
                       "prescale_factor": 1 / predivide, "postscale_factor": predivide, "ignore_name_scope": True}
         self.scale_local_gradients, self.local, self.unique = scale_local_gradients, set(), ""
@@ -182,11 +183,11 @@ class _Reduction:
         return grads
 
     def register_local_var(self, var):
-        """Leave a variable's gradient as this worker has computed it."""
+        """Do not exchange a variable's gradient: each worker applies its own."""
         self.local.add(_tf_variable(var).ref())
 
     def _gather(self, grad, index):
-        """Return the sum or mean of a sparse gradient: all workers' rows, one after the other."""
+        """Return the sum or mean of a sparse gradient: the rows of all workers, concatenated."""
         gather = functools.partial(hvd.allgather, process_set=self.process_set, ignore_name_scope=True)
         with tf.device(self.device_sparse):
             rows = gather(grad.values, name=self._name("HorovodAllgather", index) + "_values")
@@ -195,10 +196,11 @@ class _Reduction:
             return _divided(total, self._size()) if self.op == Average else total
 
     def _groups(self, dense, grads, variables):
-        """Return the groups, lists of indices of dense gradients, that are reduced together; each of one type.
+        """Return the groups of dense gradients that are reduced together, as lists of indices; each has one dtype.
 
-        By default a gradient is exchanged as soon as it is computed, while those of the layers before are not: Horovod
-        puts small ones into one message. Eagerly each exchange would wait for the one before, so there it is one group.
+        By default each gradient is a group: it is exchanged as soon as it is computed, while backpropagation goes on in
+        the earlier layers. Horovod fuses small gradients into one message. In eager mode each exchange would wait for
+        the one before it, so all gradients are one group.
         """
         groups = [dense] if tf.executing_eagerly() else [[index] for index in dense]
         if isinstance(self.groups, list):
@@ -212,11 +214,12 @@ class _Reduction:
                 if (same := [index for index in group if grads[index].dtype == dtype])]
 
     def _name(self, operation, number):
-        """Return an operation's name, which pairs it with the other workers'.
+        """Return an operation's name, by which Horovod matches it with the same operation on the other workers.
 
         The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
-        names are counted here; not when an optimizer is wrapped, which one worker may do for itself, but when it
-        first reduces, which all do. Horovod's elastic mode recognises its errors by "HorovodAllreduce".
+        names are numbered here. An optimizer gets its number when it first reduces, which happens on all workers, and
+        not when it is wrapped, which one worker may do alone. Horovod's elastic mode recognises its errors by
+        "HorovodAllreduce".
         """
         if not self.unique:
             label = re.sub("[^a-zA-Z0-9_]", "_", self.label)
@@ -225,7 +228,7 @@ class _Reduction:
         return f"{operation}_{self.unique}_{number}"
 
     def _alone(self):
-        """Return whether there is nothing to exchange; an elastic job's size changes under a traced step."""
+        """Return whether there is nothing to exchange; False in an elastic job, whose size may change after tracing."""
         return not _elastic() and (not self.process_set.included() or self.process_set.size() == 1)
 
     def _size(self):
@@ -241,7 +244,7 @@ class _Passes:
         self.sums: dict[Any, tf.Variable] = {}
 
     def add(self, optimizer, grads, variables, update):
-        """Add a pass' gradients; in the last pass call `update` with the reduced sums."""
+        """Add the gradients of one pass; in the last pass call `update` with the reduced sums."""
         if self.reduce.sparse_as_dense:
             grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
         if any(map(_is_sparse, grads)):
@@ -267,7 +270,7 @@ class _Passes:
         grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
         if self.average:
             grads = [None if grad is None else grad / self.per_step for grad in grads]
-        # Adam's bias correction, schedules and EMA go by this number: for them an update is one step.
+        # Adam's bias correction, schedules and EMA use this number: for them an update is one step.
         optimizer.iterations.assign(optimizer.iterations // self.per_step)
         update(grads)
         optimizer.iterations.assign(optimizer.iterations * self.per_step)
@@ -275,7 +278,7 @@ class _Passes:
         return tf.identity(optimizer.iterations.value)
 
     def _create(self, optimizer, grads, variables):
-        """Create the sums, outside of the graph that is being traced: a variable is created once."""
+        """Create the sums outside the graph that is being traced, since a variable is created only once."""
         with tf.init_scope():
             if not optimizer.built:
                 optimizer.build(variables)
@@ -292,7 +295,7 @@ def _count(optimizer):
 
 
 def _variables(optimizer, given):
-    """Return the variables that gradients are for, as `apply` of Keras finds them."""
+    """Return the variables of the gradients: those given, or the optimizer's, as in Keras' own `apply`."""
     if given is None and not optimizer.built:
         raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
     return list(optimizer._trainable_variables if given is None else given)
@@ -330,14 +333,14 @@ def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per
         raise TypeError(f"DistributedOptimizer takes an optimizer of Keras 3, not {optimizer!r}: make one with "
                         "tf.keras.optimizers; for a name such as 'adam' with tf.keras.optimizers.get")
     if hasattr(optimizer, "horovod"):
-        raise ValueError("this optimizer reduces its gradients already: call DistributedOptimizer once")
+        raise ValueError("this optimizer already reduces its gradients: call DistributedOptimizer once")
     inner = _inner(optimizer)
     if hasattr(inner, "horovod"):
         raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
     if not tf.compat.v1.executing_eagerly_outside_functions():
-        raise ValueError("Keras 3 does not train in a graph of TensorFlow 1: remove disable_eager_execution()")
+        raise ValueError("Keras 3 does not train in a TensorFlow 1 graph: remove disable_eager_execution()")
     if op not in (Average, Sum):
-        raise ValueError("op must be Average or Sum: Keras' optimizers know no other reduction")
+        raise ValueError("op must be Average or Sum: this optimizer has no other reduction")
     if gradient_predivide_factor != 1 and (op != Average or rocm_built()):
         raise ValueError("gradient_predivide_factor works with op=Average, and not on ROCm")
     if groups is not None and not isinstance(groups, list) and not groups > 0:
@@ -355,8 +358,8 @@ def _refuse_context():
     """Raise where a reduction cannot run, or could wait forever."""
     graph = tf.compat.v1.get_default_graph()
     if GraphOrParentsInXlaContext(graph):
-        raise ValueError("XLA does not know Horovod's operations: compile the model with jit_compile=False, as the "
-                         "default, 'auto', turns XLA on where there is a GPU; pass the same to tf.function")
+        raise ValueError("XLA does not know Horovod's operations: compile the model with jit_compile=False (the "
+                         "default, 'auto', turns XLA on where there is a GPU); pass the same to tf.function")
     if isinstance(graph, CondBranchFuncGraph):
         raise ValueError("the optimizer is applied inside tf.cond, where workers that decide differently would wait "
                          "for each other forever; put a LossScaleOptimizer inside, as in DistributedOptimizer("
@@ -364,12 +367,12 @@ def _refuse_context():
 
 
 def PartialDistributedOptimizer(optimizer, *args, local_layers=None, **kwargs):  # noqa: N802
-    """Make an optimizer reduce its gradients, but those of local layers, and return it.
+    """Make an optimizer reduce all gradients except those of local layers, and return it.
 
     Args:
         optimizer: A Keras 3 optimizer.
         args: As for DistributedOptimizer.
-        local_layers: A built layer or several, whose variables each worker trains by itself.
+        local_layers: One or several built layers, whose variables each worker trains by itself.
         kwargs: As for DistributedOptimizer.
     """
     layers = [local_layers] if isinstance(local_layers, tf.keras.layers.Layer) else list(local_layers or [])
@@ -383,7 +386,7 @@ def PartialDistributedOptimizer(optimizer, *args, local_layers=None, **kwargs): 
 
 
 def broadcast_variables(variables, root_rank):
-    """Give all workers the values that the root's variables have.
+    """Broadcast the values of the root's variables to all workers.
 
     Args:
         variables: Variables of Keras or TensorFlow, in the same order on all workers.
@@ -413,13 +416,13 @@ def broadcast_global_variables(root_rank):
 
 def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
               compression=Compression.none):
-    """Return the mean over all workers of a tensor, array or number; or its sum, with `op=Sum`."""
+    """Return the mean of a tensor, array or number over all workers; with `op=Sum` the sum."""
     return hvd.allreduce(tf.convert_to_tensor(value), average=average, name=name, prescale_factor=prescale_factor,
                          postscale_factor=postscale_factor, op=op, compression=compression)
 
 
 def allgather(value, name=None):
-    """Return all workers' values, one after the other along the first axis."""
+    """Return the values of all workers, concatenated along the first axis."""
     return hvd.allgather(tf.convert_to_tensor(value), name=name)
 
 
@@ -438,10 +441,10 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
 
     Args:
         filepath: The file.
-        custom_optimizers: Optimizer classes of the user's that the file may name.
+        custom_optimizers: The user's own optimizer classes that the file may name.
         custom_objects: Other objects that it may name.
         compression: As for DistributedOptimizer.
-        legacy_opts: Keras 3 has none; must be False.
+        legacy_opts: Must be False, since Keras 3 has no legacy optimizers.
     """
     if legacy_opts:
         raise ValueError("Keras 3 has no legacy optimizers: leave out legacy_opts")
@@ -453,14 +456,14 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Give all workers the root's weights and optimizer state before the first step.
+    """Broadcast the root's weights and optimizer state to all workers before the first step.
 
-    If some worker's model is not built by then, it happens after the first step instead.
+    If any worker's model is not built by then, the broadcast happens after the first step.
 
     Args:
         root_rank: The worker that sends.
         device: Device on which variables are broadcast.
-        local_variables: A variable or several that each worker keeps.
+        local_variables: One or several variables that are not broadcast.
     """
 
     def __init__(self, root_rank, device="", local_variables=None):
@@ -473,7 +476,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             self.register_local_var(variable)
 
     def register_local_var(self, var):
-        """Leave a variable as it is on this worker."""
+        """Do not broadcast a variable: each worker keeps its own value."""
         self.local.add(_tf_variable(var).ref())
 
     def set_model(self, model):
@@ -484,7 +487,7 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
             model.jit_compile = False
 
     def on_train_begin(self, logs=None):
-        # Workers must decide alike: one may have built its model before, to load weights for example.
+        # All workers must decide the same: one may have built its model earlier, for example to load weights.
         built = hvd.allreduce(tf.constant(int(self.model.built)), op=hvd.Min, name="HorovodAllreduce_built")
         if built and not self.broadcast_done:
             self._broadcast()
@@ -519,7 +522,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         self.device, self.trained = device, None
 
     def on_test_begin(self, logs=None):
-        self.trained = self._samples()  # From here on Keras counts the samples of the validation.
+        self.trained = self._samples()  # From here on Keras counts the validation samples.
 
     def on_epoch_begin(self, epoch, logs=None):
         self.trained = None
@@ -530,7 +533,7 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         names = sorted(logs or {})
         counts = np.array([counted if name.startswith("val_") else trained for name in names], np.float64)
         means = np.array([float(logs[name]) for name in names], np.float64)
-        # A worker without samples has no mean; where all have none, none is made up.
+        # A worker without samples has no mean and counts as 0; if no worker has samples, the result is NaN.
         sums = np.stack([np.where(counts > 0, means, 0) * counts, counts])
         with tf.device(self.device):
             totals = hvd.allreduce(tf.constant(sums), op=Sum, name="HorovodAllreduce_metrics").numpy()
@@ -548,12 +551,12 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
 
     Args:
         initial_lr: The learning rate to multiply.
-        multiplier: A number, for exponential decay, or a function of the epoch.
+        multiplier: A number, for exponential decay per epoch, or a function of the epoch.
         start_epoch: The first epoch.
         end_epoch: The epoch after the last.
-        staircase: Set it once per epoch; otherwise before each step, for a fraction of an epoch.
+        staircase: Set the learning rate once per epoch; otherwise before each step, with a fractional epoch.
         momentum_correction: Scale the velocity of SGD with the learning rate (Goyal et al. 2017, arXiv 1706.02677).
-        steps_per_epoch: Steps of an epoch, if Keras does not know them and `staircase` is False.
+        steps_per_epoch: Steps per epoch; needed if Keras does not know them and `staircase` is False.
     """
 
     def __init__(self, initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True,
@@ -569,7 +572,7 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         self.steps_per_epoch = self.steps_per_epoch or self.params.get("steps")
         if not self.staircase and not self.steps_per_epoch:
-            raise ValueError("Keras does not know the steps of an epoch: pass steps_per_epoch")
+            raise ValueError("Keras does not know the number of steps per epoch: pass steps_per_epoch")
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -596,10 +599,10 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
 
 
 def _velocities(optimizer):
-    """Return the variables that correct the momentum if they are scaled with the learning rate.
+    """Return the velocities, which must be scaled with the learning rate to correct the momentum.
 
-    They contain the learning rate. Horovod's own layer changes the momentum for one step, which is a constant of the
-    traced step in Keras 3; to scale them instead makes the same step.
+    In Keras a velocity includes the learning rate. Horovod's own layer changes the momentum for one step. In Keras 3
+    the momentum is a constant of the traced step, but scaling the velocities has the same effect.
     """
     if not getattr(optimizer, "momentum", 0):
         return []
@@ -614,15 +617,15 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
     Args:
         initial_lr: The learning rate after the warmup.
-        warmup_epochs: Its length.
+        warmup_epochs: The length of the warmup.
         momentum_correction: As for LearningRateScheduleCallback.
         steps_per_epoch: As for LearningRateScheduleCallback.
-        verbose: 1 to print when it is over.
+        verbose: 1 to print a line when the warmup ends.
     """
 
     def __init__(self, initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0):
         def multiplier(epoch):
-            # The step that ends an epoch has the learning rate of that epoch's end.
+            # The last step of an epoch has the learning rate of the end of that epoch.
             epoch += 1 / self.steps_per_epoch
             return (epoch * (size() - 1) / warmup_epochs + 1) / size()
 
@@ -637,7 +640,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
 
 class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
-    """Save the best model to `filepath`, an attribute to set before training; arguments are those of Keras."""
+    """Save the best model to the attribute `filepath`, which must be set before training; arguments as in Keras."""
 
     def __init__(self, monitor="val_loss", verbose=0, save_weights_only=False, mode="auto", save_freq="epoch"):
         suffix = ".weights.h5" if save_weights_only else ".keras"
@@ -651,12 +654,12 @@ class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
 
 
 class KerasState(ObjectState):
-    """State of an elastic job: model, optimizer and other properties, which become attributes.
+    """State of an elastic job: model, optimizer, and other values, which become attributes.
 
     Args:
         model: A built model.
         optimizer: Its optimizer, if it is not compiled into the model.
-        kwargs: Other properties, which every worker gets from rank 0.
+        kwargs: Other values, which every worker gets from rank 0.
     """
 
     def __init__(self, model, optimizer=None, **kwargs):
@@ -694,7 +697,7 @@ class KerasState(ObjectState):
         self.values = [tf.identity(_tf_variable(each)) for each in self._variables()]
 
     def _forget_passes(self):
-        """Let all workers begin a new sum: a new one has no passes, and would wait for an update by itself."""
+        """Discard unfinished sums: a new worker starts at the first pass, so all workers must."""
         if hasattr(self.optimizer, "horovod"):
             self.optimizer.horovod.reset()
 
@@ -702,8 +705,8 @@ class KerasState(ObjectState):
 def run(func):
     """Return a training function that continues from the last commit when workers are lost or join.
 
-    Horovod's own decorator recognises only some of its operations' errors, and returns from the function, as if
-    training were over, on the others.
+    Horovod's own decorator recognises only some errors of its operations. On the others it returns as if training had
+    finished.
 
     Args:
         func: Takes a state, such as KerasState, and other arguments.
@@ -754,11 +757,11 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
 
 
 class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
-    """Count the epoch's finished batches in `state.batch`, and shorten the first epoch after a reset by them.
+    """Count the epoch's finished batches in `state.batch`; shorten the first epoch after a reset by that number.
 
-    (Horovod's own keeps the last batch's number, one less, and so repeats that batch.)
+    Horovod's own callback keeps the index of the last batch, which is one less, and so repeats that batch.
 
-    Place it before callbacks that stop the training, such as EarlyStopping.
+    Put it before callbacks that stop the training, such as EarlyStopping.
 
     Args:
         state: A state with `batch`.
@@ -784,7 +787,7 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
 
 
 class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
-    """Keep the number of finished epochs, over all resets, in `state.epoch`.
+    """Count the finished epochs in `state.epoch`, across resets.
 
     Args:
         state: A state with `epoch`.

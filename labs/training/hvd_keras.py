@@ -1,7 +1,7 @@
 """Horovod's Keras layer for the Keras that is installed: `from labs.training import hvd_keras as hvd`.
 
-Horovod's own layer is written for Keras 2. On Keras 3 its optimizer trains and never exchanges a gradient, without an
-error; `horovod_keras3` replaces it there.
+Horovod's own layer is written for Keras 2. On Keras 3 its optimizer trains without an error but never exchanges a
+gradient, so `horovod_keras3` replaces it there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from labs.training.keras_internals import GENERATION
 
 
 def refuse_horovods_own_layer() -> None:
-    """Let Horovod's own Keras layer raise where it wraps an optimizer."""
-    # `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow` all make their optimizers there.
+    """Make Horovod's own Keras layer raise when it wraps an optimizer."""
+    # `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow` all create their optimizers there.
     import horovod._keras as horovods_own
 
     def refuse(*args, **kwargs):

@@ -1,7 +1,7 @@
-"""Keras 2, of TensorFlow 2.15 or of `tf_keras`: private calls, and what Keras 3 does in another way.
+"""Keras 2, of TensorFlow 2.15 or of `tf_keras`: private calls, and what Keras 3 does differently.
 
-Use them through `keras_internals`. Each function is named after its effect, and says why Keras 2 has no public way to
-achieve it.
+Use them through `keras_internals`. Each function is named after its effect. Its docstring says why Keras 2 has no
+public way to achieve it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
     """Compile a model so that its training step is traced once, and the steps per call can change.
 
     Keras creates loss and metrics during the first step. It therefore traces the step twice, and each time once more
-    for the loop around it. Keras has no public way to create them earlier, or to trace the step as a function. Doing
-    both halves the wait for the first step.
+    for the loop around it. Keras has no public way to create loss and metrics earlier, or to trace the step as a
+    separate function. Doing both halves the wait for the first step.
 
     Args:
         model: Built.
@@ -43,7 +43,7 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
 def set_steps_per_execution(model: tf.keras.Model, steps: int) -> None:
     """Set how many steps a model takes per call of its train or evaluation function.
 
-    Keras' documented way, `compile`, builds the functions again; this changes the number in place, between two calls.
+    Keras' documented way, `compile`, builds the functions again. This changes the number in place, between two calls.
     """
     model.steps_per_execution = steps
 
@@ -64,14 +64,14 @@ def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
 
 
 def start_counting(model: tf.keras.Model) -> None:
-    """Set the number of steps taken to 0: Keras 2 does so when `Model.fit` begins."""
+    """Do nothing: Keras 2 sets the number of steps taken to 0 when `Model.fit` begins."""
 
 
 def steps_taken(model: tf.keras.Model) -> int:
     """Return how many steps the last `Model.fit` has taken.
 
-    Keras does not report it: callbacks count batches by themselves, and `optimizer.iterations` counts updates of the
-    weights, of which gradient accumulation makes fewer.
+    Keras does not report it: callbacks have to count batches themselves, and `optimizer.iterations` counts updates of
+    the weights; with gradient accumulation there are fewer of them.
     """
     return int(model._train_counter)
 
@@ -94,9 +94,9 @@ def make_dropout_resumable() -> None:
 
 
 def _accept_float_bounds() -> None:
-    """Let Keras 2 draw seeds up to 1e9, a float, which `randint` refuses since Python 3.12.
+    """Let Keras 2 draw seeds up to 1e9, a float, which `randint` has rejected since Python 3.12.
 
-    TensorFlow 2.15 ends at Python 3.11, but `tf_keras` 2.17 has the same line.
+    TensorFlow 2.15 supports no Python after 3.11, but `tf_keras` 2.17, which does, has the same line.
     """
     class Drawing(random.Random):
         def randint(self, a, b):
@@ -140,12 +140,12 @@ def _generators(model: tf.keras.Model) -> Iterator[Any]:
 
 
 def all_layers(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    """Return a model's layers with the layers inside of them, which `Model.layers` leaves out."""
+    """Return a model's layers and the layers nested inside them, which `Model.layers` leaves out."""
     return list(model._flatten_layers(include_self=False))
 
 
 def tf_variable(variable: tf.Variable) -> tf.Variable:
-    """Return the TensorFlow variable behind one of Keras' variables: in Keras 2 they are the same."""
+    """Return the TensorFlow variable behind a Keras variable: in Keras 2 they are the same."""
     return variable
 
 

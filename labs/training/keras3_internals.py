@@ -1,6 +1,6 @@
-"""Keras 3: private calls, and what Keras 2 does in another way. Use them through `keras_internals`.
+"""Keras 3: private calls, and what Keras 2 does differently. Use them through `keras_internals`.
 
-Each function is named after its effect, and says why Keras has no public way to achieve it.
+Each function is named after its effect. Its docstring says why Keras has no public way to achieve it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import tensorflow as tf
 
 
 class TrainFunction:
-    """A model's train function that takes a number of steps that may change between calls.
+    """A model's train function; the number of steps per call can change between calls.
 
     Keras' own takes `steps_per_execution` steps: a constant of its graph, and of the loop in `Model.fit` that calls it.
-    This one is traced once. `fit` takes each call for one step, so a callback has to end the epoch.
+    This one is traced once. `fit` counts each call as one step, so a callback has to end the epoch.
 
     Args:
         model: Compiled and built.
@@ -28,8 +28,8 @@ class TrainFunction:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def several(batches, steps):
-            # The loop needs logs to begin with. A step before the loop would give them, and double the graph: with
-            # ResNet50 the start and the memory too.
+            # The loop needs initial logs. A step before the loop would return them, but it would double the graph, and
+            # with ResNet50 also the start-up time and the memory.
             logs = step.get_concrete_function(batches.element_spec).structured_outputs
             _, logs = tf.while_loop(
                 lambda taken, _: taken < steps,
@@ -50,7 +50,7 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
                       metrics: Sequence[str | Callable]) -> None:
     """Compile a model so that its training step is traced once, and the steps per call can change.
 
-    Keras creates loss and metrics from the first batch, for which it runs the model once more.
+    Keras creates loss and metrics from the first batch, and runs the model once more to do so.
 
     Args:
         model: Built.
@@ -58,7 +58,7 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
         loss: A function of labels and outputs.
         metrics: Metrics that respect the sample weights.
     """
-    # "auto" would compile with XLA where there is a GPU, and XLA knows none of Horovod's operations.
+    # "auto" would compile with XLA where there is a GPU, but XLA does not know Horovod's operations.
     model.compile(optimizer, loss, weighted_metrics=list(metrics), jit_compile=False)
     labels, outputs = tf.zeros([1]), tf.zeros([1, *model.output_shape[1:]])
     model._compile_loss.build(labels, outputs)
@@ -69,11 +69,11 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
 def set_steps_per_execution(model: tf.keras.Model, steps: int) -> None:
     """Set how many steps a model takes per call of its train function.
 
-    Keras' own setting, `Model.steps_per_execution`, is read when `fit` begins and when the function is traced.
+    Keras reads its own setting, `Model.steps_per_execution`, only when `fit` begins and when the function is traced.
 
     Args:
         model: Compiled by `compile_for_steps`.
-        steps: At least 1. In `Model.fit`, no more than the epoch has left.
+        steps: At least 1. In `Model.fit`, at most the steps that are left in the epoch.
     """
     model.train_function.steps = steps
 
@@ -86,7 +86,7 @@ def start_counting(model: tf.keras.Model) -> None:
 def steps_taken(model: tf.keras.Model) -> int:
     """Return how many steps the model has taken since `start_counting`.
 
-    `optimizer.iterations` counts updates of the weights, of which gradient accumulation makes fewer.
+    `optimizer.iterations` counts updates of the weights; with gradient accumulation there are fewer of them.
     """
     return model.train_function.taken
 
@@ -115,7 +115,7 @@ def make_dropout_resumable() -> None:
 
 
 def all_layers(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
-    """Return a model's layers with the layers inside of them, which `Model.layers` leaves out."""
+    """Return a model's layers and the layers nested inside them, which `Model.layers` leaves out."""
     return list(model._flatten_layers(include_self=False))
 
 
@@ -141,7 +141,7 @@ def _generators(model: tf.keras.Model) -> Iterator[Any]:
 
 
 def tf_variable(variable: Any) -> tf.Variable:
-    """Return the TensorFlow variable behind one of Keras' variables, for Horovod and for a view of its memory."""
+    """Return the TensorFlow variable behind a Keras variable, for Horovod and for a view of its memory."""
     return variable.value
 
 

@@ -58,18 +58,18 @@ class Adam(tf.keras.optimizers.Adam):
 
 @contextmanager
 def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -> Iterator[None]:
-    """Build the optimizer, and run no operation of the block before all gradients are computed.
+    """Build the optimizer, and run no operation of the block before all gradients are there.
 
-    TensorFlow copies a variable that is updated while an operation still reads it. The gradient of a layer's inputs
-    reads its weights, and Keras 3 updates each variable as soon as its own gradient is there. (Horovod's layer for Keras
-    2 does not call `apply`.)
+    On several workers these are the averaged gradients. TensorFlow copies a variable that is updated while an operation
+    still reads it. The gradient of a layer's inputs reads the layer's weights, and Keras 3 updates each variable as
+    soon as its own gradient is there. (On Keras 2, Horovod's own layer does not call `apply`.)
     """
     if not optimizer.built:
-        with tf.init_scope():  # Its variables are created before the first step, so they cannot wait for a gradient.
+        with tf.init_scope():  # Its variables are created outside the graph, so they cannot wait for a gradient.
             optimizer.build(variables)
-    # One operation that waits for all: hundreds of updates that each wait for hundreds of gradients took 10 s to trace.
+    # A single operation waits for all gradients. When each of hundreds of updates did, tracing took 10 s.
     computed = tf.group(*(gradient for gradient in gradients if gradient is not None))
-    with tf.control_dependencies([computed] if computed is not None else []):  # Eagerly there is nothing to wait for.
+    with tf.control_dependencies([computed] if computed is not None else []):  # Eager mode has no operation.
         yield
 
 
@@ -77,10 +77,10 @@ FUSED: dict[type, Any] = {tf.keras.optimizers.SGD: SGD, tf.keras.optimizers.Adam
 
 
 def fused(optimizer: tf.keras.optimizers.Optimizer) -> tf.keras.optimizers.Optimizer:
-    """Return an optimizer of the same settings with fused updates; any but SGD and Adam unchanged.
+    """Return an optimizer with the same settings and fused updates; return any but SGD and Adam unchanged.
 
     Args:
-        optimizer: Not built yet, as its variables are not copied.
+        optimizer: Not built yet, since its variables are not copied.
     """
     kind = FUSED.get(type(optimizer))
     return kind.from_config(optimizer.get_config()) if kind else optimizer

@@ -36,7 +36,7 @@ def test_without_a_gpu_it_stops_with_one_line(tmp_path):
     assert done.returncode == 1
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith("labs: error: no GPU to accept (")
+    assert line.startswith("labs: error: no GPU to test (")
     assert "srun --gpus=1" in line
     assert not (tmp_path / "results").exists()
 
