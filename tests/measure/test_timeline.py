@@ -65,7 +65,7 @@ def test_what_was_exchanged_is_added_up():
 
 def test_by_tensor():
     table = timeline.summary(timeline.exchanges(EVENTS), by="tensor")
-    assert {row["tensor"][-5:]: row["bytes"] for row in table} == {"s_1_0": 48, "2of17": 16, "nel_0": None}
+    assert {row["tensor"][-5:]: row["bytes"] for row in table} == {"s_1_0": 48, "SGD_0": 16, "nel_0": None}
 
 
 def test_an_exchange_of_which_the_end_is_missing_does_not_count():

@@ -77,15 +77,20 @@ def waits_for(operation: tf.Operation) -> set[str]:
     Keras' IdentityN joins the gradients, but TensorFlow may take it apart: an output counts as its own input alone.
     """
     names: set[str] = set()
-    todo = [*operation.inputs, *(each.outputs[0] for each in operation.control_inputs if each.outputs)]
+    todo = before(operation)
     while todo:
         tensor = todo.pop()
         if tensor.name not in names:
             names.add(tensor.name)
             op = tensor.op
-            todo += [op.inputs[tensor.value_index]] if op.type == "IdentityN" else op.inputs
-            todo += [each.outputs[0] for each in op.control_inputs if each.outputs]
+            todo += [op.inputs[tensor.value_index]] if op.type == "IdentityN" else before(op)
     return names
+
+
+def before(operation: tf.Operation) -> list[tf.Tensor]:
+    """Return the inputs of an operation, with an output of each operation that must run before it."""
+    earlier = [each.outputs[:1] or before(each) for each in operation.control_inputs]
+    return [*operation.inputs, *(tensor for tensors in earlier for tensor in tensors)]
 
 
 def test_what_keras_alone_knows_stays_as_it_is():
