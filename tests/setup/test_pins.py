@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import sysconfig
 import tomllib
 
 import pytest
@@ -62,7 +63,8 @@ def test_every_dependency_earns_its_place():
 
 def test_what_is_installed_is_what_is_pinned():
     other = {}
-    for result in importlib.metadata.distributions():
+    # Not sys.path: setuptools, once imported, has appended a folder with its own copies of packages.
+    for result in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
         name = canonicalize_name(result.metadata["Name"])
         if result.version != PINS[STACK].get(name, result.version):
             other[name] = f"{result.version}, pinned is {PINS[STACK][name]}"
