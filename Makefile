@@ -16,9 +16,9 @@ STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
 
-# What differs between the stacks is in the training code, the environment and its checks. Images have the default stack.
-CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/labs/test_lab02.py tests/labs/test_lab10.py \
-    --ignore tests/setup/test_containers.py
+# What differs between the stacks is in the training code, the environment and its checks. Images have the default one.
+CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/labs/test_lab02.py \
+    tests/labs/test_lab10.py --ignore tests/setup/test_containers.py
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE

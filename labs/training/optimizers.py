@@ -67,7 +67,8 @@ def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -
     if not optimizer.built:
         with tf.init_scope():  # Its variables are created outside the graph, so they cannot wait for a gradient.
             optimizer.build(variables)
-    # A single operation waits for all gradients. When each of hundreds of updates did, tracing took 10 s.
+    # A single operation waits for all gradients. When each of hundreds of updates did, the first epoch of ResNet50 took
+    # 12 s longer, and 0.6 GB more memory.
     computed = tf.group(*(gradient for gradient in gradients if gradient is not None))
     with tf.control_dependencies([computed] if computed is not None else []):  # Eager mode has no operation.
         yield
