@@ -38,7 +38,7 @@ RUNS: Mapping[str, Mapping[str, Any]] = {
     "lab08_throughput": {"model": "resnet50", "image_size": 224, "input": "synthetic", "batch_size": 64,
                          "steps_per_epoch": 20, "epochs": 3, "test_split": 0.0},
 }
-"""Changes to each lab's demo preset, so that a GPU has enough work and all runs together take ten minutes."""
+"""Changes to each lab's demo preset, so that a GPU has enough work and all runs together take about ten minutes."""
 ALONE = ("lab01_baseline", "lab04_speedup", "lab08_throughput")
 """Labs that run on one worker: lab 1 always does, and a speedup needs it."""
 TOGETHER = ("lab02_horovod", "lab04_speedup", "lab05_allreduce", "lab08_throughput")

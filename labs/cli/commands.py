@@ -26,7 +26,7 @@ COMMANDS = {
     "report": "write all results as one HTML page: tables, plots, the course reports' figures",
     "lint": "find implausible figures in your results, or in a table typed by hand",
     "exercises": "list the questions that are graded from your own runs",
-    "accept-gpu": "test a GPU node in ten minutes: short runs of five labs, which must use its GPUs",
+    "accept-gpu": "test a GPU node in about ten minutes: short runs of five labs, which must use its GPUs",
     "notebook": "open the notebooks in JupyterLab",
     "completion": "print a script that completes `labs` in bash or zsh",
 }

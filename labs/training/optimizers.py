@@ -58,11 +58,11 @@ class Adam(tf.keras.optimizers.Adam):
 
 @contextmanager
 def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -> Iterator[None]:
-    """Build the optimizer, and run no operation of the block before all gradients are there.
+    """Build the optimizer, and run no operation of the block before all gradients are available.
 
     On several workers these are the averaged gradients. TensorFlow copies a variable that is updated while an operation
     still reads it. The gradient of a layer's inputs reads the layer's weights, and Keras 3 updates each variable as
-    soon as its own gradient is there. (On Keras 2, Horovod's own layer does not call `apply`.)
+    soon as its own gradient is available. (On Keras 2, Horovod's own layer does not call `apply`.)
     """
     if not optimizer.built:
         with tf.init_scope():  # Its variables are created outside the graph, so they cannot wait for a gradient.

@@ -36,7 +36,7 @@ PARSED = {
     r"apptainer |docker |sbatch .*apptainer ": "needs the program; tests/setup/test_containers.py runs their steps",
     r"chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "on a cluster; tests/launch/test_read_only.py has a shared environment",
-    r"python3\.13 -m venv gpu|pip install -c |salloc .*accept-gpu|labs accept-gpu$": "on GPU nodes, as conda is",
+    r"python3\.13 -m venv gpu|pip install -c |sbatch .*accept-gpu|labs accept-gpu$": "on GPU nodes, as conda is",
     r"\.venv/bin/python -m tests\.slurm\.cluster": "runs until Ctrl-C; these tests start their cluster in the same way",
 }
 """The commands that are not run, and why."""
