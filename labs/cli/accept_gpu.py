@@ -15,10 +15,10 @@ from labs.run.paths import shown
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs accept-gpu`."""
     parser.description = (
-        "Test a GPU node in about ten minutes: run the checks of `labs check` that concern GPUs, then short runs of labs "
-        "1, 2, 4, 5 and 8 on one worker, on one worker per GPU, or on both. Each run must use its GPUs; runs on several "
-        "workers must exchange gradients over NCCL. Finished runs are kept, so the same command continues after "
-        "Ctrl-C. The exit code is 1 if anything is wrong.")
+        "Test a GPU node in about ten minutes: run the checks of `labs check` that concern GPUs, then short runs of "
+        "labs 1, 2, 4, 5 and 8 on one worker, on one worker per GPU, or on both. Each run must use its GPUs; runs on "
+        "several workers must exchange gradients over NCCL. Finished runs are kept, so the same command continues "
+        "after Ctrl-C. The exit code is 1 if anything is wrong.")
     parser.add_argument("--list", action="store_true", help="print the runs as commands and exit")
     parser.add_argument("--results", type=Path, metavar="DIR",
                         help="folder of the runs; by default gpu-HOST in the results folder")
