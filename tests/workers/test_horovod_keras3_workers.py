@@ -25,6 +25,7 @@ CASES = [
     "listed_groups", "passes_communicate_once", "infinite_sums_are_forgotten", "mixed_float16", "two_optimizers",
     "local_variables", "save_and_load", "operations",
     "each_gradient_when_it_is_ready",
+    "few_bytes_are_one_message",
     # Callbacks and state.
     "one_model_more", "broadcast_leaves_local_variables", "broadcast_leaves_dropout",
     "a_model_that_is_not_built_on_all", "loaded_on_one_worker", "metrics_are_weighted_by_samples",

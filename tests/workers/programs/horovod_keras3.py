@@ -4,6 +4,7 @@ A case compares with Keras alone: each worker also trains a copy of the model by
 """
 
 import json
+import re
 import sys
 import tempfile
 import traceback
@@ -156,10 +157,10 @@ def case_listed_groups():
         np.testing.assert_allclose(old - new, index + 0.5, 1e-5)
 
 
-def case_each_gradient_when_it_is_ready():
-    """In a graph the last layer's gradient is exchanged while those of the layers before it are computed."""
-    model, loss = dense(), K.losses.MeanSquaredError()
-    optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0), name="overlap")
+def exchanges(model, name: str) -> dict[str, set[str]]:
+    """Return the exchanges in a training step's graph, each with what must run before it."""
+    loss = K.losses.MeanSquaredError()
+    optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0), name=name)
     optimizer.build(model.trainable_variables)
 
     @tf.function
@@ -169,11 +170,23 @@ def case_each_gradient_when_it_is_ready():
         optimizer.apply(tape.gradient(wrong, model.trainable_variables), model.trainable_variables)
 
     operations = step.get_concrete_function(NUMBERS[:4], TARGETS[:4]).graph.get_operations()
-    exchanges = {each.name: upstream(each) for each in operations if each.type == "HorovodAllreduce"}
-    assert len(exchanges) == len(model.trainable_variables)
-    assert not any(name in others for others in exchanges.values() for name in exchanges)
-    computed = [len(exchanges[f"HorovodAllreduce_overlap_{index}"]) for index in (0, 2)]
+    return {each.name: upstream(each) for each in operations if re.match(r"Horovod(Grouped)?Allreduce$", each.type)}
+
+
+def case_each_gradient_when_it_is_ready():
+    """In a graph the last layer's gradient is exchanged while those of the layers before it are computed."""
+    wide = K.Sequential([K.layers.Input(NUMBERS.shape[1:]), K.layers.Dense(400), K.layers.Dense(400),
+                         K.layers.Dense(TARGETS.shape[-1])])
+    found = exchanges(wide, "overlap")
+    assert len(found) == len(wide.trainable_variables)
+    assert not any(name in others for others in found.values() for name in found)
+    computed = [len(found[f"HorovodAllreduce_overlap_{index}"]) for index in (0, 4)]
     assert computed[1] < computed[0], "the last kernel's gradient waits for the first kernel's"
+
+
+def case_few_bytes_are_one_message():
+    """Gradients of a small model are one group, which takes one of Horovod's cycles."""
+    assert len(exchanges(dense(), "small")) == 1
 
 
 def upstream(operation) -> set[str]:
