@@ -91,8 +91,8 @@ if tf.keras.backend.backend() != "tensorflow":
                       "set KERAS_BACKEND=tensorflow")
 
 SMALL_BYTES = 2**19
-"""Gradients of less than this altogether are exchanged as one group. Two workers with an MLP of 0.4 MB, batch 32: 56,000
-images/s as a group, 45,000 one by one (medians of six runs, in turns)."""
+"""Gradients of less than this altogether are exchanged as one group. Two workers, an MLP of 0.4 MB, batch 32: 56,000
+images/s as a group, 45,000 one by one (medians of six alternating runs)."""
 _labels: Counter = Counter()
 """How many optimizers have reduced gradients under each label."""
 
@@ -203,7 +203,7 @@ class _Reduction:
         """Return the groups of dense gradients that are reduced together, as lists of indices; each has one dtype.
 
         By default each gradient is a group: it is exchanged as soon as it is computed, while backpropagation goes on in
-        the earlier layers. Horovod fuses small gradients into one message. Gradients of less than SMALL_BYTES altogether
+        the earlier layers. Horovod fuses small gradients into one message. Gradients of less than SMALL_BYTES in all
         are one group: there is little to overlap, and two messages take two of Horovod's cycles. In eager mode each
         exchange would wait for the one before it, so all gradients are one group.
         """
