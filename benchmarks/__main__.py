@@ -56,9 +56,8 @@ def main() -> None:
 
 
 def read(file: Path) -> pd.DataFrame:
-    """Return the rows of a results file; files written before the columns were renamed have `must` and `aim`."""
-    rows = pd.DataFrame(json.loads(file.read_text())["rows"])
-    return rows.rename(columns={"must": "required", "aim": "target"})
+    """Return the rows of a results file."""
+    return pd.DataFrame(json.loads(file.read_text())["rows"])
 
 
 def machine() -> dict:

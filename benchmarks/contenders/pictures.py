@@ -35,7 +35,7 @@ def generator(root: Path, side: int) -> Iterator[Iterable]:
     batches = tf.keras.preprocessing.image.ImageDataGenerator().flow_from_directory(
         root, (side, side), batch_size=BATCH_SIZE, class_mode="sparse")
     for _ in range(1 + LATER_EPOCHS):
-        yield (batches.next() for _ in range(len(batches)))
+        yield (next(batches) for _ in range(len(batches)))
 
 
 def dataset(root: Path, side: int) -> Iterator[Iterable]:

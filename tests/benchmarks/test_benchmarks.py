@@ -9,6 +9,7 @@ import sys
 import pandas as pd
 import psutil
 import pytest
+from PIL import Image
 
 import labs
 from benchmarks import programs, questions, rounds, table
@@ -73,6 +74,17 @@ def test_all_contenders_of_a_step_run_on_this_stack(quick):
     assert ceiling == {"mlp, batch 32": 0.90, "mlp, batch 128": 0.97}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kit", "ImageDataGenerator", "image_dataset_from_directory", "pure decode"])
+def test_all_readers_of_photos_run_on_this_stack(name, tmp_path):
+    for label in ("a", "b"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(40):
+            Image.new("RGB", (40, 30), (number, 0, 0)).save(tmp_path / f"photos/{label}/{number}.jpg")
+    found = programs.contender("pictures", name, tmp_path / "photos", 32, LABS_CACHE=str(tmp_path / "cache"))
+    assert {"first epoch, 32 px"} <= set(found) <= {"first epoch, 32 px", "later epochs, 32 px"}
+
+
 @pytest.mark.workers
 @pytest.mark.slow
 def test_two_stacks_are_compared_in_training_start_and_memory(quick, monkeypatch):
@@ -130,13 +142,6 @@ def test_above_1_the_kit_is_ahead():
 ])  # fmt: skip
 def test_verdicts(ratio, required, target, reached):
     assert verdict(ratio, required, target) == reached
-
-
-@pytest.mark.parametrize("names", [("required", "target"), ("must", "aim")])
-def test_results_of_before_the_renaming_are_read(names, tmp_path):
-    file = tmp_path / "steps.json"
-    file.write_text(json.dumps({"rows": [{"ratio": 1.0, names[0]: 2.0, names[1]: 3.0}]}))
-    assert read(file).to_dict("records") == [{"ratio": 1.0, "required": 2.0, "target": 3.0}]
 
 
 def test_the_last_results_are_shown_with_their_machine():
