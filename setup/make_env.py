@@ -67,7 +67,8 @@ def make_env(wanted: Environment) -> None:
     check_folder(wanted.folder)
     with locked(ROOT / ".env-lock", "waiting for another run that makes this environment\n") as waited:
         stamp = wanted.stamp
-        if waited and stamp.exists() and stamp.stat().st_mtime > started:
+        # A file's time lags behind the clock by up to a tick of the kernel.
+        if waited and stamp.exists() and stamp.stat().st_mtime > started - 1:
             return
         fresh = wanted.is_fresh
         build = _build_for(wanted)

@@ -178,6 +178,7 @@ def test_killed_mpirun_leaves_no_process(labs):
     where = r"rank {} on \S+ \(epoch \d+, step \d+\)"
     assert re.fullmatch(r"labs: error: the launcher was killed by SIGKILL; last heartbeats: "
                         f"{where.format(0)}, {where.format(1)}", last), last
+    psutil.wait_procs(everyone, timeout=5)
     assert not [one for one in everyone if works(one)]
 
 

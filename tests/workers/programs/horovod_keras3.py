@@ -177,10 +177,10 @@ def case_each_gradient_when_it_is_ready():
     """In a graph the last layer's gradient is exchanged while those of the layers before it are computed."""
     wide = K.Sequential([K.layers.Input(NUMBERS.shape[1:]), K.layers.Dense(400), K.layers.Dense(400),
                          K.layers.Dense(TARGETS.shape[-1])])
-    found = exchanges(wide, "overlap")
-    assert len(found) == len(wide.trainable_variables)
-    assert not any(name in others for others in found.values() for name in found)
-    computed = [len(found[f"HorovodAllreduce_overlap_{index}"]) for index in (0, 4)]
+    upstream_of = exchanges(wide, "overlap")
+    assert len(upstream_of) == len(wide.trainable_variables)
+    assert not any(name in others for others in upstream_of.values() for name in upstream_of)
+    computed = [len(upstream_of[f"HorovodAllreduce_overlap_{index}"]) for index in (0, 4)]
     assert computed[1] < computed[0], "the last kernel's gradient waits for the first kernel's"
 
 
