@@ -208,8 +208,6 @@ class _Reduction:
         exchange would wait for the one before it, so all gradients are one group.
         """
         nbytes = sum(_tf_variable(variables[index]).shape.num_elements() * grads[index].dtype.size for index in dense)
-        together = tf.executing_eagerly() or nbytes < SMALL_BYTES
-        groups = [dense] if together else [[index] for index in dense]
         if isinstance(self.groups, list):
             index_of = {_tf_variable(variables[index]).ref(): index for index in dense}
             groups = [[index_of.pop(ref) for each in group if (ref := _tf_variable(each).ref()) in index_of]
@@ -217,6 +215,10 @@ class _Reduction:
             groups += [[index] for index in index_of.values()]
         elif self.groups:
             groups = split_list(dense, self.groups)
+        elif tf.executing_eagerly() or nbytes < SMALL_BYTES:
+            groups = [dense]
+        else:
+            groups = [[index] for index in dense]
         return [same for group in groups for dtype in dict.fromkeys(grads[index].dtype for index in group)
                 if (same := [index for index in group if grads[index].dtype == dtype])]
 
