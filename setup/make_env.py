@@ -65,7 +65,7 @@ def make_env(wanted: Environment) -> None:
     check_machine()
     check_folder(wanted.folder)
     with locked(ROOT / ".env-lock", "waiting for another run that makes this environment\n") as waited:
-        if waited and _made_at(stamp) not in (None, before):
+        if waited and _made_at(stamp) not in (None, before):  # The run that held the lock has made this environment.
             return
         fresh = wanted.is_fresh
         build = _build_for(wanted)
@@ -82,8 +82,11 @@ def make_env(wanted: Environment) -> None:
 
 
 def _made_at(stamp: Path) -> int | None:
-    """Return when a stamp was written, in nanoseconds; None if there is none."""
-    return stamp.stat().st_mtime_ns if stamp.exists() else None
+    """Return a stamp's modification time in nanoseconds, or None if it does not exist."""
+    try:
+        return stamp.stat().st_mtime_ns
+    except FileNotFoundError:  # The run that holds the lock may delete it at any time.
+        return None
 
 
 def _described(stamp: Path) -> str:
