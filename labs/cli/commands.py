@@ -20,6 +20,7 @@ COMMANDS = {
     "list": "list the labs",
     "run": "run a lab on one or more workers",
     "sweep": "start every run that a lab's questions need; continues where it stopped",
+    "cluster": "make a cluster inside this machine, with links whose bandwidth can be set",
     "queue": "explain why your Slurm jobs wait; with --check, check a job before you submit it",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",

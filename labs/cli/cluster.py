@@ -1,0 +1,160 @@
+"""`labs cluster`: a cluster inside this machine, with a network whose bandwidth can be set."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from labs.cluster import enter, lifetime, links, state
+from labs.run import usage
+from labs.run.errors import LabError
+from labs.run.text import plural
+
+DESCRIPTION = """\
+Make a cluster inside this machine: nodes with their own host name, address,
+/tmp and link. They share the file system, as the nodes of a cluster do, and
+this machine's cores. The links' bandwidth can be changed at any time.
+
+  labs cluster up --nodes 4 --bandwidth 1gbit     start it
+  labs cluster run lab11 --workers 4              train on it
+  labs cluster link node2 --bandwidth 100mbit     slow one link down
+  labs cluster link --bandwidth unlimited         all links
+  labs cluster shell node2                        look around on a node
+  labs cluster sweep lab11 --preset cluster       lab 11's study of bandwidth
+  labs cluster down                               end it; nothing is left
+
+With `up --slurm`, `labs cluster shell` is a login node: sbatch, squeue, scancel."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their options."""
+    parser.description = DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+
+    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False)
+    up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
+    up.add_argument("--cores", type=usage.count, default=1, metavar="N",
+                    help="cores of each node; default: 1. The nodes share this machine's cores")
+    up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
+    up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
+                    help="GPUs of each node in Slurm's books, to submit a GPU job's command line as it is")
+    up.add_argument("--share", type=Path, action="append", default=[], metavar="FOLDER",
+                    help="folder below /tmp that all nodes see; each has its own /tmp otherwise")
+    link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False)
+    link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
+    cable = link.add_mutually_exclusive_group()
+    cable.add_argument("--down", action="store_true", help="cut the link; the node is not told")
+    cable.add_argument("--up", action="store_true", help="restore a link that was cut")
+    for each in (up, link):
+        each.add_argument("--bandwidth", metavar="B", help="of a link, in each direction: 100mbit, 1gbit, unlimited")
+        each.add_argument("--latency", metavar="T", help="added to a link, in each direction: 200us, 5ms; needs netem")
+
+    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False)
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...",
+                     help="the lab and its options; without --workers, one worker per core of all nodes")
+    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False)
+    sweep.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab and the sweep's options")
+    shell = actions.add_parser("shell", help="open a shell, or run a command, on the head or a node",
+                               allow_abbrev=False)
+    shell.add_argument("words", nargs=argparse.REMAINDER, metavar="[NODE] [-- COMMAND ...]",
+                       help="node1, node2, ..., default: the head; default of the command: a shell")
+    actions.add_parser("status", help="show the nodes and their links", allow_abbrev=False)
+    actions.add_parser("down", help="end the cluster and everything that runs on it", allow_abbrev=False)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run an action and return the exit code."""
+    action = {"up": _up, "link": _link, "run": _launch, "sweep": _launch,
+              "shell": _shell, "status": _status, "down": _down}
+    if args.action is None:
+        args.parser.print_help()
+        return 0
+    return action[args.action](args)
+
+
+def _up(args: argparse.Namespace) -> int:
+    cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
+                          args.gpus, args.share)
+    print(describe(cluster))
+    return 0
+
+
+def _link(args: argparse.Namespace) -> int:
+    up = True if args.up else False if args.down else None
+    if up is None and args.bandwidth is None and args.latency is None:
+        raise LabError("say what to change: --bandwidth, --latency, --down or --up; `labs cluster status` shows the "
+                       "links")
+    print(describe(links.set_links(args.node, bandwidth=args.bandwidth, latency=args.latency, up=up)))
+    return 0
+
+
+def _status(args: argparse.Namespace) -> int:
+    print(describe(state.require()))
+    return 0
+
+
+def _down(args: argparse.Namespace) -> int:
+    print("the cluster has ended" if lifetime.down() else "no cluster was up")
+    return 0
+
+
+def _launch(args: argparse.Namespace) -> int:
+    """Run `labs run` or `labs sweep` on the head: mpirun starts workers on all nodes."""
+    cluster = state.require()
+    workers = sum(map(len, cluster.cores.values()))
+    asked = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
+    default = ["--workers", str(workers)] if args.action == "run" and args.words and not asked else []
+    words = [sys.executable, "-m", "labs", args.action, *args.words, *default]
+    return _on(state.HEAD, words, enter.launch_variables())
+
+
+def _shell(args: argparse.Namespace) -> int:
+    cluster, host, words = state.require(), state.HEAD, args.words
+    if words and re.fullmatch(rf"node\d+|{state.HEAD}", words[0]):
+        host, *words = words
+    words = (words[1:] if words[:1] == ["--"] else words) or [os.environ.get("SHELL", "/bin/bash")]
+    if cluster.slurm:
+        # In a job, mpirun asks Slurm for the nodes: a host file would contradict it.
+        return _on(host, enter.as_owner(cluster, words), enter.slurm_variables())
+    return _on(host, words, enter.launch_variables())
+
+
+def _on(host: str, words: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run a command on a host as if it were run here: it gets the terminal and the signals."""
+    process = subprocess.Popen(enter.command(host, words, Path.cwd(), variables))
+    for number in (signal.SIGINT, signal.SIGQUIT):  # The terminal sends them to the command as well.
+        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda number, _: _pass_on(process.pid, number))
+    code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(pid: int, number: int) -> None:
+    """Send a signal to the command: `nsenter` is its parent and would not pass the signal on."""
+    parent = psutil.Process(pid)
+    for process in parent.children() or [parent]:
+        process.send_signal(number)
+
+
+def describe(cluster: state.Cluster) -> str:
+    """Return a table of the nodes, and what to do next."""
+    rows = [("node", "address", "cores", "link")]
+    rows += [(node, state.address(node), ",".join(map(str, cluster.cores[node])), str(link))
+             for node, link in cluster.links.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    slurm = ", with Slurm" * cluster.slurm
+    used = {core for cores in cluster.cores.values() for core in cores}
+    shared = len(used) < sum(map(len, cluster.cores.values()))
+    note = [f"the nodes share {plural(len(used), 'core')} of this machine"] if shared else []
+    return "\n".join([f"{plural(len(cluster.nodes), 'node')}{slurm}", *table, *note])

@@ -1,0 +1,159 @@
+"""Starts a cluster and ends it. It leaves nothing behind: all of it is in the namespaces of one process, the head."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import psutil
+from filelock import Timeout
+
+from labs.cluster import head, links, nodes, slurm, state
+from labs.run.errors import LabError
+from labs.run.lock import Lock
+from labs.run.paths import ROOT
+
+PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",
+            "setpriv": "util-linux", "taskset": "util-linux", "mount": "mount", "hostname": "hostname"}
+"""The programs that a cluster needs, with Debian's package of each."""
+NOT_ALLOWED = ("this machine does not allow you to make namespaces ({}); ask its administrator for unprivileged user "
+               "namespaces (on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or run as root, in a "
+               "container with --privileged")
+
+
+def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, latency: str = "", with_slurm: bool = False,
+       gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
+    """Start a cluster and return it.
+
+    Args:
+        nodes_wanted: Number of nodes, named node1, node2, ...
+        cores: Cores of each node. Nodes share the machine's cores if it has too few.
+        bandwidth: Of each link, in each direction.
+        latency: Added to each link, in each direction.
+        with_slurm: Run Slurm on it.
+        gpus: GPUs of each node in Slurm's books.
+        shared: Folders below /tmp that all nodes are to see.
+
+    Raises:
+        LabError: A cluster is already up, a value is wrong, or this machine cannot make namespaces.
+    """
+    _refuse(nodes_wanted, cores)
+    links.bits_per_second(bandwidth)
+    links.seconds(latency)
+    _require_programs(with_slurm)
+    folder = _own_folder()
+    try:
+        with Lock(folder / "up.lock").hold():
+            if state.current():
+                raise LabError("a cluster is already up; `labs cluster down` ends it")
+            spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
+                    "slurm": with_slurm, "gpus": gpus, "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
+                    "shared": [str(path) for path in nodes.shared_folders(shared)]}
+            return _start(folder, spec)
+    except Timeout:
+        raise LabError("another `labs cluster up` is starting a cluster") from None
+
+
+def down() -> bool:
+    """End the cluster with everything that runs on it; return whether one was up."""
+    _refuse_inside()
+    process = state.head_process()
+    if process is not None:
+        process.kill()  # The kernel ends all processes in its namespace before it ends itself.
+        process.wait()
+    shutil.rmtree(state.folder(), ignore_errors=True)
+    return process is not None
+
+
+def _start(folder: Path, spec: dict) -> state.Cluster:
+    """Start the head in new namespaces and wait until it has made the nodes; end it if this fails in any way."""
+    for left in folder.iterdir():  # Of a cluster that was killed.
+        if left.name != "up.lock":
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    user = ["--user", "--map-root-user"] if spec["owner"] else []
+    command = ["unshare", *user, "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child=KILL",
+               "--mount-proc", sys.executable, "-m", "labs.cluster.head", json.dumps(spec)]
+    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env = os.environ | {state.FOLDER: str(folder), "PYTHONPATH": python_path}
+    with (folder / "head.log").open("wb") as log:
+        starter = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                                   start_new_session=True, text=True)
+    try:
+        line = starter.stdout.readline().strip()
+        if line != head.READY:
+            raise LabError(line or NOT_ALLOWED.format(_last_line(folder / "head.log")))
+        (first,) = psutil.Process(starter.pid).children()
+        state.sign(first)
+        starter.stdin.write(".")
+        starter.stdin.flush()
+        return state.require()
+    except BaseException:
+        starter.kill()  # `unshare --kill-child` ends the head with itself.
+        starter.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        starter.stdin.close()
+        starter.stdout.close()
+
+
+def _refuse(nodes_wanted: int, cores: int) -> None:
+    _refuse_inside()
+    if not 1 <= nodes_wanted <= state.MOST_NODES:
+        raise LabError(f"--nodes {nodes_wanted}: a cluster has 1 to {state.MOST_NODES} nodes")
+    if cores > (there := len(os.sched_getaffinity(0))):
+        raise LabError(f"--cores {cores}: this machine has {there}")
+
+
+def _refuse_inside() -> None:
+    if state.inside():
+        raise LabError("this is a host of the cluster; leave it with `exit` first")
+
+
+def _require_programs(with_slurm: bool) -> None:
+    if not sys.platform.startswith("linux"):
+        raise LabError("a cluster inside one machine needs Linux' namespaces; on macOS or Windows use a Linux machine, "
+                       "or a container that runs with --privileged")
+    if missing := sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=_path())}):
+        raise LabError(f"programs are missing; apt-get install {' '.join(missing)}")
+    if with_slurm and (absent := slurm.missing()):
+        raise LabError(absent)
+
+
+def _path() -> str:
+    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def _own_folder() -> Path:
+    """Return the cluster's folder, which only this user may enter.
+
+    Raises:
+        LabError: Someone else has made it.
+    """
+    folder = state.folder()
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise LabError(f"{folder} is not your folder; set {state.FOLDER} to another path")
+    folder.chmod(0o700)
+    return folder
+
+
+def _cores_of_nodes(nodes_wanted: int, cores: int) -> dict[str, list[int]]:
+    """Deal out this machine's cores to the nodes in turn."""
+    there = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    return {f"node{number}": sorted(itertools.islice(there, cores)) for number in range(1, nodes_wanted + 1)}
+
+
+def _last_line(path: Path) -> str:
+    lines: Sequence[str] = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "no reason given"

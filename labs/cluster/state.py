@@ -1,0 +1,121 @@
+"""The state of this user's cluster: a folder with cluster.json, which every command reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from labs.run import atomic
+from labs.run.errors import LabError
+
+FOLDER = "LABS_CLUSTER"
+"""The variable that names the cluster's folder; a second cluster needs a second folder."""
+HERE = "LABS_CLUSTER_HOST"
+"""The variable that holds, in a process of the cluster, the name of its host: HEAD or a node."""
+HEAD = "head"
+"""The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
+SUBNET = "10.77.0.0/24"
+MOST_NODES = 64
+UNLIMITED = "unlimited"
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A node's link to the switch, the same in both directions."""
+
+    bandwidth: str = UNLIMITED
+    """As given to `tc`, such as "100mbit"; or UNLIMITED."""
+    latency: str = ""
+    """One-way delay in each direction, as given to `tc`, such as "200us"; empty: none is added."""
+    up: bool = True
+
+    def __str__(self) -> str:
+        return self.bandwidth + f" +{self.latency}" * bool(self.latency) + ", down" * (not self.up)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The nodes of a cluster that is up."""
+
+    pids: dict[str, int]
+    """The process that holds each host's namespaces, as numbered inside the cluster."""
+    cores: dict[str, list[int]]
+    """The processor cores on which each node's processes may run."""
+    links: dict[str, Link]
+    """Each node's link."""
+    gpus: int = 0
+    """GPUs of each node in Slurm's books."""
+    slurm: bool = False
+    """Whether Slurm runs on it."""
+    owner: Sequence[int] = ()
+    """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
+
+    @property
+    def nodes(self) -> list[str]:
+        """The nodes' names, without the head."""
+        return list(self.links)
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
+    return Path(environ.get(FOLDER) or Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}")
+
+
+def address(host: str) -> str:
+    """Return a host's address: node N has the Nth of the subnet, the head the last."""
+    number = 254 if host == HEAD else int(host.removeprefix("node"))
+    return SUBNET.replace("0/24", str(number))
+
+
+def inside(environ: Mapping[str, str] = os.environ) -> str:
+    """Return the host of the cluster on which this process runs, or an empty string outside a cluster."""
+    return environ.get(HERE, "")
+
+
+def write(cluster: Cluster) -> None:
+    """Replace cluster.json."""
+    atomic.write_json(folder() / "cluster.json", dataclasses.asdict(cluster))
+
+
+def head_process() -> psutil.Process | None:
+    """Return the cluster's first process as numbered outside, or None if no cluster is up."""
+    try:
+        pid, created = (folder() / "head.pid").read_text().split()
+        process = psutil.Process(int(pid))
+    except (OSError, ValueError, psutil.NoSuchProcess):
+        return None
+    # A later process may have the same number.
+    return process if f"{process.create_time():.2f}" == created else None
+
+
+def sign(head: psutil.Process) -> None:
+    """Record the cluster's first process, as numbered outside."""
+    atomic.write_text(folder() / "head.pid", f"{head.pid} {head.create_time():.2f}\n")
+
+
+def current() -> Cluster | None:
+    """Return the cluster that is up, or None."""
+    if not inside() and head_process() is None:
+        return None
+    try:
+        values = json.loads((folder() / "cluster.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})
+
+
+def require() -> Cluster:
+    """Return the cluster that is up.
+
+    Raises:
+        LabError: None is.
+    """
+    if cluster := current():
+        return cluster
+    raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
