@@ -1,7 +1,7 @@
 """Lab kit for distributed training with TensorFlow, Keras and Horovod.
 
-Importing it sets four environment variables, those of SETTINGS, unless they are set: TensorFlow and MPI read them when
-they load, so they cannot be set later.
+Importing it sets the environment variables of SETTINGS, unless they are set: TensorFlow and MPI read them when they
+load, so they cannot be set later.
 """
 
 import os

@@ -3,6 +3,7 @@
     labs run lab05_allreduce --workers 2
     labs run lab05_allreduce --workers 2 --study traffic --backend gloo
     labs run lab05_allreduce --workers 2 --study messages
+    labs cluster run lab05_allreduce --study links
     sbatch --ntasks-per-node=4 jobs/lab05_allreduce.sh --preset paper
 """
 
@@ -12,15 +13,16 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, report, training
+from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, report, results, training
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 5."""
 
-    study: Literal["speed", "traffic", "messages"] = "speed"
-    """"speed" times collectives; "traffic" counts the bytes of training steps, "messages" the messages of an epoch."""
+    study: Literal["speed", "traffic", "messages", "links"] = "speed"
+    """"speed" times collectives, "links" all-reduces over links of several bandwidths (on `labs cluster`); "traffic"
+    counts the bytes of training steps, "messages" the messages of an epoch."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
@@ -48,6 +50,7 @@ class Config:
 PRESETS = {
     "demo": Config(),
     "paper": Config(largest_mb=256, seconds=60, data="real", model="resnet18", batch_size=32),
+    "cluster": Config(study="links"),
 }
 
 SPEED = "C3.2, T4: time and bandwidth of collectives over message size, for each backend and raw MPI"
@@ -55,6 +58,10 @@ TRAFFIC = "T5: bytes on the wire per step against batch size, for each backend"
 MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradients are exchanged"
 CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
 FUSION = "C3.2: many small tensors, with and without tensor fusion"
+LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
+BANDWIDTHS = ("50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "2gbit", "5gbit", "10gbit")
+LARGEST_OVER_LINKS = 4 * 2**20
+"""Bytes: larger messages would take minutes over the slowest link, and show the same bandwidth."""
 SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
 SWEEPS = {
     "demo": (
@@ -71,6 +78,9 @@ SWEEPS = {
         Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 2.0, 5.0, 10.0, 20.0)}, workers=(2, 4)),
         Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 1.0, 128.0)}, workers=(2, 4)),
     ),
+    "cluster": (
+        Sweep("links", LINKS, {"backend": ("mpi", "gloo")}, (2, 4, 8), (1,), nodes=lambda workers: workers),
+    ),
 }
 
 
@@ -80,7 +90,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
         job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
-        return {"speed": _speed, "traffic": _traffic, "messages": _messages}[config.study](job)
+        return {"speed": _speed, "traffic": _traffic, "messages": _messages, "links": _links}[config.study](job)
 
 
 def built() -> dict[str, str]:
@@ -107,6 +117,31 @@ def _speed(job):
         job, [], tables={"first_calls": first, "collectives": rows, "fusion": small, "built": [built()]},
         latency_seconds=reduced[0]["seconds"], busbw_gb_per_sec=reduced[-1]["busbw"] / 1e9,
     )
+
+
+def _links(job):
+    """Time all-reduces over links of each bandwidth, count their bytes, and fit each link's constants."""
+    config, library, rows, links = job.config, f"Horovod over {job.layout.backend}", [], []
+    largest = min(int(config.largest_mb * 2**20), LARGEST_OVER_LINKS)
+    sizes = [nbytes for nbytes in measure.collectives.message_sizes(largest) if nbytes == 4 or nbytes >= 2**14]
+    measure.collectives.settle(job.layout.backend)
+    with measure.network.links_of(job) as set_bandwidth:
+        for bandwidth in BANDWIDTHS:
+            set_bandwidth(bandwidth)
+            measured = measure.network.allreduces(job, sizes, config.seconds)
+            rows += [{"bandwidth": bandwidth} | row for row in measured]
+            links.append({"bandwidth": bandwidth} | _link(allreduces(measured, library), job.size))
+            job.say("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, a ring "
+                    "needs {predicted_bytes:,.0f}".format(**links[-1]))
+    return report.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
+
+
+def _link(rows, size):
+    """Return a link's row: its fitted constants, and what its largest all-reduce has reached and sent."""
+    fitted, last = results.over_links.fit(rows, size), rows[-1]
+    return {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth,
+            "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
+            "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}
 
 
 def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, Any]]:
@@ -149,11 +184,8 @@ def _traffic(job):
     import tensorflow as tf
 
     model, images = _training(job)
-    # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
     fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
-    optimizer = training.hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce)
-    training.compile_for(model, optimizer, "sparse_categorical_crossentropy", ())
-    training.hvd_ops.broadcast_state(model)
+    measure.wire.compile_distributed(model, optimizer, fp16_allreduce=fp16_allreduce)
     batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
     rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
     tables = {"wire": rows, "built": [built()]}

@@ -4,24 +4,29 @@
     labs sweep lab11_multinode
     sbatch -N 2 --ntasks-per-node=4 --gpus-per-node=4 jobs/lab11_multinode.sh --preset paper
     labs sweep lab11_multinode --preset paper --sbatch
+    labs cluster sweep lab11_multinode --preset cluster
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, report, results, training
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 11. Nodes and workers are options of the launch, not of the experiment."""
 
+    study: Literal["training", "bandwidth"] = "training"
+    """"training" trains; "bandwidth" predicts and then times training steps over links of several bandwidths, with
+    three networks and two batch sizes (on `labs cluster`)."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     images: fields.ImageCount = 720
@@ -48,7 +53,16 @@ class Config:
 PRESETS = {
     "demo": Config(),
     "paper": Config(data="real", images=0, batch_size=128, base_batch_size=128, epochs=40, threads=0),
+    "cluster": Config(),
 }
+BANDWIDTHS = ("100mbit", "200mbit", "500mbit", "1gbit", "2gbit")
+"""Of the study "bandwidth"; "unlimited" comes before them."""
+UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
+"""Its networks: outputs of the MNIST CNN's dense layer, for 1.3, 4.8 and 23.7 MB of gradients; and its batches."""
+MESSAGES = (2**18, 2**20, 2**22, 2**23)
+"""Bytes of the all-reduces to which it fits each link's constants."""
+SECONDS = 2.0
+"""Approximate time of one of its measurements."""
 
 
 def _two_nodes(workers: int) -> int:
@@ -62,6 +76,8 @@ def _one_worker_per_node(workers: int) -> int:
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
+BANDWIDTH = "A5, C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
+LINKS = ("100mbit", "1gbit", "10gbit")
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
 SWEEPS = {
     # Each core stands for a node.
@@ -75,6 +91,11 @@ SWEEPS = {
         Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), nodes=_one_worker_per_node),
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=_one_worker_per_node),
     ),
+    "cluster": (
+        Sweep("bandwidth", BANDWIDTH, {"study": ("bandwidth",)}, (2, 4, 8), (1,), nodes=_one_worker_per_node),
+        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=_one_worker_per_node, links=LINKS),
+        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=_one_worker_per_node, links=LINKS),
+    ),
 }
 
 
@@ -83,6 +104,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     with training.start(config, options) as job:
+        if config.study == "bandwidth":
+            return _bandwidth(job)
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
@@ -147,6 +170,45 @@ def _machines() -> int:
     """Return the number of machines on which the workers run: all nodes of a test cluster may be on one machine."""
     # Horovod: each worker reads its machine's boot id, which workers on one machine share.
     return len(set(training.hvd_ops.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
+
+
+def _bandwidth(job):
+    """Fit each link's constants, predict the steps of all networks over it, and measure them."""
+    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", job.config.data)), 0.0, job.seed)
+    measure.collectives.settle(job.layout.backend)
+    with measure.network.links_of(job) as set_bandwidth:
+        constants, rows = _constants(job, set_bandwidth)
+        cells = list(_cells(job, digits.train, set_bandwidth, constants))
+    figures = results.over_links.errors(cells)
+    return report.finish(job, [], tables={"over_links": rows, "cells": cells}, machines=_machines(),
+                         **{f"prediction_{name}": value for name, value in figures.items()})
+
+
+def _constants(job, set_bandwidth):
+    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to."""
+    constants, rows = {}, []
+    for bandwidth in ("unlimited", *BANDWIDTHS):
+        set_bandwidth(bandwidth)
+        measured = measure.network.allreduces(job, MESSAGES, SECONDS)
+        rows += [{"bandwidth": bandwidth} | row for row in measured]
+        through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
+        constants[bandwidth] = results.over_links.fit(through_horovod, job.size)
+    return constants, rows
+
+
+def _cells(job, train, set_bandwidth, constants):
+    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured."""
+    import tensorflow as tf
+
+    def predict(alone, ready, nbytes, bandwidth):
+        link, unlimited = constants[bandwidth], constants["unlimited"]
+        return results.over_links.step(alone, ready, nbytes, job.size, link, unlimited)
+
+    for units, batch_size in itertools.product(UNITS, BATCH_SIZES):
+        model = models.mnist_cnn(units=units)
+        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr))
+        for cell in measure.network.cells(job, model, train, batch_size, BANDWIDTHS, set_bandwidth, predict, SECONDS):
+            yield {"units": units} | cell
 
 
 def _allreduce(job, nbytes: int) -> dict[str, Any]:

@@ -111,8 +111,8 @@ def _launch(args: argparse.Namespace) -> int:
     """Run `labs run` or `labs sweep` on the head: mpirun starts workers on all nodes."""
     cluster = state.require()
     workers = sum(map(len, cluster.cores.values()))
-    asked = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
-    default = ["--workers", str(workers)] if args.action == "run" and args.words and not asked else []
+    explicit = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
+    default = ["--workers", str(workers)] if args.action == "run" and args.words and not explicit else []
     words = [sys.executable, "-m", "labs", args.action, *args.words, *default]
     return _on(state.HEAD, words, enter.launch_variables())
 

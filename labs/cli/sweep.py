@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.launch import capacity
+from labs.cluster import state
+from labs.launch import capacity, hosts
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
 from labs.run import catalogue, command_line, naming, usage
 from labs.run.errors import LabError
@@ -92,12 +93,22 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Name
 
 def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
     """Mark a cell as skipped if it needs other nodes than this job has, or more workers than there are cores."""
-    granted, reason = allocation.current(), ""
-    if cell.nodes > 1 and (not granted or granted.ntasks_per_node != (cell.workers // cell.nodes,) * cell.nodes):
-        reason = f"needs {cell.nodes} x {cell.workers // cell.nodes} (nodes x tasks on each); --sbatch asks for them"
+    reason, each = "", cell.workers // cell.nodes
+    if cell.link and not state.inside():
+        reason = f"sets the links of a cluster; `labs cluster up`, then `labs cluster sweep {cell.lab} ...` runs it"
+    elif cell.nodes > 1 and not _has_nodes(cell.nodes, each):
+        reason = f"needs {cell.nodes} x {each} (nodes x tasks on each); --sbatch asks for them, `labs cluster` has them"
     elif cell.workers > capacity.slots() and not oversubscribe:
         reason = f"more workers than the {plural(capacity.slots(), 'core')}; --oversubscribe runs it"
     return dataclasses.replace(cell, skipped=cell.skipped or reason)
+
+
+def _has_nodes(nodes: int, workers_on_each: int) -> bool:
+    """Return whether mpirun spreads workers evenly over some nodes: it fills a node before the next."""
+    if granted := allocation.current():
+        return granted.ntasks_per_node == (workers_on_each,) * nodes
+    slots = list(hosts.slots().values())
+    return len(slots) >= nodes and set(slots) == {workers_on_each}
 
 
 def _nth(todo: Sequence[Cell], number: int) -> Cell:

@@ -28,7 +28,7 @@ def main() -> None:
         print(one_line(problem), flush=True)
         sys.exit(1)
     print(READY, flush=True)
-    if not sys.stdin.read(1):  # Nobody has recorded this cluster: nobody could end it.
+    if not sys.stdin.read(1):  # The starter has not recorded this cluster: no command could end it.
         sys.exit(1)
     for stream in (0, 1):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)

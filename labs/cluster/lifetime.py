@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import IO, cast
 
 import psutil
 from filelock import Timeout
@@ -86,14 +87,15 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
     with (folder / "head.log").open("wb") as log:
         starter = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                                    start_new_session=True, text=True)
+    to_head, from_head = cast(IO[str], starter.stdin), cast(IO[str], starter.stdout)
     try:
-        line = starter.stdout.readline().strip()
+        line = from_head.readline().strip()
         if line != head.READY:
             raise LabError(line or NOT_ALLOWED.format(_last_line(folder / "head.log")))
         (first,) = psutil.Process(starter.pid).children()
         state.sign(first)
-        starter.stdin.write(".")
-        starter.stdin.flush()
+        to_head.write(".")
+        to_head.flush()
         return state.require()
     except BaseException:
         starter.kill()  # `unshare --kill-child` ends the head with itself.
@@ -101,8 +103,8 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
-        starter.stdin.close()
-        starter.stdout.close()
+        to_head.close()
+        from_head.close()
 
 
 def _refuse(nodes_wanted: int, cores: int) -> None:

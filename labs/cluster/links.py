@@ -10,7 +10,8 @@ import contextlib
 import dataclasses
 import re
 import subprocess
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from labs.cluster import enter, state
 from labs.run.errors import LabError, quoted
@@ -77,8 +78,8 @@ def set_links(nodes: Collection[str] = (), *, bandwidth: str | None = None, late
     Raises:
         LabError: No cluster is up, a node or a value is unknown, or the kernel refuses it.
     """
-    changes = {name: value for name, value in (("bandwidth", bandwidth), ("latency", latency), ("up", up))
-               if value is not None}
+    given = {"bandwidth": bandwidth, "latency": latency, "up": up}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     bits_per_second(bandwidth or state.UNLIMITED)
     seconds(latency or "")
     state.require()
@@ -94,6 +95,16 @@ def set_links(nodes: Collection[str] = (), *, bandwidth: str | None = None, late
     return cluster
 
 
+def set_all(wanted: Mapping[str, state.Link]) -> None:
+    """Set each node's link, as after a study that has changed them.
+
+    Args:
+        wanted: The links, by node.
+    """
+    for node, link in wanted.items():
+        set_links([node], **dataclasses.asdict(link))
+
+
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
     """Give each link its settings of before the block back after it."""
@@ -101,8 +112,7 @@ def restored() -> Iterator[None]:
     try:
         yield
     finally:
-        for node, link in before.items():
-            set_links([node], **dataclasses.asdict(link))
+        set_all(before)
 
 
 def _apply(node: str, link: state.Link) -> None:
@@ -111,8 +121,8 @@ def _apply(node: str, link: state.Link) -> None:
         _run(host, ["tc", "qdisc", "del", "dev", device, "root"], may_fail=True)
         parent = ["root"]
         if link.bandwidth != state.UNLIMITED:
-            rate = int(bits_per_second(link.bandwidth))
-            _run(host, ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate}bit",
+            bits = int(bits_per_second(link.bandwidth))
+            _run(host, ["tc", "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{bits}bit",
                         "burst", f"{bucket(link.bandwidth)}b", "limit", f"{QUEUE_BYTES}b"])
             parent = ["parent", "1:1"]
         if link.latency:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import IO, cast
 
 from labs.cluster import state
 from labs.run.errors import LabError
@@ -76,8 +77,8 @@ def wait_until_set_up(node: str, process: subprocess.Popen) -> None:
     Raises:
         LabError: It could not be set up.
     """
-    if said := process.stdout.read().strip():
-        raise LabError(f"{node} could not be set up: {said.splitlines()[-1]}")
+    if message := cast(IO[str], process.stdout).read().strip():
+        raise LabError(f"{node} could not be set up: {message.splitlines()[-1]}")
 
 
 def run(*commands: str) -> None:

@@ -86,10 +86,10 @@ def _configure(folder: Path, cluster: state.Cluster) -> Path:
         (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{cluster.gpus - 1}]\n")
     lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} CPUs={len(cores)} RealMemory=4000"
              f"{gres}" for node, cores in cluster.cores.items())
+    user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,
-                                user=pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name, nodes="\n".join(lines),
-                                gpus="GresTypes=gpu\n" * bool(cluster.gpus)))
+                                user=user, nodes="\n".join(lines), gpus="GresTypes=gpu\n" * bool(cluster.gpus)))
     return conf
 
 
@@ -112,7 +112,7 @@ def _wait_until(done: Callable[[], bool], what: str) -> None:
     while not done():
         if time.monotonic() > deadline:
             logs = [path for path in sorted(state.folder().glob("*.log")) if path.stat().st_size]
-            said = "; ".join(f"{path.name}: {path.read_text(errors='replace').strip().splitlines()[-1]}"
+            messages = "; ".join(f"{path.name}: {path.read_text(errors='replace').strip().splitlines()[-1]}"
                              for path in logs)
-            raise LabError(f"{what} did not start within {SECONDS_TO_START:.0f} s: {said or 'it said nothing'}")
+            raise LabError(f"{what} did not start within {SECONDS_TO_START:.0f} s: {messages or 'its logs are empty'}")
         time.sleep(0.05)

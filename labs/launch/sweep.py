@@ -6,15 +6,17 @@ continues after any number of interruptions.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from filelock import Timeout
 
+from labs.cluster import links
 from labs.launch import local
 from labs.run import atomic, catalogue, command_line
 from labs.run.errors import LabError
@@ -91,13 +93,24 @@ def runs_elsewhere(cell: Cell, results_root: Path) -> bool:
     return _lock(cell, results_root).is_held()
 
 
+@contextlib.contextmanager
+def _set_links(bandwidth: str) -> Iterator[None]:
+    """Set the links of the cluster during a cell."""
+    if not bandwidth:
+        yield
+        return
+    with links.restored():
+        links.set_links(bandwidth=bandwidth)
+        yield
+
+
 def _launch(lab: Lab, cell: Cell, folder: Path, oversubscribe: bool) -> str:
     """Launch one cell in an empty folder: files of an earlier attempt would mix two runs' timings."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
     try:
-        with open(folder / "log.txt", "w") as log:
+        with open(folder / "log.txt", "w") as log, _set_links(cell.link):
             local.run(lab, arguments, cell.workers, oversubscribe, log)
     except LabError as cause:
         atomic.write_text(folder / FAILED, f"{cause}\n")

@@ -36,9 +36,6 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     Yields:
         The environment variables that name the folder.
     """
-    if os.environ.get("SLURM_JOB_NUM_NODES", "1") != "1" or len(hosts.slots()) > 1:
-        yield {}  # The folder would have to exist on all nodes.
-        return
     _remove_abandoned()
     try:
         folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
@@ -46,6 +43,9 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
         yield {}
         return
     with folder as path, Lock(Path(path) / "lock").hold():
+        if hosts.nodes() > 1:  # The workers' folder would have to exist on all nodes; the launcher's is on this one.
+            yield {"PRTE_MCA_prte_local_tmpdir_base": path}
+            return
         yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
                "TMPDIR": path, "LABS_TMPDIR": environ.get("LABS_TMPDIR") or str(temporary_dir())}
 

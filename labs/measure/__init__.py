@@ -5,4 +5,4 @@ from labs.run import lazy
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "utilization": ["Utilization"],
     "wire": ["gradient_bytes"],
-}, submodules=["collectives", "ledger", "memory", "throughput", "timeline", "utilization", "wire"])
+}, submodules=["collectives", "ledger", "memory", "network", "throughput", "timeline", "utilization", "wire"])

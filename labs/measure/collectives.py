@@ -44,16 +44,18 @@ def message_sizes(largest: int) -> list[int]:
     return [4**power for power in range(1, int(math.log(largest, 4) + 1e-9) + 1)]
 
 
-def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
+def measure(backend: str, sizes: Sequence[int], seconds: float,
+            collectives: Sequence[str] = COLLECTIVES) -> list[Row]:
     """Return a row per collective, message size and library; every worker must call it, and gets the same rows.
 
     Args:
         backend: The layout's backend, such as "MPI".
         sizes: Bytes of the messages.
         seconds: Approximate time of all measurements together.
+        collectives: Those to measure, of COLLECTIVES.
     """
-    cases = [(collective, nbytes) for collective in COLLECTIVES for nbytes in sizes]
-    graphs = {collective: _graph(collective) for collective in COLLECTIVES}
+    cases = [(collective, nbytes) for collective in collectives for nbytes in sizes]
+    graphs = {collective: _graph(collective) for collective in collectives}
     rows = []
     for collective, nbytes in cases:
         elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
@@ -61,6 +63,12 @@ def measure(backend: str, sizes: Sequence[int], seconds: float) -> list[Row]:
         for library, times in _in_turns(calls, seconds / len(cases)).items():
             rows.append({"collective": collective, "library": library} | _row(collective, 4 * elements, times))
     return rows
+
+
+def reduction(nbytes: int) -> tuple[Callable[[tf.Tensor], Any], tf.Tensor]:
+    """Return Horovod's all-reduce, which waits for its result, and a tensor of about this size."""
+    reduce = _graph("allreduce")
+    return lambda tensor: _wait(reduce(tensor)), tf.ones(max(1, nbytes // 4 // hvd.size()) * hvd.size())
 
 
 def settle(backend: str, nbytes: int = 8) -> list[Row]:

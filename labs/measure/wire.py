@@ -21,7 +21,7 @@ from labs.datasets.splits import Subset
 from labs.measure import collectives
 from labs.training import hvd_ops
 from labs.training.keras_internals import take_steps, tf_variable
-from labs.training.loop import local_copy
+from labs.training.loop import compile_for, local_copy
 from labs.training.workers import Job
 
 CROSSED_SHARE = 0.01
@@ -38,6 +38,21 @@ def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
     weights = [tf_variable(weight) for weight in model.trainable_weights]
     return sum(weight.shape.num_elements() * (2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size)
                for weight in weights)
+
+
+def compile_distributed(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, *,
+                        fp16_allreduce: bool = False, loss: str = "sparse_categorical_crossentropy") -> None:
+    """Compile a model as `fit` does, with the same weights on all workers, to measure its steps.
+
+    Args:
+        model: Built.
+        optimizer: Not built.
+        fp16_allreduce: Send gradients in half precision.
+        loss: Name of a Keras loss.
+    """
+    # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
+    compile_for(model, hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce), loss, ())
+    hvd_ops.broadcast_state(model)
 
 
 def predicted(nbytes: int, size: int) -> int:
@@ -63,11 +78,11 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
     expected = predicted(each, job.size)
     rows = []
     for batch_size in batch_sizes:
-        batches = _batches(job, train, batch_size)
+        same = batches(job, train, batch_size)
         for each_model in (local, model):
-            take_steps(each_model, batches, 2)  # The first call traces the model.
-        control, idle = _count(job, lambda: take_steps(local, batches, steps))  # noqa: B023 - called at once
-        counted, seconds = _count(job, lambda: take_steps(model, batches, steps))  # noqa: B023
+            take_steps(each_model, same, 2)  # The first call traces the model.
+        control, idle = count(job, lambda: take_steps(local, same, steps))  # noqa: B023 - called at once
+        counted, seconds = count(job, lambda: take_steps(model, same, steps))  # noqa: B023
         measured = max(0.0, counted - control / idle * seconds) / steps
         rows.append({
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
@@ -86,7 +101,7 @@ def route(measured: float, expected: float) -> str:
     return "network interfaces" if measured > CROSSED_SHARE * expected else "no interface: shared memory"
 
 
-def _batches(job: Job, train: Subset, batch_size: int):
+def batches(job: Job, train: Subset, batch_size: int):
     """Return an iterator that repeats one batch of this worker, of unknown size to TensorFlow.
 
     One traced function then serves all batch sizes.
@@ -98,7 +113,7 @@ def _batches(job: Job, train: Subset, batch_size: int):
     return iter(data)
 
 
-def _count(job: Job, action) -> tuple[int, float]:
+def count(job: Job, action) -> tuple[int, float]:
     """Return the bytes that all nodes' interfaces send while all workers run an action, and the seconds it takes."""
     collectives.barrier()
     before, began = _sent(), time.perf_counter()

@@ -58,6 +58,7 @@ class Machine(msgspec.Struct):
     """The fields of a machine that are used."""
 
     host: str = ""
+    link: str = ""
     cores: Integer | None = None
     memory_bytes: Integer | float | None = None
     onednn: bool | None = None

@@ -38,7 +38,9 @@ class Sweep:
     adapt: Callable[[Any, int], Any] = _unchanged
     """Sets fields that depend on others, such as batch_size = global // workers. A LabError skips the cell."""
     nodes: Callable[[int], int] = _one_node
-    """Returns the number of nodes for a number of workers, which are spread evenly; several nodes need Slurm."""
+    """Returns the number of nodes for a number of workers, which are spread evenly."""
+    links: Sequence[str] = ("",)
+    """Bandwidths to which the links of `labs cluster` are set, such as "100mbit"; empty: they stay as they are."""
 
 
 def divide(config: Any, workers: int) -> Any:
@@ -60,6 +62,9 @@ class Cell:
     nodes: int = 1
     """Nodes over which the workers are spread; 1: the sweep's own node."""
 
+    link: str = ""
+    """Bandwidth of the links of `labs cluster`; empty: as they are."""
+
     @property
     def seed(self) -> int:
         """The seed of the run."""
@@ -69,10 +74,12 @@ class Cell:
     def name(self) -> str:
         """The run's name. Equal settings give equal names, in every sweep and session."""
         spread = f"-n{self.nodes}" if self.nodes > 1 else ""
-        return f"sweep-w{self.workers}{spread}-seed{self.seed}-{naming.config_hash(self.config)}"
+        link = f"-{self.link}" * bool(self.link)
+        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{naming.config_hash(self.config)}"
 
     def __str__(self) -> str:
-        return f"{plural(self.workers, 'worker')}, seed {self.seed}"
+        link = f", links of {self.link}" * bool(self.link)
+        return f"{plural(self.workers, 'worker')}{link}, seed {self.seed}"
 
 
 def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
@@ -89,8 +96,8 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
     by_name: dict[str, tuple[int, Cell]] = {}
     for sweep in sweeps:
         for repeat, seed in enumerate(sweep.seeds):
-            for workers, values in itertools.product(sweep.workers, _combinations(sweep.grid)):
-                cell = _cell(sweep, dataclasses.replace(base, **{seed_field: seed}, **values), workers)
+            for workers, link, values in itertools.product(sweep.workers, sweep.links, _combinations(sweep.grid)):
+                cell = _cell(sweep, dataclasses.replace(base, **{seed_field: seed}, **values), workers, link)
                 by_name.setdefault(cell.name, (repeat, cell))
     shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
     random.Random(0).shuffle(shuffled)
@@ -102,7 +109,7 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
         yield dict(zip(grid, values, strict=True))
 
 
-def _cell(sweep: Sweep, config: Any, workers: int) -> Cell:
+def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:
     """Return a cell, with the reason in `skipped` if it cannot run."""
     skipped, nodes = "", sweep.nodes(workers)
     try:
@@ -112,7 +119,7 @@ def _cell(sweep: Sweep, config: Any, workers: int) -> Cell:
             raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(naming.lab_name(config), config, workers, skipped, nodes)
+    return Cell(naming.lab_name(config), config, workers, skipped, nodes, link)
 
 
 def finished(cell: Cell, results_root: Path) -> bool:

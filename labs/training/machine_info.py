@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
+from labs.cluster import links
 from labs.run import fast
 from labs.training import keras_internals
 
@@ -29,6 +30,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
+        "link": links.label(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),

@@ -1,0 +1,174 @@
+"""All-reduces and training steps over links of several bandwidths, which the links of `labs cluster` are set to.
+
+A link's two constants, a step's computation and the moment at which its largest gradient is ready are measured before
+any step is taken over that link: `labs.results.over_links` predicts the step from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from labs.cluster import links, state
+from labs.datasets.splits import Subset
+from labs.measure import collectives, wire
+from labs.run.errors import LabError
+from labs.training import hvd_ops
+from labs.training.keras_internals import take_steps, tf_variable
+from labs.training.loop import local_copy
+from labs.training.workers import Job
+
+Row = dict[str, Any]
+STEPS = 5, 40
+"""Least and most steps of a measurement."""
+
+
+@contextlib.contextmanager
+def links_of(job: Job) -> Iterator[Callable[[str], None]]:
+    """Yield a function that sets the bandwidth of all links of the cluster; restore the links after the block.
+
+    All workers call the function, and rank 0 acts.
+
+    Args:
+        job: The run.
+
+    Raises:
+        LabError: The run is not on a cluster of `labs cluster`.
+    """
+    if not state.inside():
+        raise LabError("this study sets the links of a cluster; `labs cluster up --nodes 2`, then `labs cluster run` "
+                       "in place of `labs run`")
+
+    def set_bandwidth(bandwidth: str) -> None:
+        hvd_ops.barrier()
+        if job.rank == 0:
+            links.set_links(bandwidth=bandwidth)
+        hvd_ops.barrier()
+
+    before = state.require().links
+    try:
+        yield set_bandwidth
+    finally:
+        if job.rank == 0:
+            links.set_all(before)
+
+
+def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
+    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
+
+    Args:
+        job: The run.
+        sizes: Bytes of the messages.
+        seconds: Approximate time of the measurement.
+    """
+    rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
+    sent = {nbytes: _sent_per_node(job, nbytes) for nbytes in sizes}
+    return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
+                   "sent_bytes": sent[size]}
+            for row, size in zip(rows, _sizes(rows, sizes), strict=True) if "eager" not in row["library"]]
+
+
+def _sizes(rows: Sequence[Row], sizes: Sequence[int]) -> list[int]:
+    """Return the requested size of each row: rows have whole elements per worker."""
+    return [min(sizes, key=lambda size, row=row: abs(size - row["bytes"])) for row in rows]  # type: ignore[misc]
+
+
+def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:
+    """Return the bytes that a node's interfaces send for one all-reduce of Horovod, on average over the nodes."""
+    reduce, tensor = collectives.reduction(nbytes)
+    sent, _ = wire.count(job, lambda: [reduce(tensor) for _ in range(calls)])
+    return sent / calls / job.layout.nodes
+
+
+def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
+          set_bandwidth: Callable[[str], None], predict: Callable[[float, float, int, str], float],
+          seconds: float) -> Iterator[Row]:
+    """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
+
+    Args:
+        job: The run.
+        model: Compiled as `fit` compiles it.
+        train: Its training images.
+        batch_size: Images per worker and step.
+        bandwidths: Such as "100mbit".
+        set_bandwidth: From `links_of`.
+        predict: Returns the seconds of a step from those of its computation, those until its largest gradient is ready,
+            the bytes of all gradients, and the bandwidth.
+        seconds: Approximate time of one measurement.
+    """
+    alone, ready = _alone(job, model, train, batch_size, seconds)
+    nbytes = wire.gradient_bytes(model)
+    batches = wire.batches(job, train, batch_size)
+    for bandwidth in bandwidths:
+        predicted = predict(alone, ready, nbytes, bandwidth)
+        job.say(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
+        set_bandwidth(bandwidth)
+        measured, low, high = _timed(lambda steps: take_steps(model, batches, steps), seconds)
+        job.say(f"{'':>40} {1e3 * measured:.0f} ms measured ({predicted / measured - 1:+.1%})")
+        yield {"bandwidth": bandwidth, "batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
+               "alone_seconds": alone, "ready_seconds": ready, "predicted_seconds": predicted,
+               "step_seconds": measured, "step_seconds_low": low, "step_seconds_high": high,
+               "error": predicted / measured - 1}
+
+
+def _alone(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, seconds: float) -> tuple[float, float]:
+    """Return the seconds of a step that exchanges nothing, and after which of them the largest gradient is ready.
+
+    All workers compute at once, as they do in training: nodes of one machine share its cores.
+    """
+    local = local_copy(model, "sparse_categorical_crossentropy")
+    batches = wire.batches(job, train, batch_size)
+    step, _, _ = _timed(lambda steps: take_steps(local, batches, steps), seconds)
+    moments = _moments(local)
+    shares = [moments(*next(batches)) for _ in range(STEPS[0] + 2)][2:]
+    # Horovod: the slowest worker's moment counts, since an all-reduce ends on none before it has begun on all.
+    share = max(hvd_ops.gather_object(float(np.median([float(share) for share in shares]))))
+    return step, share * step
+
+
+def _moments(model: tf.keras.Model) -> Callable:
+    """Return a training step that returns the share of its time after which its largest gradient is computed."""
+    variables = [tf_variable(weight) for weight in model.trainable_weights]
+    largest = max(range(len(variables)), key=lambda index: variables[index].shape.num_elements())
+
+    @tf.function(autograph=False)
+    def step(images, labels, weights):
+        began = tf.timestamp()
+        with tf.control_dependencies([began]):
+            images = tf.identity(images)
+        with tf.GradientTape() as tape:
+            outputs = model(images, training=True)
+            loss = tf.reduce_mean(weights * tf.keras.losses.sparse_categorical_crossentropy(labels, outputs))
+        gradients = tape.gradient(loss, variables)
+        with tf.control_dependencies([gradients[largest]]):
+            ready = tf.timestamp()
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        with tf.control_dependencies([*gradients, *(variable.read_value() for variable in variables)]):
+            ended = tf.timestamp()
+        return (ready - began) / (ended - began)
+
+    return step
+
+
+def _timed(take: Callable[[int], Any], seconds: float) -> tuple[float, float, float]:
+    """Return the median seconds of a step on the slowest worker, with its 95 % interval.
+
+    Args:
+        take: Takes a number of steps.
+        seconds: Approximate time of the measurement.
+    """
+    def one() -> float:
+        collectives.barrier()
+        began = time.perf_counter()
+        take(2)  # The first of two has no step before it whose end could overlap.
+        return (time.perf_counter() - began) / 2
+
+    one()  # Traces the model.
+    calls = int(np.clip(seconds / (2 * max(hvd_ops.gather_object(one()))), *STEPS))
+    times = np.max(hvd_ops.gather_object([one() for _ in range(calls)]), axis=0)
+    return float(np.median(times)), *collectives.median_interval(times)

@@ -1,0 +1,94 @@
+"""The time of a training step over a network, from constants that are measured without it.
+
+    link    what a message of S bytes takes: latency + S / bandwidth, fitted to all-reduces
+    step    what a step takes: its computation, and the part of its exchange that nothing hides
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from labs.results import cost_model
+from labs.run.errors import LabError
+
+SMALLEST = 64 * 2**10
+"""Bytes of the smallest message that a fit uses: smaller ones take Horovod's cycle, whatever the link."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A link's constants in the alpha-beta model."""
+
+    latency: float
+    """Seconds of an empty message (alpha)."""
+    bandwidth: float
+    """Bytes per second (1 / beta)."""
+
+    def allreduce_seconds(self, nbytes: float, n: int) -> float:
+        """Return the seconds of a ring all-reduce of n workers; see `cost_model.ring_seconds`."""
+        return cost_model.ring_seconds(nbytes, n, self.latency, self.bandwidth)
+
+
+def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
+    """Return the link's constants that best explain the times of all-reduces (least squares of the relative errors).
+
+    Args:
+        rows: With `bytes` and `seconds` each.
+        n: Number of workers, one on each node.
+
+    Raises:
+        LabError: There are fewer than two sizes of at least SMALLEST bytes, or no link explains the times.
+    """
+    used = [(row["bytes"], row["seconds"]) for row in rows if row["bytes"] >= SMALLEST]
+    if n < 2 or len({nbytes for nbytes, _ in used}) < 2:
+        raise LabError(f"a fit needs two workers, and messages of two sizes from {SMALLEST // 2**10} KiB on")
+    nbytes, seconds = np.array(used, float).T
+    # A ring: seconds = 2 (n - 1) latency + 2 (n - 1) / n nbytes / bandwidth.
+    terms = np.stack([np.full_like(nbytes, 2 * (n - 1)), 2 * (n - 1) / n * nbytes], axis=1) / seconds[:, None]
+    (latency, per_byte), *_ = np.linalg.lstsq(terms, np.ones_like(seconds), rcond=None)
+    if latency < 0:  # Noise of the large messages; without it, the line goes through zero.
+        latency, per_byte = 0.0, float(terms[:, 1].sum() / (terms[:, 1]**2).sum())
+    if per_byte <= 0:
+        raise LabError("no bandwidth explains these times: they do not grow with the bytes")
+    return Link(float(latency), float(1 / per_byte))
+
+
+def step(alone: float, ready: float, nbytes: float, n: int, link: Link, unlimited: Link) -> float:
+    """Return the seconds of a training step on n nodes of one worker each.
+
+    An exchange needs the processor (copies, sums, the kernel's TCP) and then waits for the link. The processor's part
+    is what the exchange takes over an unlimited link. Nodes with one core compute nothing meanwhile, so only the wait
+    for the link can hide behind the rest of the backward pass.
+
+    Args:
+        alone: Seconds of a step that exchanges nothing.
+        ready: After which of these the largest gradient is computed: nothing much is sent before.
+        nbytes: Bytes of all gradients.
+        n: Number of workers.
+        link: The link's constants.
+        unlimited: The same nodes' constants without a limit.
+    """
+    exchange, processor = link.allreduce_seconds(nbytes, n), unlimited.allreduce_seconds(nbytes, n)
+    processor = min(processor, exchange)
+    window = max(0.0, alone - ready - processor)
+    return alone + processor + max(0.0, exchange - processor - window)
+
+
+def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how well steps were predicted: the number of cells, the median error and the share within 15 %.
+
+    Args:
+        cells: With `predicted_seconds` and `step_seconds` each.
+
+    Raises:
+        LabError: There are none.
+    """
+    if not cells:
+        raise LabError("no cells to judge")
+    absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
+    return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
+            "largest": float(absolute.max())}
