@@ -1,0 +1,98 @@
+"""The fit of a link's constants, and the step that they predict: against the formulas' limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from labs.results import cost_model, over_links
+from labs.run.errors import LabError
+
+GIGABIT = 1e9 / 8
+
+
+def rows(n: int, latency: float, bandwidth: float, noise: float = 0.0, sizes=(2**18, 2**20, 2**22)) -> list[dict]:
+    """Return all-reduces of a ring over a link with these constants."""
+    errors = np.random.default_rng(1).normal(1, noise, len(sizes))
+    return [{"bytes": nbytes, "seconds": error * cost_model.ring_seconds(nbytes, n, latency, bandwidth)}
+            for nbytes, error in zip(sizes, errors, strict=True)]
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_a_fit_finds_the_constants_of_a_ring(n):
+    link = over_links.fit(rows(n, 2e-4, GIGABIT), n)
+    assert (link.latency, link.bandwidth) == pytest.approx((2e-4, GIGABIT))
+
+
+def test_a_fit_weighs_small_and_large_messages_alike():
+    """A plain least-squares fit would follow the largest message alone."""
+    disturbed = rows(2, 1e-3, GIGABIT)
+    disturbed[-1]["seconds"] *= 1.05
+    assert over_links.fit(disturbed, 2).latency == pytest.approx(1e-3, rel=0.15)
+
+
+def test_messages_that_take_a_cycle_whatever_the_link_do_not_count():
+    slow = [{"bytes": 4, "seconds": 0.05}, *rows(2, 1e-4, GIGABIT)]
+    assert over_links.fit(slow, 2).latency == pytest.approx(1e-4)
+
+
+def test_a_latency_is_never_below_zero():
+    link = over_links.fit([{"bytes": 2**18, "seconds": 0.001}, {"bytes": 2**22, "seconds": 0.030}], 2)
+    assert link.latency == 0
+    assert link.bandwidth > 0
+
+
+TINY = [{"bytes": nbytes, "seconds": 1.0} for nbytes in (4, 8)]
+
+
+@pytest.mark.parametrize("few", [[], rows(2, 0, GIGABIT)[:1], TINY])
+def test_too_few_messages_are_refused(few):
+    with pytest.raises(LabError, match="two sizes"):
+        over_links.fit(few, 2)
+
+
+def test_one_worker_has_no_link():
+    with pytest.raises(LabError, match="two workers"):
+        over_links.fit(rows(2, 0, GIGABIT), 1)
+
+
+def test_times_that_do_not_grow_are_refused():
+    flat = [{"bytes": nbytes, "seconds": 1 / nbytes} for nbytes in (2**18, 2**20)]
+    with pytest.raises(LabError, match="do not grow"):
+        over_links.fit(flat, 2)
+
+
+FAST = over_links.Link(0.0, 1e18)
+
+
+def step(ready: float, megabytes: float, link=None, unlimited=FAST) -> float:
+    """Return the predicted seconds of a step of 0.1 s of computation on two nodes with links of 1 Gbit/s."""
+    return over_links.step(0.1, ready, megabytes * 1e6, 2, link or over_links.Link(0.0, GIGABIT), unlimited)
+
+
+def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
+    assert step(0.05, 5) == pytest.approx(0.1)  # 40 ms to send, 50 ms to hide them.
+    assert step(0.05, 12.5) == pytest.approx(0.15)  # 100 ms to send.
+    assert step(0.10, 5) == pytest.approx(0.14)  # Nothing is left to compute.
+
+
+def test_what_an_exchange_needs_of_the_processor_hides_nowhere():
+    unlimited = over_links.Link(0.0, 1e9)
+    assert step(0.05, 10, over_links.Link(0.0, 1e9), unlimited) == pytest.approx(0.11)
+    # 80 ms, of which 10 ms the processor's; 40 ms of the rest hide.
+    assert step(0.05, 10, unlimited=unlimited) == pytest.approx(0.1 + 0.01 + 0.03)
+
+
+def test_a_step_over_a_slower_link_is_never_predicted_to_be_faster():
+    times = [step(0.03, 5, over_links.Link(1e-4, 10**power / 8)) for power in range(7, 12)]
+    assert times == sorted(times, reverse=True)
+
+
+def test_errors_are_relative_to_what_was_measured():
+    cells = [{"predicted_seconds": predicted, "step_seconds": 1.0} for predicted in (1.0, 1.1, 0.8)]
+    assert over_links.errors(cells) == pytest.approx({"cells": 3, "median": 0.1, "within_15": 2 / 3, "largest": 0.2})
+
+
+def test_no_cells_are_refused():
+    with pytest.raises(LabError, match="no cells"):
+        over_links.errors([])
