@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="numbers of workers, instead of the sweep's")
     parser.add_argument("--repeats", type=usage.count, metavar="N", help="runs of each setting, with seeds 1 to N")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    parser.add_argument("--keep-reference", metavar="NAME",
+                        help="also copy the finished runs' records to data/reference_runs/NAME, to commit them")
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--list", action="store_true", help="list the runs and their state; run none")
     action.add_argument("--cell", type=int, metavar="N", help="start only run N of the list, as Slurm arrays do")
@@ -62,6 +64,8 @@ def main(args: argparse.Namespace) -> int:
         todo = [_nth(todo, args.cell)]
     left = run_sweep(lab, todo, results_root, args.oversubscribe)
     _show_summary(lab, todo, results_root)
+    if args.keep_reference:
+        _keep_reference(todo, results_root, args.keep_reference)
     return _finish(todo, left, results_root)
 
 
@@ -163,6 +167,14 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
         path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
         print(f"plot: {shown(path)}")
+
+
+def _keep_reference(todo: Sequence[Cell], results_root: Path, name: str) -> None:
+    from labs.results import records, reference
+
+    folders = (results_root / cell.lab / cell.name for cell in todo if finished(cell, results_root))
+    count = reference.keep(map(records.read, folders), name)
+    print(f"{plural(count, 'record')} kept in {shown(reference.FOLDER / name)}")
 
 
 def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
