@@ -245,7 +245,12 @@ def _unequal_accuracies(job, model, test) -> dict[str, float]:
     }
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+def _summary(runs: Sequence[dict[str, Any]]) -> str:
+    """Return what the study of links has found, else the usual table, as text."""
+    return report.over_links.summary(runs) or results.speed_tables.summary(runs)
+
+
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary)
 
 if __name__ == "__main__":
     main()

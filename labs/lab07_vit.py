@@ -3,6 +3,7 @@
     labs run lab07_vit --workers 2
     labs run lab07_vit --workers 2 --backend gloo
     labs sweep lab07_vit
+    labs cluster sweep lab07_vit --preset cluster
     sbatch jobs/lab07_vit.sh --preset paper
 """
 
@@ -55,16 +56,27 @@ PRESETS = {
     # DeiT-Ti, on CIFAR-10 with patches of 4 pixels: 64 tokens.
     "paper": Config(data="real", width=192, depth=12, heads=3, patch_size=4, batch_size=128, epochs=20, threads=0,
                     warmup_epochs=3),
+    "cluster": Config(),
 }
+
+
+def _one_worker_per_node(workers: int) -> int:
+    return workers
+
 
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
+OVER_LINKS = "T3: the same over links of several bandwidths, one worker on each of two nodes"
 SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
+SMALL = SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,), "width": (16, 64, 256)}
 SWEEPS = {
     "demo": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, seeds=(1,), adapt=divide),
-        Sweep("crossover", CROSSOVER, SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,),
-                                               "width": (16, 64, 256)}, adapt=divide),
+        Sweep("crossover", CROSSOVER, SMALL, adapt=divide),
+    ),
+    "cluster": (
+        Sweep("links", OVER_LINKS, SMALL, seeds=(1, 2), adapt=divide, nodes=_one_worker_per_node,
+              links=("50mbit", "200mbit", "1gbit", "10gbit")),
     ),
     "paper": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, adapt=divide),

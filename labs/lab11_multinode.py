@@ -220,7 +220,12 @@ def _allreduce(job, nbytes: int) -> dict[str, Any]:
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=report.layouts.summary)
+def _summary(runs: Sequence[dict[str, Any]]) -> str:
+    """Return the layouts, and how well steps over links were predicted, as text."""
+    return "\n\n".join(filter(None, [report.layouts.summary(runs), report.over_links.summary(runs)]))
+
+
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary)
 
 if __name__ == "__main__":
     main()

@@ -34,6 +34,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     Args:
         runs: Records of lab 11.
     """
+    runs = [run for run in runs if run["history"]]
     if not runs:
         return ""
     frame = table(runs)
@@ -134,5 +135,5 @@ def _notes(frame: pd.DataFrame) -> Iterator[str]:
            "right answers.\nOverlapping intervals do not prove equality: compare two accuracies by the standard error "
            "of their difference.\nall-reduce: all gradients of a step, with no computation to hide behind.")
     if not frame["own"].all():
-        yield ("Nodes on one machine share its cores, and no data cross a network: the accuracies are valid,\n"
-               "the speeds are not those of separate machines.")
+        yield ("Nodes on one machine share its cores: the accuracies are valid, the speeds are not those of separate\n"
+               "machines. Only the links of `labs cluster` have a bandwidth.")

@@ -33,7 +33,7 @@ def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = Non
         labels: Their labels in the legend; by default their number of workers.
         reference: Accuracies of a course report by their label: grey lines.
     """
-    figure = _figure(11, 3.4)
+    figure = empty(11, 3.4)
     loss, accuracy = figure.subplots(1, 2)
     labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
     first = [record["history"][0] for record in records if record["history"]]
@@ -94,7 +94,7 @@ def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", refe
 def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
             reference: pd.DataFrame | None = None) -> Figure:
     """Draw speedup and scaling efficiency side by side; arguments as of `speedup`."""
-    figure = _figure(10, 3.5)
+    figure = empty(10, 3.5)
     left, right = figure.subplots(1, 2)
     speedup(frame, by, reference, left)
     left.get_legend().remove()
@@ -102,7 +102,7 @@ def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
 
 
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
-    axes = axes or _figure(6.6, 3.6).subplots()
+    axes = axes or empty(6.6, 3.6).subplots()
     by = [by] if isinstance(by, str) else list(by)
     measured = dict(lines(frame, by))
     reported = dict(lines(reference, by)) if reference is not None else {}
@@ -159,7 +159,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     columns = list(ledger_columns.COLUMNS)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
-    axes = axes or _figure(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
+    axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
     for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
         height = bars[ledger_columns.column(entry)].to_numpy(float)
@@ -185,7 +185,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
         value: "busbw", "algbw" (bytes per second) or "seconds".
         axes: The axes to draw on; by default those of a new figure.
     """
-    axes = axes or _figure(6.4, 3.8).subplots()
+    axes = axes or empty(6.4, 3.8).subplots()
     scale = 1 if value == "seconds" else 1e9
     varying = [column for column in by if column in frame and frame[column].nunique() > 1]
     for number, (name, rows) in enumerate(lines(frame, varying)):
@@ -231,7 +231,7 @@ def heatmaps(title: str, panels: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -
         title: What the values are, with their unit.
         panels: By name, values and whether they fit, with the same rows and columns; NaN where nothing was run.
     """
-    figure = _figure(1 + 3.6 * len(panels), 3.2)
+    figure = empty(1 + 3.6 * len(panels), 3.2)
     kept = [values.to_numpy(float)[fits.to_numpy(float) == 1] for values, fits in panels.values()]
     scale = np.concatenate([*kept, [np.nan]])
     low, high = (np.nanmin(scale), np.nanmax(scale)) if np.isfinite(scale).any() else (0, 1)
@@ -260,7 +260,7 @@ def _hatched(axes: Axes, row: int, column: int) -> None:
     axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
 
 
-def _figure(width: float, height: float) -> Figure:
+def empty(width: float, height: float) -> Figure:
     """Return an empty figure; matplotlib is imported here, because workers import this module."""
     from matplotlib.figure import Figure
 

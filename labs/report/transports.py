@@ -95,6 +95,7 @@ def crossover_text(rows: pd.DataFrame) -> str:
     """Return the crossover as a sentence, with what is certain below it; arguments as of `crossover`."""
     start, first = crossover(rows), rows.iloc[0]
     workers = f"{first['size']} workers over {first['backend']} (global batch {first['global_batch_size']})"
+    workers += f", links of {first['link']}" if "link" in first else ""
     below = rows if start is None else rows[rows["parameters"] < start]
     unclear = ", ".join(f"{size:,}" for size in below["parameters"][below["verdict"] != "slower"])
     if start is not None:
