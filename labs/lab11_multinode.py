@@ -178,10 +178,12 @@ def _bandwidth(job):
     measure.collectives.settle(job.layout.backend)
     with measure.network.links_of(job) as set_bandwidth:
         constants, rows = _constants(job, set_bandwidth)
-        cells = list(_cells(job, digits.train, set_bandwidth, constants))
+        networks = itertools.product(UNITS, BATCH_SIZES, [False])
+        cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
+        compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
     figures = results.over_links.errors(cells)
-    return report.finish(job, [], tables={"over_links": rows, "cells": cells}, machines=_machines(),
-                         **{f"prediction_{name}": value for name, value in figures.items()})
+    return report.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
+                         machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
 
 
 def _constants(job, set_bandwidth):
@@ -196,19 +198,23 @@ def _constants(job, set_bandwidth):
     return constants, rows
 
 
-def _cells(job, train, set_bandwidth, constants):
-    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured."""
+def _cells(job, train, set_bandwidth, constants, networks):
+    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured.
+
+    The prediction of half-precision gradients leaves out the time to convert them.
+    """
     import tensorflow as tf
 
     def predict(alone, ready, nbytes, bandwidth):
         link, unlimited = constants[bandwidth], constants["unlimited"]
         return results.over_links.step(alone, ready, nbytes, job.size, link, unlimited)
 
-    for units, batch_size in itertools.product(UNITS, BATCH_SIZES):
+    for units, batch_size, fp16 in networks:
         model = models.mnist_cnn(units=units)
-        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr))
-        for cell in measure.network.cells(job, model, train, batch_size, BANDWIDTHS, set_bandwidth, predict, SECONDS):
-            yield {"units": units} | cell
+        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
+        for cell in measure.network.cells(
+                job, model, train, batch_size, BANDWIDTHS, set_bandwidth, predict, SECONDS, fp16):
+            yield {"units": units, "fp16_allreduce": fp16} | cell
 
 
 def _allreduce(job, nbytes: int) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
           set_bandwidth: Callable[[str], None], predict: Callable[[float, float, int, str], float],
-          seconds: float) -> Iterator[Row]:
+          seconds: float, fp16_allreduce: bool = False) -> Iterator[Row]:
     """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
 
     Args:
@@ -100,9 +100,10 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
         predict: Returns the seconds of a step from those of its computation, those until its largest gradient is ready,
             the bytes of all gradients, and the bandwidth.
         seconds: Approximate time of one measurement.
+        fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
     alone, ready = _alone(job, model, train, batch_size, seconds)
-    nbytes = wire.gradient_bytes(model)
+    nbytes = wire.gradient_bytes(model, fp16_allreduce)
     batches = wire.batches(job, train, batch_size)
     for bandwidth in bandwidths:
         predicted = predict(alone, ready, nbytes, bandwidth)
