@@ -29,6 +29,8 @@ class Config:
     """Largest message, in MiB; the smallest has 4 bytes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
     """Approximate seconds for which the collectives are timed."""
+    bandwidths: str = "50mbit,100mbit,200mbit,500mbit,1gbit,2gbit,5gbit,10gbit"
+    """Study "links": the bandwidths to which the links are set, separated by commas."""
     cycle_time_ms: fields.CycleTime = 1
     """Milliseconds that Horovod waits for more tensors before it sends those that are ready."""
     fusion_threshold_mb: fields.FusionThreshold = 128
@@ -59,7 +61,6 @@ MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradi
 CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
 FUSION = "C3.2: many small tensors, with and without tensor fusion"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
-BANDWIDTHS = ("50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "2gbit", "5gbit", "10gbit")
 LARGEST_OVER_LINKS = 4 * 2**20
 """Bytes: larger messages would take minutes over the slowest link, and show the same bandwidth."""
 SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
@@ -126,7 +127,7 @@ def _links(job):
     sizes = [nbytes for nbytes in measure.collectives.message_sizes(largest) if nbytes == 4 or nbytes >= 2**14]
     measure.collectives.settle(job.layout.backend)
     with measure.network.links_of(job) as set_bandwidth:
-        for bandwidth in BANDWIDTHS:
+        for bandwidth in config.bandwidths.split(","):
             set_bandwidth(bandwidth)
             measured = measure.network.allreduces(job, sizes, config.seconds)
             rows += [{"bandwidth": bandwidth} | row for row in measured]

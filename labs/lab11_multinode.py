@@ -27,6 +27,8 @@ class Config:
     study: Literal["training", "bandwidth"] = "training"
     """"training" trains; "bandwidth" predicts and then times training steps over links of several bandwidths, with
     three networks and two batch sizes (on `labs cluster`)."""
+    bandwidths: str = "100mbit,200mbit,500mbit,1gbit,2gbit"
+    """Study "bandwidth": the links to predict and to measure, separated by commas."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     images: fields.ImageCount = 720
@@ -55,10 +57,9 @@ PRESETS = {
     "paper": Config(data="real", images=0, batch_size=128, base_batch_size=128, epochs=40, threads=0),
     "cluster": Config(),
 }
-BANDWIDTHS = ("100mbit", "200mbit", "500mbit", "1gbit", "2gbit")
-"""Of the study "bandwidth"; "unlimited" comes before them."""
 UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
-"""Its networks: outputs of the MNIST CNN's dense layer, for 1.3, 4.8 and 23.7 MB of gradients; and its batches."""
+"""The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
+and its batches."""
 MESSAGES = (2**18, 2**20, 2**22, 2**23)
 """Bytes of the all-reduces to which it fits each link's constants."""
 SECONDS = 2.0
@@ -189,7 +190,7 @@ def _bandwidth(job):
 def _constants(job, set_bandwidth):
     """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to."""
     constants, rows = {}, []
-    for bandwidth in ("unlimited", *BANDWIDTHS):
+    for bandwidth in ("unlimited", *job.config.bandwidths.split(",")):
         set_bandwidth(bandwidth)
         measured = measure.network.allreduces(job, MESSAGES, SECONDS)
         rows += [{"bandwidth": bandwidth} | row for row in measured]
@@ -213,7 +214,7 @@ def _cells(job, train, set_bandwidth, constants, networks):
         model = models.mnist_cnn(units=units)
         measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
         for cell in measure.network.cells(
-                job, model, train, batch_size, BANDWIDTHS, set_bandwidth, predict, SECONDS, fp16):
+                job, model, train, batch_size, job.config.bandwidths.split(","), set_bandwidth, predict, SECONDS, fp16):
             yield {"units": units, "fp16_allreduce": fp16} | cell
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+from labs.results import records
 from labs.results.records import Record
 
 Selector = Callable[[list[Record]], list[Record]]
@@ -99,9 +100,10 @@ def _comparable(one: Record, many: Record, may_differ: set[str], strong: bool) -
 
 
 def differing_settings(one: Record, other: Record) -> set[str]:
-    """Return the names of the settings in which two runs differ."""
+    """Return the names of the settings in which two runs differ, what they were computed on among them."""
     both = one["config"], other["config"]
-    return {name for name in both[0].keys() | both[1].keys() if both[0].get(name) != both[1].get(name)}
+    differing = {name for name in both[0].keys() | both[1].keys() if both[0].get(name) != both[1].get(name)}
+    return differing | set(records.computed_on([one, other]))
 
 
 # Grading answers.
