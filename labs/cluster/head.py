@@ -62,8 +62,8 @@ def _make(spec: dict) -> None:
     os.environ[state.HERE] = state.HEAD
     cluster = state.Cluster(
         pids={state.HEAD: 1} | {name: holder.pid for name, holder in holders.items()}, cores=spec["cores"],
-        links=dict.fromkeys(names, state.Link()), gpus=spec["gpus"], slurm=spec["slurm"],
-        owner=spec["owner"])
+        links=dict.fromkeys(names, state.Link()), cpus=spec["cpus"], gpus=spec["gpus"],
+        slurm=spec["slurm"], owner=spec["owner"])
     enter.write_launch_files(cluster)
     state.write(cluster)
     if spec["slurm"]:  # Before the links are slow.

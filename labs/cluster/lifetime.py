@@ -33,7 +33,7 @@ NOT_ALLOWED = ("this machine does not allow you to make namespaces ({}); ask its
 
 
 def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, latency: str = "", with_slurm: bool = False,
-       gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
+       cpus: int = 0, gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
     """Start a cluster and return it.
 
     Args:
@@ -42,6 +42,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         bandwidth: Of each link, in each direction.
         latency: Added to each link, in each direction.
         with_slurm: Run Slurm on it.
+        cpus: CPUs of each node in Slurm's books; 0: its cores.
         gpus: GPUs of each node in Slurm's books.
         shared: Folders below /tmp that all nodes are to see.
 
@@ -57,7 +58,8 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         if state.current():
             raise LabError("a cluster is already up; `labs cluster down` ends it")
         spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
-                "slurm": with_slurm, "gpus": gpus, "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
+                "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
+                "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
                 "shared": [str(path) for path in nodes.shared_folders(shared)]}
         return _start(folder, spec)
 

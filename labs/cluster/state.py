@@ -49,6 +49,8 @@ class Cluster:
     """The processor cores on which each node's processes may run."""
     links: dict[str, Link]
     """Each node's link."""
+    cpus: int = 0
+    """CPUs of each node in Slurm's books; 0: its cores."""
     gpus: int = 0
     """GPUs of each node in Slurm's books."""
     slurm: bool = False
