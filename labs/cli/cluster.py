@@ -45,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--cores", type=usage.count, default=1, metavar="N",
                     help="cores of each node; default: 1. The nodes share this machine's cores")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
+    up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
+                    help="CPUs of each node in Slurm's books; default: its cores. To submit a job's command line as it "
+                         "is; the job's processes share the node's cores")
     up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
                     help="GPUs of each node in Slurm's books, to submit a GPU job's command line as it is")
     up.add_argument("--share", type=Path, action="append", default=[], metavar="FOLDER",
@@ -83,7 +86,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _up(args: argparse.Namespace) -> int:
     cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
-                          args.gpus, args.share)
+                          args.cpus, args.gpus, args.share)
     print(describe(cluster))
     return 0
 

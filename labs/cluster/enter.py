@@ -41,9 +41,9 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
         if (head := state.head_process()) is None:
             raise LabError("the cluster has ended; start it again with `labs cluster up`")
         user = ["--user", "--preserve-credentials"] if cluster.owner else []
-        prefix = ["nsenter", f"--target={head.pid}", *user, "--net", "--uts", "--ipc", "--mount", "--pid",
-                  # Without it, the command would outlive a killed `nsenter`.
-                  "setpriv", "--pdeathsig=TERM"]
+        # Neither `nsenter` nor the command outlives the process that started it, even if that is killed.
+        prefix = ["setpriv", "--pdeathsig=KILL", "nsenter", f"--target={head.pid}", *user, "--net", "--uts", "--ipc",
+                  "--mount", "--pid", "setpriv", "--pdeathsig=TERM"]
     if host != (here or state.HEAD):
         prefix += ["nsenter", f"--target={cluster.pids[host]}", "--net", "--uts", "--ipc", "--mount"]
     if host in cluster.cores:

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from labs.cluster import enter, links, nodes, slurm, state
@@ -22,19 +23,27 @@ READY = "ready"
 def main() -> None:
     """Make the cluster, report READY or the error, and wait for the end; end at once if the starter has gone."""
     spec = json.loads(sys.argv[1])
+    recorded = threading.Event()
+    threading.Thread(target=_hear_starter, args=[recorded], daemon=True).start()
     try:
         _make(spec)
     except (LabError, OSError) as problem:
         print(one_line(problem), flush=True)
         sys.exit(1)
     print(READY, flush=True)
-    if not sys.stdin.read(1):  # The starter has not recorded this cluster: no command could end it.
-        sys.exit(1)
+    recorded.wait()
     for stream in (0, 1):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The first process inherits orphans; none is kept as a zombie.
     while True:
         signal.pause()
+
+
+def _hear_starter(recorded: threading.Event) -> None:
+    """Wait until the starter has recorded this cluster. If it is killed before, end: no command would know it."""
+    if not sys.stdin.read(1):
+        os._exit(1)
+    recorded.set()
 
 
 def _make(spec: dict) -> None:
@@ -53,8 +62,8 @@ def _make(spec: dict) -> None:
     os.environ[state.HERE] = state.HEAD
     cluster = state.Cluster(
         pids={state.HEAD: 1} | {name: holder.pid for name, holder in holders.items()}, cores=spec["cores"],
-        links=dict.fromkeys(names, state.Link()), gpus=spec["gpus"], slurm=spec["slurm"],
-        owner=spec["owner"])
+        links=dict.fromkeys(names, state.Link()), cpus=spec["cpus"], gpus=spec["gpus"],
+        slurm=spec["slurm"], owner=spec["owner"])
     enter.write_launch_files(cluster)
     state.write(cluster)
     if spec["slurm"]:  # Before the links are slow.

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -25,13 +25,15 @@ from labs.run.paths import ROOT
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",
             "setpriv": "util-linux", "taskset": "util-linux", "mount": "mount", "hostname": "hostname"}
 """The programs that a cluster needs, with Debian's package of each."""
+LOCK = "up.lock"
+"""The lock of the folder; also the sign that the folder is a cluster's."""
 NOT_ALLOWED = ("this machine does not allow you to make namespaces ({}); ask its administrator for unprivileged user "
                "namespaces (on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or run as root, in a "
                "container with --privileged")
 
 
 def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, latency: str = "", with_slurm: bool = False,
-       gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
+       cpus: int = 0, gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
     """Start a cluster and return it.
 
     Args:
@@ -40,6 +42,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         bandwidth: Of each link, in each direction.
         latency: Added to each link, in each direction.
         with_slurm: Run Slurm on it.
+        cpus: CPUs of each node in Slurm's books; 0: its cores.
         gpus: GPUs of each node in Slurm's books.
         shared: Folders below /tmp that all nodes are to see.
 
@@ -51,33 +54,49 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
     links.seconds(latency)
     _require_programs(with_slurm)
     folder = _own_folder()
-    try:
-        with Lock(folder / "up.lock").hold():
-            if state.current():
-                raise LabError("a cluster is already up; `labs cluster down` ends it")
-            spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
-                    "slurm": with_slurm, "gpus": gpus, "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
-                    "shared": [str(path) for path in nodes.shared_folders(shared)]}
-            return _start(folder, spec)
-    except Timeout:
-        raise LabError("another `labs cluster up` is starting a cluster") from None
+    with _alone(folder):
+        if state.current():
+            raise LabError("a cluster is already up; `labs cluster down` ends it")
+        spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
+                "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
+                "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
+                "shared": [str(path) for path in nodes.shared_folders(shared)]}
+        return _start(folder, spec)
 
 
 def down() -> bool:
-    """End the cluster with everything that runs on it; return whether one was up."""
+    """End the cluster with everything that runs on it; return whether one was up.
+
+    Raises:
+        LabError: One is being started, or this is a host of the cluster.
+    """
     _refuse_inside()
-    process = state.head_process()
-    if process is not None:
-        process.kill()  # The kernel ends all processes in its namespace before it ends itself.
-        process.wait()
-    shutil.rmtree(state.folder(), ignore_errors=True)
+    if not state.folder().exists():
+        return False
+    folder = _own_folder()
+    with _alone(folder, patience=slurm.SECONDS_TO_START):
+        process = state.head_process()
+        if process is not None:
+            process.kill()  # The kernel ends all processes in its namespace before it ends itself.
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
     return process is not None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
+    """Start or end a cluster in this block, while no other command does."""
+    try:
+        with Lock(folder / LOCK).hold(patience):
+            yield
+    except Timeout:
+        raise LabError("another `labs cluster up` is starting a cluster") from None
 
 
 def _start(folder: Path, spec: dict) -> state.Cluster:
     """Start the head in new namespaces and wait until it has made the nodes; end it if this fails in any way."""
     for left in folder.iterdir():  # Of a cluster that was killed.
-        if left.name != "up.lock":
+        if left.name != LOCK:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
     user = ["--user", "--map-root-user"] if spec["owner"] else []
     command = ["unshare", *user, "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child=KILL",
@@ -99,6 +118,7 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
         return state.require()
     except BaseException:
         starter.kill()  # `unshare --kill-child` ends the head with itself.
+        from_head.read()  # This ends when the head has.
         starter.wait()
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -135,10 +155,10 @@ def _path() -> str:
 
 
 def _own_folder() -> Path:
-    """Return the cluster's folder, which only this user may enter.
+    """Return the cluster's folder, which only this user may enter. It is deleted in the end, with all that is in it.
 
     Raises:
-        LabError: Someone else has made it.
+        LabError: Someone else has made it, or it has other files.
     """
     folder = state.folder()
     with contextlib.suppress(FileExistsError):
@@ -146,6 +166,8 @@ def _own_folder() -> Path:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         raise LabError(f"{folder} is not your folder; set {state.FOLDER} to another path")
+    if any(folder.iterdir()) and not (folder / LOCK).exists():
+        raise LabError(f"{folder} has other files; set {state.FOLDER} to a path that does not exist")
     folder.chmod(0o700)
     return folder
 

@@ -88,8 +88,13 @@ def set_links(nodes: Collection[str] = (), *, bandwidth: str | None = None, late
         if unknown := [node for node in nodes if node not in cluster.links]:
             raise LabError(f"no node is called {quoted(unknown[0])}; there are: {', '.join(cluster.nodes)}")
         wanted = {node: dataclasses.replace(cluster.links[node], **changes) for node in nodes or cluster.nodes}
-        for node, link in wanted.items():
-            _apply(node, link)
+        try:
+            for node, link in wanted.items():
+                _apply(node, link)
+        except LabError:
+            for node in wanted:
+                _apply(node, cluster.links[node])
+            raise
         cluster = dataclasses.replace(cluster, links=cluster.links | wanted)
         state.write(cluster)
     return cluster

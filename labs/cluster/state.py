@@ -49,6 +49,8 @@ class Cluster:
     """The processor cores on which each node's processes may run."""
     links: dict[str, Link]
     """Each node's link."""
+    cpus: int = 0
+    """CPUs of each node in Slurm's books; 0: its cores."""
     gpus: int = 0
     """GPUs of each node in Slurm's books."""
     slurm: bool = False
@@ -64,7 +66,7 @@ class Cluster:
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
-    return Path(environ.get(FOLDER) or Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}")
+    return Path(environ.get(FOLDER) or Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}").absolute()
 
 
 def address(host: str) -> str:
@@ -86,17 +88,22 @@ def write(cluster: Cluster) -> None:
 def head_process() -> psutil.Process | None:
     """Return the cluster's first process as numbered outside, or None if no cluster is up."""
     try:
-        pid, created = (folder() / "head.pid").read_text().split()
-        process = psutil.Process(int(pid))
+        pid, began = map(int, (folder() / "head.pid").read_text().split())
+        process = psutil.Process(pid)
+        # A later process may have the same number.
+        return process if _began(pid) == began else None
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None
-    # A later process may have the same number.
-    return process if f"{process.create_time():.2f}" == created else None
 
 
 def sign(head: psutil.Process) -> None:
     """Record the cluster's first process, as numbered outside."""
-    atomic.write_text(folder() / "head.pid", f"{head.pid} {head.create_time():.2f}\n")
+    atomic.write_text(folder() / "head.pid", f"{head.pid} {_began(head.pid)}\n")
+
+
+def _began(pid: int) -> int:
+    """Return when a process began, in the kernel's ticks: psutil's time of day moves when the clock is set."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def current() -> Cluster | None:
