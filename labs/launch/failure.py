@@ -26,6 +26,8 @@ WORKER_ENDS = (
 """How Open MPI's launcher reports which worker was the first to end, and how."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """How it reports, on either stream, that it has lost its daemon on a node."""
+HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
+"""What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
 seconds longer (mpirun's mpi_abort_delay)."""
