@@ -55,10 +55,15 @@ def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{"nodes": run["layout"]["nodes"], "backend": run["layout"]["backend"]} | row
-            for run in runs for row in run["tables"].get(table, ())]
+            for run in runs for row in run.get("tables", {}).get(table, ())]
     if not rows:
         raise LabError(f"no run has a table {table!r}; `labs cluster` and the preset \"cluster\" make one")
     return pd.DataFrame(rows).sort_values(["nodes", "backend"], kind="stable", ignore_index=True)
+
+
+def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of lab 11 that are of a training, not of the study "bandwidth"."""
+    return [run for run in runs if "cells" not in run.get("tables", {})]
 
 
 def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
@@ -133,7 +138,7 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     Args:
         runs: Records of lab 11's sweeps "weak" and "strong" over links.
     """
-    frame = layouts.table([run for run in runs if run["history"]])
+    frame = layouts.table(trained(runs))
     figure = plots.empty(10, 3.4)
     both = figure.subplots(1, 2)
     for axes, kind in zip(both, ("weak", "strong"), strict=True):
@@ -149,7 +154,7 @@ def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     Args:
         runs: Records of lab 11's sweeps "weak" and "strong" over links.
     """
-    frame = layouts.table([run for run in runs if run["history"]])
+    frame = layouts.table(trained(runs))
     by = ["link", "global_batch_size", "nodes"]
     table = frame.groupby(by)[["images_per_sec", "step_ms", "test_accuracy"]].median().reset_index()
     order = {record: bits_per_second(record) for record in frame["link"].unique()}
@@ -164,10 +169,10 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
         runs: Records of lab 5 or lab 11.
     """
     text = []
-    if any("links" in run["tables"] for run in runs):
+    if any("links" in run.get("tables", {}) for run in runs):
         columns = ["backend", "nodes", "bandwidth", "megabits_per_sec", "share", "latency_ms", "bytes_of_ring"]
         text.append("All-reduces over links\n" + shares(runs)[columns].round(2).to_string(index=False))
-    if any("cells" in run["tables"] for run in runs):
+    if any("cells" in run.get("tables", {}) for run in runs):
         found = over_links.errors(cells(runs).to_dict("records"))
         text.append(f"{found['cells']} steps predicted before they were measured: median error {found['median']:.1%}, "
                     f"{found['within_15']:.0%} within 15 %, largest {found['largest']:.0%}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+
 import psutil
 import pytest
 
@@ -36,3 +39,11 @@ def test_a_program_past_its_time_limit_ends_with_all_that_it_started(tmp_path):
 def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():
     assert failure.proof_verdict("noise\nproof: 2 workers\nproof: equal\nnoise") == "equal"
     assert failure.proof_verdict("no proof: here") == ""
+
+
+def test_a_harmless_warning_of_the_launcher_is_left_out():
+    warning = "[head:00067] plm:ssh: Warning: setpgid(73,73) failed in parent with errno=Permission denied(13)"
+    log, evidence = io.StringIO(), failure.Evidence(60)
+    script = ["bash", "-c", f"echo '{warning}' >&2; echo kept >&2"]
+    assert supervisor.supervise(script, os.environ, log, evidence, is_mpirun=True) == 0
+    assert log.getvalue() == "kept\n"

@@ -13,13 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from labs import lab05_allreduce, lab11_multinode
 from labs.cli import commands
 from labs.results import records
 from labs.run import catalogue, naming, sweeps
 
 BEFORE = Path(__file__).parent / "before"
 NAMES = json.loads((BEFORE / "names.json").read_text())
-NEW_FIELD = {"lab05_allreduce": {"fp16_allreduce": False}}
+NEW_FIELD = {
+    "lab05_allreduce": {"fp16_allreduce": False, "bandwidths": lab05_allreduce.Config.bandwidths},
+    "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths},
+}
 """Fields that a Config has got since: its hash must be the old one without them."""
 RECORDS = ("lab02_horovod", "lab10_caltech")
 
@@ -37,7 +41,7 @@ def test_a_config_has_the_hash_that_it_had(lab, preset):
 @pytest.mark.parametrize(("lab", "preset"), [(lab, preset) for lab in NAMES for preset in NAMES[lab]
                                              if "names" in NAMES[lab][preset]])
 def test_a_sweep_gives_its_runs_the_names_that_they_had(lab, preset):
-    """Lab 5 has a new field; the names of lab 8's runs depend on the machine's cores."""
+    """Labs 5 and 11 have new fields; the names of lab 8's runs depend on the machine's cores."""
     lab_ = catalogue.load_lab(lab)
     names = [cell.name for cell in sweeps.cells(lab_.sweeps[preset], lab_.presets[preset])]
     digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
