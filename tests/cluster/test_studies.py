@@ -29,8 +29,8 @@ def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path
 
 
 def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
-    output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "200mbit", "--results", tmp_path, "--name",
-                      "it").stdout
+    output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "200mbit", "--name", "it", "--results",
+                      tmp_path).stdout
     record = records.read(tmp_path / "lab11_multinode/it")
     cells = over_links.cells([record])
     assert len(cells) == record["metrics"]["prediction_cells"] == 6
