@@ -133,9 +133,12 @@ def _shell(args: argparse.Namespace) -> int:
 
 def _on(host: str, words: Sequence[str], variables: Mapping[str, str]) -> int:
     """Run a command on a host as if it were run here: it gets the terminal and the signals."""
-    process = subprocess.Popen(enter.command(host, words, Path.cwd(), variables))
-    for number in (signal.SIGINT, signal.SIGQUIT):  # The terminal sends them to the command as well.
+    # The terminal sends these to the command as well. Neither this process nor `nsenter` may end before the command.
+    by_terminal = [number for number in (signal.SIGINT, signal.SIGQUIT) if signal.getsignal(number) != signal.SIG_IGN]
+    for number in by_terminal:
         signal.signal(number, signal.SIG_IGN)
+    words = ["env", *(f"--default-signal={number:d}" for number in by_terminal), *words]
+    process = subprocess.Popen(enter.command(host, words, Path.cwd(), variables))
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, lambda number, _: _pass_on(process.pid, number))
     code = process.wait()
