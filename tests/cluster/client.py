@@ -1,0 +1,135 @@
+"""`labs cluster` for the tests: clusters in their own folders, which end with the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from labs.cluster import enter, lifetime, state
+from labs.run.paths import ROOT
+
+LABS = [sys.executable, "-m", "labs"]
+NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"]
+T = TypeVar("T")
+
+
+def missing() -> str:
+    """Return why no cluster can be started here, or an empty string."""
+    if absent := [program for program in lifetime.PROGRAMS if not shutil.which(program, path=path())]:
+        return f"no {', '.join(absent)}"
+    user = ["--user", "--map-root-user"] if os.geteuid() else []
+    done = subprocess.run(["unshare", *user, *NAMESPACES, "true"], capture_output=True, text=True, check=False)
+    return f"this machine makes no namespaces: {done.stderr.strip()}" if done.returncode else ""
+
+
+def path() -> str:
+    """Return the search path of a login shell: a user's PATH often lacks the daemons' folder."""
+    return f"{os.environ.get('PATH', '')}:{enter.SYSTEM_FOLDERS}"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster's folder, and `labs cluster` for it."""
+
+    folder: Path
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Return the environment in which `labs` finds this cluster."""
+        return os.environ | {state.FOLDER: str(self.folder), "PYTHONPATH": str(ROOT)} | variables
+
+    def start(self, *words: object, cwd: Path = ROOT, **variables: str) -> subprocess.Popen:
+        """Start `labs cluster ...` in its own process group, as a shell does."""
+        return subprocess.Popen([*LABS, "cluster", *map(str, words)], cwd=cwd, env=self.environment(**variables),
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True)
+
+    def labs(self, *words: object, code: int | None = 0, cwd: Path = ROOT,
+             **variables: str) -> subprocess.CompletedProcess:
+        """Run `labs cluster ...`; any exit code is accepted if `code` is None."""
+        with self.start(*words, cwd=cwd, **variables) as process:
+            output, errors = process.communicate(timeout=120)
+        assert code in (None, process.returncode), f"exit code {process.returncode}\n{output}{errors}"
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def command(self, host: str, *words: object, cwd: Path = ROOT, **variables: str) -> list[str]:
+        """Return the command line to which `labs cluster shell` comes in the end; it saves the start of `labs`."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(state.FOLDER, str(self.folder))
+            return enter.command(host, enter.as_owner(state.require(), [str(word) for word in words]), cwd, variables)
+
+    def on(self, host: str, *words: object) -> str:
+        """Run a command on a host and return what it printed."""
+        done = subprocess.run(self.command(host, *words), capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.rstrip("\n")
+
+    def processes(self, host: str = "") -> list[psutil.Process]:
+        """Return the processes that belong to this cluster: all of them, or those on a host."""
+        network = self.on(host, "readlink", "/proc/self/ns/net") if host else ""
+        return [process for process in psutil.process_iter() if self._owns(process, network)]
+
+    def _owns(self, process: psutil.Process, network: str) -> bool:
+        try:
+            entries = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            mine = f"{state.FOLDER}={self.folder}".encode() in entries
+            return mine and network in ("", os.readlink(f"/proc/{process.pid}/ns/net"))
+        except OSError:  # It ended meanwhile, or is another user's.
+            return False
+
+
+def names(processes: list[psutil.Process]) -> list[str]:
+    """Return the command lines of processes, for a test's failure."""
+    result = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            result.append(f"{process.pid} {process.status()} {' '.join(process.cmdline())[:200]}")
+    return result
+
+
+def until(done: Callable[[], T], seconds: float = 30, printed: Callable[[], object] = str) -> T:
+    """Wait for `done` and return its result; a failure shows what `printed` returns."""
+    deadline = time.monotonic() + seconds
+    while not (result := done()):
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain; {printed()}"
+        time.sleep(0.05)
+    return result
+
+
+@contextlib.contextmanager
+def ending(folder: Path) -> Iterator[Cluster]:
+    """Yield the cluster of a folder, which is not up; end it after the block, or when the tests are killed."""
+    if reason := missing():
+        pytest.skip(f"no cluster to test with: {reason}")
+    down = ["env", f"{state.FOLDER}={folder}", f"PYTHONPATH={ROOT}", *LABS, "cluster", "down"]
+    # Its input ends with this process, even if that is killed.
+    guard = subprocess.Popen(["sh", "-c", 'cat; exec "$@"', "-", *down], cwd=ROOT, stdin=subprocess.PIPE,
+                             stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield Cluster(folder)
+    finally:
+        guard.stdin.close()
+        assert guard.wait(60) == 0
+
+
+@contextlib.contextmanager
+def running(folder: Path, *words: object) -> Iterator[Cluster]:
+    """Run a cluster in this block.
+
+    Args:
+        folder: The cluster's folder, which does not exist.
+        words: Options of `labs cluster up`.
+    """
+    with ending(folder) as cluster:
+        cluster.labs("up", *words)
+        yield cluster
