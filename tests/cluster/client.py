@@ -102,7 +102,7 @@ def until(done: Callable[[], T], seconds: float = 30, printed: Callable[[], obje
     deadline = time.monotonic() + seconds
     while not (result := done()):
         assert time.monotonic() < deadline, f"waited {seconds} s in vain; {printed()}"
-        time.sleep(0.05)
+        time.sleep(0.1)
     return result
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from labs.run import catalogue, command_line
 from labs.run.paths import ROOT
+from tests.cluster.client import path
 from tests.slurm.client import Slurm
 from tests.slurm.conftest import running
 
@@ -91,10 +92,17 @@ def trained(shell):
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Slurm]:
+def cluster(tmp_path_factory) -> Iterator[Slurm]:
     """Start a cluster with as many nodes as the pages request, and as many configured GPUs."""
-    with running(nodes=8, cpus=8, gpus=8) as eight:
+    with running(tmp_path_factory, nodes=8, cpus=8, gpus=8) as eight:
         yield eight
+
+
+def typed(cluster: Slurm, line: str) -> str:
+    """Run a command in bash on the login node of a cluster, in the clone; return its output."""
+    results = cluster.cluster.folder.parent / "results"
+    search = f"{Path(sys.executable).parent}:{path()}"
+    return cluster.run("bash", "-euc", line, PATH=search, PYTHONPATH=str(ROOT), LABS_RESULTS=str(results))
 
 
 def test_there_are_commands():
@@ -138,16 +146,16 @@ def test_sbatch_accepts_it(cluster, line):
 
 @pytest.mark.slurm
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("labs queue")])
-def test_the_queue_answers(cluster, shell, line):
-    shell(line, SLURM_CONF=str(cluster.conf))
+def test_the_queue_answers(cluster, line):
+    typed(cluster, line)
 
 
 @pytest.mark.slurm
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.endswith("--sbatch")])
-def test_a_sweep_is_submitted(cluster, shell, line):
+def test_a_sweep_is_submitted(cluster, line):
     cluster.run("scontrol", "update", "partitionname=lab", "state=down")  # It accepts jobs, but starts none.
     try:
-        assert re.search(r"\d+ runs of lab\d+_\w+ are jobs? \d+", shell(line, SLURM_CONF=str(cluster.conf)))
+        assert re.search(r"\d+ runs of lab\d+_\w+ are jobs? \d+", typed(cluster, line))
     finally:
         cluster.run("scancel", "--user", str(os.getuid()))
         cluster.run("scontrol", "update", "partitionname=lab", "state=up")

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from tests.slurm.cluster import environment
+from labs.cluster import slurm
+from labs.run.paths import ROOT
+from tests.cluster.client import Cluster, missing, path, until
 
-T = TypeVar("T")
+FOREIGN = ("SLURM", "SBATCH", "SINFO")
+"""Variables that speak of another cluster, or of the job in which the tests run, begin with these."""
 
-ROOT = Path(__file__).resolve().parents[2]
+
+def unavailable() -> str:
+    """Return why no cluster with Slurm can be started here, or an empty string."""
+    return missing() or slurm.missing()
 
 
 @dataclass
 class Slurm:
-    """Slurm's commands on the test cluster."""
+    """Slurm's commands on a cluster, run on its head as on a login node."""
 
-    conf: Path
+    cluster: Cluster
+
+    @property
+    def conf(self) -> Path:
+        """The cluster's slurm.conf."""
+        return self.cluster.folder / "slurm.conf"
+
+    def process(self, *command: object, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
+        """Run a command on the head, and return the finished process."""
+        variables = {"SLURM_CONF": str(self.conf), "PATH": path()} | variables
+        words = self.cluster.command("head", *command, cwd=cwd, **variables)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        return subprocess.run(words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,
+                              check=False)
 
     def run(self, *command: object, cwd: Path = ROOT, check: bool = True, **variables: str) -> str:
-        """Run one of Slurm's commands and return what it printed, its errors included."""
-        done = subprocess.run(
-            [str(word) for word in command],
-            cwd=cwd,
-            env=environment(self.conf) | variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert not check or done.returncode == 0, done.stdout
-        return done.stdout
+        """Run a command on the head and return what it printed, then its errors."""
+        done = self.process(*command, cwd=cwd, **variables)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
     @contextlib.contextmanager
     def drained(self, nodes: str) -> Iterator[None]:
@@ -95,13 +106,4 @@ def processes(conf: Path, name: str = "") -> list[str]:
             continue
         if mine and name in ("", comm):
             result.append(comm)
-    return result
-
-
-def until(done: Callable[[], T], seconds: float = 30, printed: Callable[[], str] = lambda: "") -> T:
-    """Wait for `done`, and return what it returns; or fail with what is `said` then."""
-    deadline = time.monotonic() + seconds
-    while not (result := done()):
-        assert time.monotonic() < deadline, f"waited in vain {printed()}"
-        time.sleep(0.2)
     return result

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.client import ROOT, Slurm
-from tests.slurm.cluster import missing
+from labs.run.paths import ROOT
+from tests.cluster import client
+from tests.slurm.client import Slurm, unavailable
 
 STUB = """\
 #!/usr/bin/env python3
@@ -24,41 +24,29 @@ sys.exit(int(os.environ.get("STUB_EXIT", "0")))
 
 
 @pytest.fixture(scope="session")
-def slurm() -> Iterator[Slurm]:
+def slurm(tmp_path_factory) -> Iterator[Slurm]:
     """Two nodes named node1 and node2."""
-    with running(nodes=2) as cluster:
+    with running(tmp_path_factory, nodes=2) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def four() -> Iterator[Slurm]:
+def four(tmp_path_factory) -> Iterator[Slurm]:
     """Four nodes named node1 to node4."""
-    with running(nodes=4) as cluster:
+    with running(tmp_path_factory, nodes=4) as cluster:
         yield cluster
 
 
 @contextlib.contextmanager
-def running(nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
-    """Run a cluster of nodes that report these CPUs and GPUs."""
-    if missing():
-        pytest.skip(f"no Slurm to test with: {missing()}")
-    # A separate session, and it ends with our pipe: after Ctrl-C, a crash and even kill -9 of pytest.
-    supervisor = subprocess.Popen(
-        [sys.executable, "-m", "tests.slurm.cluster", f"--nodes={nodes}", f"--cpus={cpus}", f"--gpus={gpus}",
-         "--until-eof"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        line = supervisor.stdout.readline()
-        assert line.startswith("export SLURM_CONF="), "the cluster did not start: see captured stderr"
-        yield Slurm(Path(line.strip().partition("=")[2]))
-    finally:
-        supervisor.stdin.close()
-        supervisor.wait(timeout=30)
+def running(tmp_path_factory: pytest.TempPathFactory, nodes: int, cpus: int = 4, gpus: int = 2) -> Iterator[Slurm]:
+    """Run Slurm on nodes that report these CPUs and GPUs, and see the tests' temporary folder."""
+    if reason := unavailable():
+        pytest.skip(f"no Slurm to test with: {reason}")
+    cores = min(cpus, len(os.sched_getaffinity(0)))
+    words = ["--slurm", "--nodes", nodes, "--cores", cores, "--cpus", cpus, "--gpus", gpus]
+    folder = tmp_path_factory.mktemp("slurm") / "cluster"
+    with client.running(folder, *words, "--share", tmp_path_factory.getbasetemp()) as cluster:
+        yield Slurm(cluster)
 
 
 @pytest.fixture

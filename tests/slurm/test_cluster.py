@@ -1,63 +1,61 @@
-"""The test cluster itself: it is real, keeps to itself and leaves nothing behind."""
+"""Slurm on `labs cluster`: it is real, keeps to the cluster's namespaces and leaves nothing behind."""
 
 from __future__ import annotations
 
-import re
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
-
+import psutil
 import pytest
 
-from tests.slurm.client import ROOT, processes, until
-from tests.slurm.cluster import environment, missing
+from tests.cluster.client import names, until
+from tests.slurm.client import processes
+from tests.slurm.conftest import running
+from tests.slurm.test_lab import DAEMONS
 
 pytestmark = pytest.mark.slurm
+SLURMCTLD_PORT = "1AA1"
+
+
+def shell(slurm, *words: object) -> str:
+    """Run one of Slurm's commands as a user types it, and return what it printed."""
+    return slurm.cluster.labs("shell", "--", *words).stdout
 
 
 def test_two_nodes_are_idle(slurm):
-    listed = slurm.run("sinfo", "--noheader", "--Node", "--format=%N %T")
-    assert listed.splitlines() == ["node1 idle", "node2 idle"]
+    assert shell(slurm, "sinfo", "--noheader", "--Node", "--format=%N %c %G %T").splitlines() == [
+        "node1 4 gpu:2 idle", "node2 4 gpu:2 idle"]
 
 
-def test_it_listens_on_loopback_only(slurm):
-    listening = [
-        line.split()[1]
-        for table in ("tcp", "tcp6")
-        for line in Path("/proc/net", table).read_text().splitlines()[1:]
-        if line.split()[3] == "0A"
-    ]
-    for port in re.findall(r"Port=(\d+)", slurm.conf.read_text()):
-        assert [a for a in listening if a.endswith(f":{int(port):04X}")] == [f"0100007F:{int(port):04X}"]
+def test_a_step_runs_on_both_nodes(slurm):
+    assert sorted(shell(slurm, "srun", "-N2", "hostname").split()) == ["node1", "node2"]
 
 
-@pytest.mark.skipif(bool(missing()), reason=f"no Slurm to test with: {missing()}")
-@pytest.mark.parametrize("end", ["eof", signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left(tmp_path, end):
-    # Four nodes beside the two of the other tests; stopped in the middle of a job.
-    cluster = subprocess.Popen(
-        [sys.executable, "-m", "tests.slurm.cluster", "--nodes=4", "--until-eof"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    conf = Path(cluster.stdout.readline().strip().partition("=")[2])
-    subprocess.run(
-        ["sbatch", "-N4", "--output=/dev/null", "--wrap", "srun sleep 86399"],
-        env=environment(conf),
-        cwd=tmp_path,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
-    until(lambda: len(processes(conf, "sleep")) == 4)
-    cluster.stdin.close() if end == "eof" else cluster.send_signal(end)
-    time.sleep(0.1)
-    if end == signal.SIGINT:
-        cluster.send_signal(end)  # The impatient Ctrl-C.
-    cluster.wait(timeout=30)
-    assert not processes(conf)
-    assert not conf.parent.exists()
+def test_a_job_runs_on_both_nodes_and_ends_when_it_is_cancelled(slurm, tmp_path):
+    output = tmp_path / "output"
+    job = shell(slurm, "sbatch", "--parsable", "-N2", f"--output={output}", "--wrap", "srun hostname; sleep 86399")
+    until(lambda: output.exists() and sorted(output.read_text().split()) == ["node1", "node2"])
+    until(lambda: processes(slurm.conf, "sleep"))
+    shell(slurm, "scancel", job.strip())
+    until(lambda: set(processes(slurm.conf)) <= DAEMONS, 30, lambda: processes(slurm.conf))
+    assert "JobState=CANCELLED" in shell(slurm, "scontrol", "show", "job", job.strip())
+
+
+def test_nothing_listens_outside_the_cluster(slurm):
+    """A socket of another network namespace is in no list of this one."""
+    mine = {process.pid for process in slurm.cluster.processes()}
+    assert f":{SLURMCTLD_PORT} " in slurm.cluster.on("head", "cat", "/proc/net/tcp")
+    outside = [each for each in psutil.net_connections("inet") if each.pid in mine]
+    assert not outside
+
+
+@pytest.mark.parametrize("how", ["down", "killed"])
+def test_nothing_is_left(tmp_path_factory, how):
+    """Four nodes beside the two of the other tests; ended in the middle of a job."""
+    with running(tmp_path_factory, nodes=4) as four:
+        four.run("sbatch", "-N4", "--output=/dev/null", "--wrap", "srun sleep 86399")
+        until(lambda: len(processes(four.conf, "sleep")) == 4)
+        if how == "down":
+            assert four.cluster.labs("down").stdout == "the cluster has ended\n"
+            assert not four.cluster.folder.exists()
+        else:
+            psutil.Process(int((four.cluster.folder / "head.pid").read_text().split()[0])).kill()
+        until(lambda: not four.cluster.processes(), 10, lambda: names(four.cluster.processes()))
+    assert not four.cluster.folder.exists()

@@ -11,7 +11,8 @@ import subprocess
 
 import pytest
 
-from tests.slurm.client import ROOT, processes, until
+from tests.cluster.client import until
+from tests.slurm.client import ROOT, processes
 
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))

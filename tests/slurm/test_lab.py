@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.slurm.client import processes, until
+from tests.cluster.client import until
+from tests.slurm.client import processes
 
 pytestmark = pytest.mark.slurm
 JOB = "jobs/lab10_caltech.sh"

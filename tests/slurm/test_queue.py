@@ -13,8 +13,8 @@ import pytest
 
 from labs.run.errors import LabError
 from labs.slurm import queue, reasons, sbatch_parser, site
-from tests.slurm.client import ROOT, Slurm, until
-from tests.slurm.cluster import PATH, environment, missing
+from tests.cluster.client import path, until
+from tests.slurm.client import ROOT, Slurm, unavailable
 
 pytestmark = pytest.mark.slurm
 JOB = "jobs/lab10_caltech.sh"
@@ -54,8 +54,7 @@ class Student:
         return self.slurm.run("squeue", "--noheader", "-j", job, "--format=%r").strip()
 
     def queue(self, *words: object, **variables: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-m", "labs", "queue", *map(str, words)], capture_output=True, text=True,
-                              cwd=ROOT, env=environment(self.slurm.conf) | variables)
+        return self.slurm.process(sys.executable, "-m", "labs", "queue", *words, **variables)
 
     def advice(self, *words: object) -> str:
         done = self.queue(*words)
@@ -219,10 +218,10 @@ def test_without_slurm_it_is_one_line(tmp_path):
 
 @pytest.mark.parametrize("conf", [None, "nowhere.conf", "empty.conf"])
 def test_without_a_cluster_it_is_one_line(tmp_path, conf):
-    if missing():
-        pytest.skip(missing())
+    if unavailable():
+        pytest.skip(unavailable())
     (tmp_path / "empty.conf").touch()
-    env = {"PATH": PATH} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
+    env = {"PATH": path()} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
     for words in ([], ["--check", JOB]):
         done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
                               env=env, timeout=50)
