@@ -105,6 +105,18 @@ def test_a_start_that_is_ended_leaves_nothing(free, unchanged, stage, number):
     assert not free.folder.exists()
 
 
+def test_a_cluster_starts_right_after_a_killed_start(free):
+    """The head of the killed start must not write into the folder of the second."""
+    with free.start("up", "--nodes", MANY) as up:
+        until(lambda: STAGES["some nodes run"](free))
+        earlier = free.processes()
+        up.kill()
+    free.labs("up", "--nodes", 1)
+    until(lambda: not set(earlier) & set(free.processes()), 30, lambda: names(earlier))
+    assert free.labs("status").stdout.startswith("1 node\n")
+    assert free.on("node1", "hostname") == "node1"
+
+
 def test_down_waits_for_a_start_and_ends_it(free, unchanged):
     with free.start("up", "--nodes", MANY) as up:
         until(lambda: (free.folder / "hosts").exists())
