@@ -48,7 +48,7 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
         prefix += ["nsenter", f"--target={cluster.pids[host]}", "--net", "--uts", "--ipc", "--mount"]
     if host in cluster.cores:
         prefix += ["taskset", "--cpu-list", ",".join(map(str, cluster.cores[host]))]
-    settings = {state.FOLDER: str(state.folder()), state.HERE: host,
+    settings = {state.FOLDER: str(state.folder()), state.INSIDE: "1",
                 "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SYSTEM_FOLDERS}", **(variables or {})}
     return [*prefix, "env", f"--chdir={cwd or '/'}", *(f"{name}={value}" for name, value in settings.items()), *words]
 
@@ -100,7 +100,7 @@ def main() -> None:
     host, *words = sys.argv[1:]
     kept = [f"{name}={os.environ[name]}" for name in (*KEPT_BY_SSH, "PATH") if name in os.environ]
     # env -i is last: it removes what `command` sets as well, except for what is named here.
-    here = [f"{state.FOLDER}={state.folder()}", f"{state.HERE}={host}"]
+    here = [f"{state.FOLDER}={state.folder()}", f"{state.INSIDE}=1"]
     argv = command(host, ["env", "-i", *kept, *here, "bash", "-c", " ".join(words)])
     os.execvp(argv[0], argv)
 

@@ -59,7 +59,7 @@ def _make(spec: dict) -> None:
     for name, holder in holders.items():
         nodes.wait_until_set_up(name, holder)
         nodes.connect(name, holder.pid)
-    os.environ[state.HERE] = state.HEAD
+    os.environ[state.INSIDE] = "1"
     cluster = state.Cluster(
         pids={state.HEAD: 1} | {name: holder.pid for name, holder in holders.items()}, cores=spec["cores"],
         links=dict.fromkeys(names, state.Link()), cpus=spec["cpus"], gpus=spec["gpus"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,8 @@ from labs.run.errors import LabError
 
 FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
-HERE = "LABS_CLUSTER_HOST"
-"""The variable that holds, in a process of the cluster, the name of its host: HEAD or a node."""
+INSIDE = "LABS_INSIDE_CLUSTER"
+"""The variable that a process of the cluster has; its host name says on which host it runs."""
 HEAD = "head"
 """The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
 SUBNET = "10.77.0.0/24"
@@ -77,7 +78,8 @@ def address(host: str) -> str:
 
 def inside(environ: Mapping[str, str] = os.environ) -> str:
     """Return the host of the cluster on which this process runs, or an empty string outside a cluster."""
-    return environ.get(HERE, "")
+    # A variable with the host's name would be wrong on other nodes: mpirun gives the workers those of the head.
+    return socket.gethostname() if environ.get(INSIDE) else ""
 
 
 def write(cluster: Cluster) -> None:
