@@ -10,6 +10,7 @@ import sys
 import psutil
 import pytest
 
+from labs.cluster import state
 from labs.run.paths import ROOT
 from tests.cluster.client import Cluster, names, until
 
@@ -107,8 +108,8 @@ def test_a_start_that_is_ended_leaves_nothing(free, unchanged, stage, number):
 
 def test_a_cluster_starts_right_after_a_killed_start(free):
     """The head of the killed start must not write into the folder of the second."""
-    with free.start("up", "--nodes", MANY) as up:
-        until(lambda: STAGES["some nodes run"](free))
+    with free.start("up", "--nodes", state.MOST_NODES, "--bandwidth", "1gbit") as up:
+        until(lambda: STAGES["links are being set"](free))
         earlier = free.processes()
         up.kill()
     free.labs("up", "--nodes", 1)
