@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
 
     Args:
         runs: Records of lab 5's study "links", of one backend.
-        nodes: Number of nodes whose runs are drawn.
+        nodes: Number of nodes whose runs are plotted.
     """
     run = next(run for run in runs if run["layout"]["nodes"] == nodes)
     library = f"Horovod over {run['layout']['backend']}"
@@ -141,7 +141,8 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     frame = layouts.table(trained(runs))
     figure = plots.empty(10, 3.4)
     both = figure.subplots(1, 2)
-    for axes, kind in zip(both, ("weak", "strong"), strict=True):
+    kinds: tuple[Literal["weak", "strong"], ...] = ("weak", "strong")
+    for axes, kind in zip(both, kinds, strict=True):
         plots.speedup(layouts.scaled(frame, kind), "link", axes=axes)
         axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each")
     both[0].get_legend().remove()
@@ -173,7 +174,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
         columns = ["backend", "nodes", "bandwidth", "megabits_per_sec", "share", "latency_ms", "bytes_of_ring"]
         text.append("All-reduces over links\n" + shares(runs)[columns].round(2).to_string(index=False))
     if any("cells" in run.get("tables", {}) for run in runs):
-        found = over_links.errors(cells(runs).to_dict("records"))
-        text.append(f"{found['cells']} steps predicted before they were measured: median error {found['median']:.1%}, "
-                    f"{found['within_15']:.0%} within 15 %, largest {found['largest']:.0%}")
+        judged = over_links.errors(cells(runs).to_dict("records"))
+        text.append(f"{judged['cells']} steps predicted before they were measured: median error {judged['median']:.1%}, "
+                    f"{judged['within_15']:.0%} within 15 %, largest {judged['largest']:.0%}")
     return "\n\n".join(text)

@@ -54,11 +54,11 @@ class Cluster:
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 start_new_session=True)
 
-    def labs(self, *words: object, code: int | None = 0, cwd: Path = ROOT,
+    def labs(self, *words: object, code: int | None = 0, cwd: Path = ROOT, seconds: float = 120,
              **variables: str) -> subprocess.CompletedProcess:
         """Run `labs cluster ...`; any exit code is accepted if `code` is None."""
         with self.start(*words, cwd=cwd, **variables) as process:
-            output, errors = process.communicate(timeout=120)
+            output, errors = process.communicate(timeout=seconds)
         assert code in (None, process.returncode), f"exit code {process.returncode}\n{output}{errors}"
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 

@@ -30,7 +30,7 @@ def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path
 
 def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
     output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "200mbit", "--name", "it", "--results",
-                      tmp_path).stdout
+                      tmp_path, seconds=280).stdout
     record = records.read(tmp_path / "lab11_multinode/it")
     cells = over_links.cells([record])
     assert len(cells) == record["metrics"]["prediction_cells"] == 6
@@ -42,9 +42,9 @@ def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
 
 def test_a_sweep_sets_the_links_of_each_run_and_records_them(two, tmp_path):
     words = ["lab11", "--preset", "cluster", "--only", "weak", "--workers", "2", "--repeats", "1", "--epochs", "2",
-             "--results", tmp_path]
+             "--images", "64", "--results", tmp_path]
     before = two.labs("status").stdout
-    done = two.labs("sweep", *words)
+    done = two.labs("sweep", *words, seconds=280)
     runs = records.read_all("lab11_multinode", tmp_path)
     assert {run["machine"]["link"] for run in runs} == {"100mbit", "1gbit", "10gbit"}
     assert "3 of 3 runs done" in done.stdout
