@@ -38,6 +38,15 @@ def path() -> str:
     return f"{os.environ.get('PATH', '')}:{enter.SYSTEM_FOLDERS}"
 
 
+class Process(subprocess.Popen):
+    """A process that is killed where its block fails, instead of being waited for."""
+
+    def __exit__(self, kind, value, traceback):
+        if kind:
+            self.kill()
+        super().__exit__(kind, value, traceback)
+
+
 @dataclass(frozen=True)
 class Cluster:
     """A cluster's folder, and `labs cluster` for it."""
@@ -48,11 +57,11 @@ class Cluster:
         """Return the environment in which `labs` finds this cluster."""
         return os.environ | {state.FOLDER: str(self.folder), "PYTHONPATH": str(ROOT)} | variables
 
-    def start(self, *words: object, cwd: Path = ROOT, **variables: str) -> subprocess.Popen:
+    def start(self, *words: object, cwd: Path = ROOT, **variables: str) -> Process:
         """Start `labs cluster ...` in its own process group, as a shell does."""
-        return subprocess.Popen([*LABS, "cluster", *map(str, words)], cwd=cwd, env=self.environment(**variables),
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                start_new_session=True)
+        return Process([*LABS, "cluster", *map(str, words)], cwd=cwd, env=self.environment(**variables),
+                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                       start_new_session=True)
 
     def labs(self, *words: object, code: int | None = 0, cwd: Path = ROOT, seconds: float = 120,
              **variables: str) -> subprocess.CompletedProcess:

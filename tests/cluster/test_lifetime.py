@@ -12,7 +12,7 @@ import pytest
 
 from labs.cluster import state
 from labs.run.paths import ROOT
-from tests.cluster.client import Cluster, names, until
+from tests.cluster.client import Cluster, Process, names, until
 
 MANY = 30
 
@@ -69,7 +69,7 @@ def test_after_a_killed_head_a_cluster_starts(free):
 def test_a_process_that_got_the_number_of_a_killed_head_is_let_live(free):
     free.labs("up")
     head_of(free).kill()
-    with subprocess.Popen(["sleep", "86399"]) as other:
+    with Process(["sleep", "86399"]) as other:
         began = (free.folder / "head.pid").read_text().split()[1]
         (free.folder / "head.pid").write_text(f"{other.pid} {began}\n")
         assert "no cluster is up" in free.labs("status", code=1).stderr
@@ -162,8 +162,8 @@ def test_a_cluster_of_the_tests_ends_with_them_even_if_they_are_killed(tmp_path)
             print("up", flush=True)
             time.sleep(600)
     """
-    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
-                          stdout=subprocess.PIPE, text=True) as tests:
+    with Process([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                 stdout=subprocess.PIPE, text=True) as tests:
         assert tests.stdout.readline() == "up\n"
         cluster = Cluster(tmp_path / "cluster")
         assert cluster.processes()

@@ -10,7 +10,7 @@ import pytest
 
 from labs.cluster import slurm
 from labs.run.paths import ROOT
-from tests.cluster.client import Cluster, names, until
+from tests.cluster.client import Cluster, Process, names, until
 from tests.cluster.test_links import TRANSFER
 
 AS_USER = ["unshare", "--user", "--map-user=65534", "--map-group=65534"]
@@ -39,8 +39,8 @@ def user(free, tmp_path):
 
     def run(lines: str) -> str:
         script = f'labs() {{ "{sys.executable}" -m labs "$@"; }}\nset -e\n{lines.format(folder=tmp_path)}'
-        with subprocess.Popen([*AS_USER, "bash", "-c", script], cwd=ROOT, env=free.environment(), text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        with Process([*AS_USER, "bash", "-c", script], cwd=ROOT, env=free.environment(), text=True,
+                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
             output, _ = process.communicate(timeout=240)
         assert process.returncode == 0, output
         return output
