@@ -134,6 +134,26 @@ def test_a_second_start_beside_the_first_is_refused(free):
     assert up.returncode == 0
 
 
+def test_a_cluster_ends_where_the_first_process_reaps_no_orphans(free, tmp_path):
+    """As in a container without an init: what is left of a killed command is never reaped. `timeout` is first here."""
+    script = f"""set -e
+        "$0" -m labs cluster up --share {tmp_path}
+        "$0" -m labs cluster shell -- sh -c 'touch {tmp_path}/began; exec sleep 86399' &
+        until [ -e {tmp_path}/began ]; do sleep 0.1; done
+        kill -KILL $!
+        sleep 1
+        "$0" -m labs cluster down
+        "$0" -m labs cluster up
+        "$0" -m labs cluster down
+    """
+    user = ["--user", "--map-root-user"] if os.geteuid() else []
+    container = ["unshare", *user, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "timeout", "60"]
+    done = subprocess.run([*container, "bash", "-c", script, sys.executable], cwd=ROOT, env=free.environment(),
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("the cluster has ended") == 2
+
+
 def test_two_clusters_run_side_by_side(free, two):
     free.labs("up", "--nodes", 1)
     assert (free.on("node1", "hostname"), two.on("node1", "hostname")) == ("node1", "node1")
