@@ -27,6 +27,7 @@ PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsente
 """The programs that a cluster needs, with Debian's package of each."""
 LOCK = "up.lock"
 """The lock of the folder; also the sign that the folder is a cluster's."""
+SECONDS_TO_END = 5.0
 NOT_ALLOWED = ("this machine does not allow you to make namespaces ({}); ask its administrator for unprivileged user "
                "namespaces (on Ubuntu: sysctl kernel.apparmor_restrict_unprivileged_userns=0), or run as root, in a "
                "container with --privileged")
@@ -78,7 +79,9 @@ def down() -> bool:
         process = state.head_process()
         if process is not None:
             process.kill()  # The kernel ends all processes in its namespace before it ends itself.
-            process.wait()
+            # In a container whose first process reaps no orphans, the rest of a killed command may hold it there.
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(SECONDS_TO_END)
         shutil.rmtree(folder, ignore_errors=True)
     return process is not None
 
