@@ -11,8 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 packages() {
     apt-get update
-    # mpirun needs ssh to reach other nodes.
-    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ make openssh-client
+    # mpirun needs ssh to reach other nodes; `labs cluster` needs iproute2.
+    DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ make openssh-client \
+        iproute2
     rm -rf /var/lib/apt/lists/*
 }
 

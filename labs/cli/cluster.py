@@ -15,7 +15,7 @@ import psutil
 
 from labs.cluster import enter, lifetime, links, state
 from labs.run import usage
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 from labs.run.text import plural
 
 DESCRIPTION = """\
@@ -34,44 +34,76 @@ this machine's cores. The links' bandwidth can be changed at any time.
 With `up --slurm`, `labs cluster shell` is a login node: sbatch, squeue, scancel."""
 
 
+UP = """\
+Start a cluster: a host called head, and node1, node2, ... Each node has one link to a common switch, by default without
+a limit. The cluster stays up until `labs cluster down` or a reboot, even if this terminal is closed."""
+LINK = """\
+Change links at any time, even during a run. What no option names stays as it is. The limit applies to each direction
+separately, as on a switched network."""
+RUN = """\
+Run a lab on the cluster: mpirun, on the head, starts the workers. It fills a node's cores before it uses the next node.
+Without --workers there is one worker per core of all nodes. `labs run LAB --help` shows the options."""
+SWEEP = """\
+Run a lab's sweeps on the cluster. `labs sweep --help` shows the options."""
+SHELL = """\
+Open a shell on the head or on a node, in this folder; `exit` leaves it. With -- it runs one command instead. With
+`up --slurm`, Slurm's commands work there."""
+DOWN = """\
+End the cluster. The kernel ends every process on it, and removes its network and its /tmp folders. Results stay."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their options."""
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
 
-    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False)
+    up = actions.add_parser("up", help="start a cluster", allow_abbrev=False, description=UP)
     up.add_argument("--nodes", type=usage.count, default=2, metavar="N", help="number of nodes; default: 2")
     up.add_argument("--cores", type=usage.count, default=1, metavar="N",
-                    help="cores of each node; default: 1. The nodes share this machine's cores")
+                    help="cores of each node; default: 1. Nodes share cores if this machine has too few")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
     up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
-                    help="CPUs of each node in Slurm's books; default: its cores. To submit a job's command line as it "
-                         "is; the job's processes share the node's cores")
+                    help="CPUs per node that Slurm is to assume; default: its cores. More let it accept jobs that "
+                         "request several cores per task; the tasks share the cores that are there")
     up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
-                    help="GPUs of each node in Slurm's books, to submit a GPU job's command line as it is")
-    up.add_argument("--share", type=Path, action="append", default=[], metavar="FOLDER",
-                    help="folder below /tmp that all nodes see; each has its own /tmp otherwise")
-    link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False)
+                    help="GPUs per node that Slurm is to assume, so that it accepts GPU jobs; there are none")
+    up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",
+                    help="folder below /tmp that all nodes see; the rest of /tmp is separate on each")
+    link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False,
+                              description=LINK)
     link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
     cable = link.add_mutually_exclusive_group()
-    cable.add_argument("--down", action="store_true", help="cut the link; the node is not told")
+    cable.add_argument("--down", action="store_true",
+                       help="cut the link, like a cable pulled out at the switch: the node sees no change")
     cable.add_argument("--up", action="store_true", help="restore a link that was cut")
     for each in (up, link):
-        each.add_argument("--bandwidth", metavar="B", help="of a link, in each direction: 100mbit, 1gbit, unlimited")
-        each.add_argument("--latency", metavar="T", help="added to a link, in each direction: 200us, 5ms; needs netem")
+        each.add_argument("--bandwidth", metavar="B",
+                          help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")
+        each.add_argument("--latency", metavar="T",
+                          help="delay added in each direction: 200us, 5ms; needs a kernel with netem")
 
-    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False)
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...",
-                     help="the lab and its options; without --workers, one worker per core of all nodes")
-    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False)
-    sweep.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab and the sweep's options")
+    run = actions.add_parser("run", help="run a lab on it, as `labs run` does", allow_abbrev=False, description=RUN,
+                             usage="labs cluster run LAB [OPTION ...]")
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab, then its options")
+    sweep = actions.add_parser("sweep", help="run a lab's sweeps on it, as `labs sweep` does", allow_abbrev=False,
+                               description=SWEEP, usage="labs cluster sweep LAB [OPTION ...]")
+    sweep.add_argument("words", nargs=argparse.REMAINDER, metavar="LAB ...", help="the lab, then the sweep's options")
     shell = actions.add_parser("shell", help="open a shell, or run a command, on the head or a node",
-                               allow_abbrev=False)
-    shell.add_argument("words", nargs=argparse.REMAINDER, metavar="[NODE] [-- COMMAND ...]",
-                       help="node1, node2, ..., default: the head; default of the command: a shell")
+                               allow_abbrev=False, description=SHELL,
+                               usage="labs cluster shell [NODE] [-- COMMAND ...]")
+    shell.add_argument("words", nargs=argparse.REMAINDER, metavar="NODE -- COMMAND ...",
+                       help="node1, node2, ...; default: the head. Without a command: your shell")
     actions.add_parser("status", help="show the nodes and their links", allow_abbrev=False)
-    actions.add_parser("down", help="end the cluster and everything that runs on it", allow_abbrev=False)
+    actions.add_parser("down", help="end the cluster and everything that runs on it", allow_abbrev=False,
+                       description=DOWN)
+
+
+def _folder(text: str) -> Path:
+    """Return the path of a folder that exists; an argparse type."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a folder")
+    return Path(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -153,7 +185,7 @@ def _pass_on(pid: int, number: int) -> None:
 
 
 def describe(cluster: state.Cluster) -> str:
-    """Return a table of the nodes, and what to do next."""
+    """Return a table of the nodes and their links."""
     rows = [("node", "address", "cores", "link")]
     rows += [(node, state.address(node), ",".join(map(str, cluster.cores[node])), str(link))
              for node, link in cluster.links.items()]

@@ -100,6 +100,8 @@ def dispatch(words: Sequence[str]) -> int:
         raise LabError(f"no command is called {quoted(command)}{similar}; there are: {', '.join(COMMANDS)}")
     if command in TAKE_LAB_OPTIONS:
         _refuse_option_first(command, rest)
+    elif command == "cluster" and rest and rest[0] in TAKE_LAB_OPTIONS:
+        _refuse_option_first(f"cluster {rest[0]}", rest[1:])
     args, unknown = parser((command,)).parse_known_args(words)
     if unknown and command not in TAKE_LAB_OPTIONS:
         args.parser.error(f"unrecognized arguments: {unknown[0]}")

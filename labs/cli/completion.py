@@ -18,17 +18,25 @@ BASH = """\
 {script}
 _labs_of_number() {{ case $1 in {numbers} *) echo "$1" ;; esac; }}
 _labs() {{
+    if ((COMP_CWORD > 2)) && [[ ${{COMP_WORDS[*]:1:2}} =~ ^cluster\\ ({take_labs})$ ]]; then
+        COMP_WORDS=("${{COMP_WORDS[0]}}" "${{COMP_WORDS[@]:2}}")
+        ((COMP_CWORD--))
+    fi
     ((COMP_CWORD < 3)) || COMP_WORDS[2]=$(_labs_of_number "${{COMP_WORDS[2]}}")
     _shtab_labs
 }}
 complete -o default -F _labs labs
 """
-"""What matches nothing is completed as a file name (-o default)."""
+"""`labs cluster run` is completed like `labs run`. What matches nothing is completed as a file name (-o default)."""
 ZSH = """\
 (( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit; }}
 eval {quoted}
 _labs_of_number() {{ case $1 in {numbers} *) echo "$1" ;; esac; }}
 _labs() {{
+    if (( CURRENT > 3 )) && [[ $words[2,3] =~ '^cluster ({take_labs})$' ]]; then
+        words[2]=()
+        (( CURRENT-- ))
+    fi
     (( CURRENT < 4 )) || words[3]=$(_labs_of_number "$words[3]")
     _shtab_labs || _files
 }}
@@ -54,7 +62,8 @@ def script(shell: str) -> str:
     """Return the script for a shell, "bash" or "zsh"."""
     text = shtab.complete(commands.parser(add_lab=_offer_labs), shell)
     numbers = " ".join(f"{'|'.join(_short_names(name))}) echo {name} ;;" for name in catalogue.lab_names())
-    return SHELLS[shell].format(script=text, quoted=shlex.quote(text), numbers=numbers)
+    return SHELLS[shell].format(script=text, quoted=shlex.quote(text), numbers=numbers,
+                                take_labs="|".join(commands.TAKE_LAB_OPTIONS))
 
 
 def _short_names(name: str) -> list[str]:

@@ -62,6 +62,13 @@ LINES = {
     "labs data ve": ["verify"],
     ".venv/bin/labs results --c": ["--csv"],
     "labs queue --ch": ["--check"],
+    "labs cluster ": ["up", "link", "run", "sweep", "shell", "status", "down"],
+    "labs cluster s": ["sweep", "shell", "status"],
+    "labs cluster up --sl": ["--slurm"],
+    "labs cluster link --ba": ["--bandwidth"],
+    "labs cluster run lab1": [lab for lab in catalogue.lab_names() if lab.startswith("lab1")],
+    "labs cluster run lab10 --workers 2 --no-a": ["--no-augment"],
+    "labs cluster sweep 2 --co": ["--code"],
     "labs completion ": ["bash", "zsh"],
 }
 FILES = {"labs run lab10 --data ./so": "solutions", "labs lint da": "data"}

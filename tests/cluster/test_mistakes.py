@@ -31,6 +31,9 @@ WITHOUT_ONE = {
     "up --cores 9999": r"--cores 9999: this machine has \d+",
     "up --bandwidth 10": "'10' is not a bandwidth .*",
     "up --latency soon": "'soon' is not a latency .*",
+    "up --share /tmp/no/such": "--share: '/tmp/no/such' is not a folder; .*",
+    "run --workers 2 lab10": "name the lab first: labs cluster run LAB --workers 2 lab10; .*",
+    "sweep --list": "name the lab first: labs cluster sweep LAB --list; .*",
     **dict.fromkeys(["status", "link --up", "run lab10", "sweep lab11", "shell", "shell node1 -- true"],
                     "no cluster is up; start one with `labs cluster up --nodes 2`"),
 }

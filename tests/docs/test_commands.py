@@ -1,4 +1,7 @@
-"""Every command of README and docs: most are run as written; the others are parsed, each for a stated reason."""
+"""Every command of README and docs: most are run as written; the others are parsed, each for a stated reason.
+
+What stands between `labs cluster up` and `down` is run as one script.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ import pytest
 
 from labs.run import catalogue, command_line
 from labs.run.paths import ROOT
-from tests.cluster.client import path
-from tests.slurm.client import Slurm
+from tests.cluster.client import ending, path
+from tests.slurm.client import Slurm, unavailable
 from tests.slurm.conftest import running
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,21 +41,41 @@ PARSED = {
     r"chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "on a cluster; tests/launch/test_read_only.py has a shared environment",
     r"python3\.13 -m venv gpu|pip install -c |sbatch .*accept-gpu|labs accept-gpu$": "on GPU nodes, as conda is",
-    r"\.venv/bin/python -m tests\.slurm\.cluster": "runs until Ctrl-C; these tests start their cluster in the same way",
 }
 """The commands that are not run, and why."""
 
 
+def lines(page: Path) -> Iterator[str]:
+    """Yield the lines of a page's shell blocks, without comments."""
+    for block in re.findall(r"```(?:bash|sh)\n(.*?)```", page.read_text(), re.DOTALL):
+        yield from filter(None, (re.sub(r"(^|\s)#.*", "", line).strip() for line in block.splitlines()))
+
+
+def split(page: Path) -> tuple[list[str], list[list[str]]]:
+    """Return the commands of a page: those outside a cluster, and those from each `labs cluster up` to its `down`."""
+    outside: list[str] = []
+    walks: list[list[str]] = []
+    up = 0
+    for line in lines(page):
+        if "labs cluster up" in line:
+            if not up:
+                walks.append([])
+            up += 1
+        (walks[-1] if up else outside).append(line)
+        up -= "labs cluster down" in line
+    assert not up, f"{page.name} leaves a cluster up"
+    return outside, walks
+
+
 def commands() -> Iterator[str]:
-    """Yield the commands of all pages: lines of shell blocks without comments, and commands in the text."""
+    """Yield the commands of all pages outside a cluster: those of shell blocks, and those in the text."""
     for page in PAGES:
-        text = page.read_text()
-        for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL):
-            yield from filter(None, (re.sub(r"(^|\s)#.*", "", line).strip() for line in block.splitlines()))
+        yield from split(page)[0]
         programs = "labs run|labs sweep|sbatch|mpirun|horovodrun|papermill"
-        yield from re.findall(rf"`((?:{programs}) [^`\n]*lab\d\d_[^`\n]*)`", text)
+        yield from re.findall(rf"`((?:{programs}) [^`\n]*lab\d\d_[^`\n]*)`", page.read_text())
 
 
+WALKS = [pytest.param(walk, id=f"{page.stem}: {walk[0]}") for page in PAGES for walk in split(page)[1]]
 COMMANDS = list(dict.fromkeys(commands()))
 
 
@@ -71,11 +94,11 @@ def shell(tmp_path_factory):
     """Run a command in bash as a student would, in the clone, with a separate results root; return its output."""
     results = tmp_path_factory.mktemp("results")
 
-    def run(line: str, **variables: str) -> str:
+    def run(line: str, seconds: float = 200, **variables: str) -> str:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = os.environ | {"LABS_RESULTS": str(results), "PATH": path, "PYTHONPATH": str(ROOT)} | AS_ROOT | variables
         done = subprocess.run(["bash", "-euc", line], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200, check=False)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds, check=False)
         busy = line == "labs lint" and "was the machine busy?" in done.stdout  # Sometimes this machine is busy.
         assert done.returncode == 0 or busy, done.stdout[-3000:]
         return done.stdout
@@ -103,6 +126,36 @@ def typed(cluster: Slurm, line: str) -> str:
     results = cluster.cluster.folder.parent / "results"
     search = f"{Path(sys.executable).parent}:{path()}"
     return cluster.run("bash", "-euc", line, PATH=search, PYTHONPATH=str(ROOT), LABS_RESULTS=str(results))
+
+
+TYPED = re.compile(r"^(labs cluster shell(?: node\d+)?)\n(.*?)^exit$", re.MULTILINE | re.DOTALL)
+"""A shell on a host of the cluster, and what a student types there."""
+CHANGES = {
+    r"\b(50|100)mbit": r"\g<1>0mbit",
+    "--epochs 30": "--epochs 12",
+    r"sleep \d+": 'until ls "$LABS_RESULTS"/lab11_multinode/cut/checkpoints/epoch-*; do sleep 0.2; done',
+    r"tail -f (\S+)": r'until grep "curves and record" "$LABS_RESULTS/\1"; do sleep 0.2; done',
+}
+"""What is not as written, to save minutes or to suit a busy machine: slow links, a long run, and waiting."""
+
+
+@pytest.mark.workers
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("walk", WALKS)
+def test_commands_on_a_cluster_run_as_written(shell, tmp_path, walk):
+    """They run in one shell, and the page's own `down` ends each cluster."""
+    script = "\n".join(walk).replace("~/", f"{tmp_path}/").replace("/tmp/photos", f"{tmp_path}/photos")
+    if "--slurm" in script and (reason := unavailable()):
+        pytest.skip(reason)
+    for pattern, instead in CHANGES.items():
+        script = re.sub(pattern, instead, script)
+    script = TYPED.sub(r"\1 <<'TYPED'\nset -eu\n\2TYPED", script)
+    results = tmp_path / "results"
+    results.mkdir()
+    variables = {"SHELL": "/bin/bash", "LABS_RESULTS": str(results), "SBATCH_OUTPUT": f"{results}/%x-%j.out"}
+    with ending(tmp_path / "cluster") as one, ending(tmp_path / "cluster2") as two:
+        shell(script, seconds=850, LABS_CLUSTER=str(one.folder), **variables)
+        assert [each.labs("down").stdout for each in (one, two)] == ["no cluster was up\n"] * 2
 
 
 def test_there_are_commands():

@@ -34,34 +34,48 @@ def anchors(page: Path) -> Iterator[str]:
         yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 
 
-OUR_MESSAGES = re.findall(MESSAGE, TROUBLE.partition("## Messages from other programs")[0], re.MULTILINE)
+LAPTOP = (ROOT / "docs/laptop-cluster.md").read_text()
+OF_A_CLUSTER = re.findall(MESSAGE, LAPTOP.partition("## Messages of other programs")[0], re.MULTILINE)
+OUR_MESSAGES = OF_A_CLUSTER + re.findall(MESSAGE, TROUBLE.partition("## Messages from other programs")[0], re.MULTILINE)
 
 
 @pytest.mark.parametrize("message", OUR_MESSAGES)
 def test_a_message_exists(message):
     """One file of the kit, or of a test that waits for the message, has all its fragments; `...` is filled in."""
-    fragments = [fragment.strip() for fragment in message.removeprefix("labs: error: ").split("...")]
-    assert any(all(fragment in text for fragment in fragments) for text in TEXTS), "the kit has no such message"
+    assert any(says(text, message) for text in TEXTS), "the kit has no such message"
+
+
+def says(text: str, message: str) -> bool:
+    """Return whether a text has all fragments of a message on a page."""
+    return all(fragment.strip() in text for fragment in message.removeprefix("labs: error: ").split("..."))
+
+
+def test_every_error_of_a_cluster_is_on_its_page():
+    """Except for those that only repeat another program's message."""
+    files = [*(ROOT / "labs/cluster").glob("*.py"), ROOT / "labs/cli/cluster.py"]
+    raised = {"\n".join(strings(node)) for file in files for node in ast.walk(ast.parse(file.read_text()))
+              if isinstance(node, ast.Raise)}
+    errors = {text for text in raised if re.search(r"\w \w", text)}
+    assert len(errors) > 15
+    assert not {text for text in errors if not any(says(text, message) for message in OF_A_CLUSTER)}
 
 
 def texts(path: Path) -> str:
     """Return all string constants of a program, one per line, without the values of f-strings."""
     if path.suffix == ".sh":
         return re.sub(r"\$\{[^}]*\}|\$\(.*?\)|\$\w+", "", path.read_text())
-    strings = []
+    return "\n".join(strings(ast.parse(path.read_text())))
 
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.JoinedStr):
-            values = (each.value if isinstance(each, ast.Constant) else "" for each in node.values)
-            strings.append("".join(values))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            strings.append(node.value)
-        else:
-            for child in ast.iter_child_nodes(node):
-                visit(child)
 
-    visit(ast.parse(path.read_text()))
-    return "\n".join(strings)
+def strings(node: ast.AST) -> Iterator[str]:
+    """Yield the string constants below a node of a syntax tree, those of f-strings joined."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(each.value if isinstance(each, ast.Constant) else "" for each in node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from strings(child)
 
 
 SPEAKERS = (("labs", "*.py"), ("jobs", "*.sh"), ("tests/slurm", "*.py"))
