@@ -175,6 +175,6 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
         text.append("All-reduces over links\n" + shares(runs)[columns].round(2).to_string(index=False))
     if any("cells" in run.get("tables", {}) for run in runs):
         judged = over_links.errors(cells(runs).to_dict("records"))
-        text.append(f"{judged['cells']} steps predicted before they were measured: median error {judged['median']:.1%}, "
-                    f"{judged['within_15']:.0%} within 15 %, largest {judged['largest']:.0%}")
+        text.append(f"{judged['cells']} steps predicted before they were measured: median error "
+                    f"{judged['median']:.1%}, {judged['within_15']:.0%} within 15 %, largest {judged['largest']:.0%}")
     return "\n\n".join(text)
