@@ -25,8 +25,9 @@ def shared_folders(named: Iterable[Path]) -> list[Path]:
         named: Folders of the user.
     """
     own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
-    for path in own:  # One that is made later would be another one on each node.
-        path.mkdir(parents=True, exist_ok=True)
+    for path in own:
+        if TMP in path.parents:  # One that is made later would be another one on each node.
+            path.mkdir(parents=True, exist_ok=True)
     paths = (path.resolve() for path in (*own, *named))
     return sorted({path for path in paths if TMP in path.parents and path.is_dir()})
 
