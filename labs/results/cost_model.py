@@ -51,6 +51,8 @@ FUSED_BYTES = 64 * 2**20
 """The most bytes that Horovod sends as one message: HOROVOD_FUSION_THRESHOLD, 64 MiB in most releases."""
 BACKWARD = 2 / 3
 """Share of a step that is its backward pass: it makes two products of the weights' size, the forward pass one."""
+OVERLAP = 0.7
+"""Share of the communication that can hide behind the backward pass; `predicted_efficiency` says why."""
 LOCAL_BANDWIDTH, LOCAL_LATENCY = 10e9, 5e-6
 """Bytes per second and latency between the GPUs of one node over PCI Express 3 x16, whose peak is 15.75 GB/s."""
 
@@ -81,8 +83,19 @@ def allreduce_seconds(nbytes: float, workers: int, latency: float, bandwidth: fl
     return messages * (between + ring_seconds(size, local, local_latency, local_bandwidth))
 
 
+def exposed_seconds(communication: float, step: float, overlap: float = OVERLAP) -> float:
+    """Return the seconds of an all-reduce that are not hidden behind the backward pass.
+
+    Args:
+        communication: Seconds of the all-reduce.
+        step: Seconds of a step of one worker alone; its backward pass, BACKWARD of it, hides no more than its length.
+        overlap: Share of the communication that can hide: 0 for none.
+    """
+    return max((1 - overlap) * communication, communication - BACKWARD * step)
+
+
 def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes: float, workers: int, latency: float,
-                         bandwidth: float, workers_per_node: int = 1, overlap: float = 0.7, **links) -> float:
+                         bandwidth: float, workers_per_node: int = 1, overlap: float = OVERLAP, **links) -> float:
     """Return the efficiency of n workers in weak scaling: step / (step + communication that is not hidden).
 
     A step takes batch_size / images_per_sec. The share `overlap` of the communication hides behind the backward pass,
@@ -92,7 +105,7 @@ def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes:
     ones are sent when nothing is left to compute. No source publishes it. With one set of constants, every value from
     0.5 to 0.8 comes within 10 percentage points of all rows of data/reference/published_scaling.csv. 0.7 also does so
     for the figures of 128 GPUs in an earlier edition of Horovod's README; 0.5 does not (VGG16 0.66, not 0.79).
-    The model leaves out input, and the wait for the slowest worker.
+    The model leaves out input, and the wait for the slowest worker, which `at_scale.predict` adds.
 
     Args:
         images_per_sec: Throughput of one worker alone.
@@ -107,4 +120,4 @@ def predicted_efficiency(images_per_sec: float, batch_size: int, gradient_bytes:
     """
     step = batch_size / images_per_sec
     communication = allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, **links)
-    return step / (step + max((1 - overlap) * communication, communication - BACKWARD * step))
+    return step / (step + exposed_seconds(communication, step, overlap))
