@@ -28,12 +28,18 @@ def shape(hosts: Sequence[str], machines: int) -> str:
     return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared
 
 
+def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of lab 11 that are of a training, not of the study "bandwidth"."""
+    return [run for run in runs if "cells" not in run.get("tables", {})]
+
+
 def summary(runs: Sequence[dict[str, Any]]) -> str:
     """Return the layouts with their accuracy and exchange, weak and strong scaling, as text.
 
     Args:
         runs: Records of lab 11.
     """
+    runs = trained(runs)
     if not runs:
         return ""
     frame = table(runs)

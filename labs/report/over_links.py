@@ -61,11 +61,6 @@ def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["nodes", "backend"], kind="stable", ignore_index=True)
 
 
-def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of lab 11 that are of a training, not of the study "bandwidth"."""
-    return [run for run in runs if "cells" not in run.get("tables", {})]
-
-
 def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     """Draw the share of the link that an all-reduce uses over the link's bandwidth; a panel per backend.
 
@@ -138,7 +133,7 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     Args:
         runs: Records of lab 11's sweeps "weak" and "strong" over links.
     """
-    frame = layouts.table(trained(runs))
+    frame = layouts.table(layouts.trained(runs))
     figure = plots.empty(10, 3.4)
     both = figure.subplots(1, 2)
     kinds: tuple[Literal["weak", "strong"], ...] = ("weak", "strong")
@@ -155,7 +150,7 @@ def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     Args:
         runs: Records of lab 11's sweeps "weak" and "strong" over links.
     """
-    frame = layouts.table(trained(runs))
+    frame = layouts.table(layouts.trained(runs))
     by = ["link", "global_batch_size", "nodes"]
     table = frame.groupby(by)[["images_per_sec", "step_ms", "test_accuracy"]].median().reset_index()
     order = {record: bits_per_second(record) for record in frame["link"].unique()}
