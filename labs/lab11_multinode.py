@@ -222,7 +222,7 @@ def _allreduce(job, nbytes: int) -> dict[str, Any]:
     """Return the time of an all-reduce of all gradients of a step, without computation to overlap with."""
     if job.size == 1:
         return {"gradient_bytes": nbytes}
-    rows = measure.collectives.measure(job.layout.backend, [nbytes], seconds=0.5)
+    rows = measure.collectives.measure(job.layout.backend, [nbytes], 0.5, ("allreduce",))
     seconds = next(row["seconds"] for row in rows if row["library"].startswith("Horovod"))
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 

@@ -18,7 +18,7 @@ SLOW = "20mbit"
 def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path):
     """A slow link: what the processor needs does not show. With Open MPI's own limits the share is 0.7."""
     before = two.labs("status").stdout
-    two.labs("run", "lab05", "--study", "links", "--bandwidths", SLOW, "--largest-mb", "4", "--seconds", "0.1",
+    two.labs("run", "lab05", "--study", "links", "--bandwidths", SLOW, "--largest-mb", "1", "--seconds", "0.1",
              "--results", tmp_path, "--name", "it")
     record = records.read(tmp_path / "lab05_allreduce/it")
     (row,) = over_links.shares([record]).to_dict("records")
@@ -29,7 +29,7 @@ def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path
 
 
 def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
-    output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "200mbit", "--name", "it", "--results",
+    output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "1gbit", "--name", "it", "--results",
                       tmp_path, seconds=280).stdout
     record = records.read(tmp_path / "lab11_multinode/it")
     cells = over_links.cells([record])
