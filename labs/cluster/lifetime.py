@@ -58,11 +58,15 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
     with _alone(folder):
         if state.current():
             raise LabError("a cluster is already up; `labs cluster down` ends it")
-        spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
-                "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
-                "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
-                "shared": [str(path) for path in nodes.shared_folders(shared)]}
-        return _start(folder, spec)
+        try:
+            spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
+                    "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
+                    "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
+                    "shared": [str(path) for path in nodes.shared_folders(shared)]}
+            return _start(folder, spec)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def down() -> bool:
@@ -123,7 +127,6 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
         starter.kill()  # `unshare --kill-child` ends the head with itself.
         from_head.read()  # This ends when the head has.
         starter.wait()
-        shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
         to_head.close()
