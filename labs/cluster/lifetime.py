@@ -125,6 +125,8 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
         return state.require()
     except BaseException:
         starter.kill()  # `unshare --kill-child` ends the head with itself.
+        with contextlib.suppress(BrokenPipeError):
+            to_head.close()  # A head that is not killed with `unshare` ends with its input.
         from_head.read()  # This ends when the head has.
         starter.wait()
         raise
