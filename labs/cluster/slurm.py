@@ -15,6 +15,7 @@ from labs.cluster import enter, state
 from labs.run.errors import LabError
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
+# The spool is in each node's own /tmp, because the sockets in it need a short path.
 # config_overrides: a node has the CPUs written here, not those of the machine. MinJobAge: scontrol shows finished jobs
 # for a day.
 CONF = """\
@@ -27,7 +28,7 @@ AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}/slurm
 SlurmctldPidFile={folder}/slurm/slurmctld.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdSpoolDir={folder}/slurm/%n
+SlurmdSpoolDir=/tmp/slurmd
 SlurmdPidFile={folder}/slurm/%n.pid
 SlurmdLogFile={folder}/%n.log
 SlurmdParameters=config_overrides
