@@ -60,10 +60,6 @@ PRESETS = {
 }
 
 
-def _one_worker_per_node(workers: int) -> int:
-    return workers
-
-
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
 OVER_LINKS = "T3: the same over links of several bandwidths, one worker on each of two nodes"
@@ -75,7 +71,7 @@ SWEEPS = {
         Sweep("crossover", CROSSOVER, SMALL, adapt=divide),
     ),
     "cluster": (
-        Sweep("links", OVER_LINKS, SMALL, seeds=(1, 2), adapt=divide, nodes=_one_worker_per_node,
+        Sweep("links", OVER_LINKS, SMALL, seeds=(1, 2), adapt=divide, nodes=Sweep.node_per_worker,
               links=("50mbit", "200mbit", "1gbit", "10gbit")),
     ),
     "paper": (

@@ -129,10 +129,6 @@ def _four_on_each(workers: int) -> int:
     return max(1, workers // 4)
 
 
-def _one_on_each(workers: int) -> int:
-    return workers
-
-
 def _on(device: Literal["cpu", "gpu"], *changes: Callable[[Config, int], Config]) -> Callable[[Config, int], Config]:
     """Return a sweep's `adapt`, which applies the changes on machines with this kind of device and skips others."""
 
@@ -181,9 +177,10 @@ SWEEPS = {
         Sweep("layouts", LAYOUTS, NODES | {"batch_size": (128,)}, (1, 2, 4),
               adapt=_on("cpu", _larger_for_inception, divide, _shared_cores)),
         Sweep("batch", BATCH, NODES | {"batch_size": (8, 16, 32, 64)}, (4,), adapt=_on("cpu", _larger_for_inception)),
-        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception), nodes=_one_on_each),
+        Sweep("weak-gpu", WEAK, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception),
+              nodes=Sweep.node_per_worker),
         Sweep("strong-gpu", STRONG, GPUS, (1, 2, 4, 8), adapt=_on("gpu", _larger_for_inception, divide),
-              nodes=_one_on_each),
+              nodes=Sweep.node_per_worker),
         Sweep("batch-gpu", BATCH, GPUS | {"batch_size": (32, 64, 128)}, (1,), adapt=_on("gpu", _larger_for_inception)),
         Sweep("input-gpu", INPUT, GPUS | {"input": ("cached", "decoded", "synthetic")}, (1,),
               adapt=_on("gpu", _larger_for_inception)),

@@ -70,10 +70,6 @@ def _two_nodes(workers: int) -> int:
     return 2
 
 
-def _one_worker_per_node(workers: int) -> int:
-    return workers
-
-
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
@@ -89,13 +85,13 @@ SWEEPS = {
     ),
     "paper": (
         Sweep("accuracy", ACCURACY, {"scaling": ("linear", "sqrt")}, (2, 6, 8), nodes=_two_nodes),
-        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), nodes=_one_worker_per_node),
-        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=_one_worker_per_node),
+        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), nodes=Sweep.node_per_worker),
+        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=Sweep.node_per_worker),
     ),
     "cluster": (
-        Sweep("bandwidth", BANDWIDTH, {"study": ("bandwidth",)}, (2, 4, 8), (1,), nodes=_one_worker_per_node),
-        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=_one_worker_per_node, links=LINKS),
-        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=_one_worker_per_node, links=LINKS),
+        Sweep("bandwidth", BANDWIDTH, {"study": ("bandwidth",)}, (2, 4, 8), (1,), nodes=Sweep.node_per_worker),
+        Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=Sweep.node_per_worker, links=LINKS),
+        Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=Sweep.node_per_worker, links=LINKS),
     ),
 }
 
@@ -175,10 +171,11 @@ def _machines() -> int:
 
 def _bandwidth(job):
     """Fit each link's constants, predict the steps of all networks over it, and measure them."""
+    bandwidths = measure.network.bandwidths(job.config.bandwidths)
     digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", job.config.data)), 0.0, job.seed)
-    measure.collectives.settle(job.layout.backend)
     with measure.network.links_of(job) as set_bandwidth:
-        constants, rows = _constants(job, set_bandwidth)
+        measure.collectives.settle(job.layout.backend)
+        constants, rows = _constants(job, bandwidths, set_bandwidth)
         networks = itertools.product(UNITS, BATCH_SIZES, [False])
         cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
         compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
@@ -187,10 +184,10 @@ def _bandwidth(job):
                          machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
 
 
-def _constants(job, set_bandwidth):
+def _constants(job, bandwidths, set_bandwidth):
     """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to."""
     constants, rows = {}, []
-    for bandwidth in ("unlimited", *job.config.bandwidths.split(",")):
+    for bandwidth in ("unlimited", *bandwidths):
         set_bandwidth(bandwidth)
         measured = measure.network.allreduces(job, MESSAGES, SECONDS)
         rows += [{"bandwidth": bandwidth} | row for row in measured]
@@ -210,11 +207,12 @@ def _cells(job, train, set_bandwidth, constants, networks):
         link, unlimited = constants[bandwidth], constants["unlimited"]
         return results.over_links.step(alone, ready, nbytes, job.size, link, unlimited)
 
+    bandwidths = [bandwidth for bandwidth in constants if bandwidth != "unlimited"]
     for units, batch_size, fp16 in networks:
         model = models.mnist_cnn(units=units)
         measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
         for cell in measure.network.cells(
-                job, model, train, batch_size, job.config.bandwidths.split(","), set_bandwidth, predict, SECONDS, fp16):
+                job, model, train, batch_size, bandwidths, set_bandwidth, predict, SECONDS, fp16):
             yield {"units": units, "fp16_allreduce": fp16} | cell
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 
-from labs.cluster import enter, lifetime, links, state
+from labs.cluster import enter, lifetime, links, nodes, state
 from labs.run import usage
 from labs.run.errors import LabError, quoted
+from labs.run.paths import results_dir
 from labs.run.text import plural
 
 DESCRIPTION = """\
@@ -117,6 +118,8 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> int:
+    if (args.cpus or args.gpus) and not args.slurm:
+        raise LabError("--cpus and --gpus are for Slurm; add --slurm")
     cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
                           args.cpus, args.gpus, args.share)
     print(describe(cluster))
@@ -145,11 +148,23 @@ def _down(args: argparse.Namespace) -> int:
 def _launch(args: argparse.Namespace) -> int:
     """Run `labs run` or `labs sweep` on the head: mpirun starts workers on all nodes."""
     cluster = state.require()
+    _refuse_private_results(cluster, args.words)
     workers = sum(map(len, cluster.cores.values()))
     explicit = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
     default = ["--workers", str(workers)] if args.action == "run" and args.words and not explicit else []
     words = [sys.executable, "-m", "labs", args.action, *args.words, *default]
     return _on(state.HEAD, words, enter.launch_variables())
+
+
+def _refuse_private_results(cluster: state.Cluster, words: Sequence[str]) -> None:
+    """Refuse a results folder that each host has for itself: the record would end with the cluster."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--results", type=Path, default=results_dir())
+    folder = parser.parse_known_args(words)[0].results.resolve()
+    seen_by_all = any(folder.is_relative_to(path) for path in cluster.shared)
+    if folder.is_relative_to(nodes.TMP) and not seen_by_all:
+        raise LabError(f"results folder {folder}: each node has its own /tmp; choose a folder elsewhere, or start the "
+                       f"cluster with --share {folder.parent if folder.parent != nodes.TMP else folder}")
 
 
 def _shell(args: argparse.Namespace) -> int:

@@ -12,12 +12,10 @@ from pathlib import Path
 
 from labs.cluster import state
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
+from labs.run.paths import ROOT, search_path
 
 KEPT_BY_SSH = ("HOME", "USER", "LOGNAME", "LANG")
 """The variables that a command gets through `ssh`, with a PATH."""
-SYSTEM_FOLDERS = "/usr/sbin:/sbin"
-"""An ordinary user's PATH often lacks these, in which `tc` and Slurm's daemons are."""
 
 
 def command(host: str, words: Sequence[str], cwd: Path | None = None, variables: Mapping[str, str] | None = None
@@ -49,7 +47,7 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
     if host in cluster.cores:
         prefix += ["taskset", "--cpu-list", ",".join(map(str, cluster.cores[host]))]
     settings = {state.FOLDER: str(state.folder()), state.INSIDE: "1",
-                "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SYSTEM_FOLDERS}", **(variables or {})}
+                "PATH": search_path(), **(variables or {})}
     return [*prefix, "env", f"--chdir={cwd or '/'}", *(f"{name}={value}" for name, value in settings.items()), *words]
 
 

@@ -20,7 +20,7 @@ from filelock import Timeout
 from labs.cluster import head, links, nodes, slurm, state
 from labs.run.errors import LabError
 from labs.run.lock import Lock
-from labs.run.paths import ROOT
+from labs.run.paths import python_path, search_path
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",
             "setpriv": "util-linux", "taskset": "util-linux", "mount": "mount", "hostname": "hostname"}
@@ -108,8 +108,7 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
     user = ["--user", "--map-root-user"] if spec["owner"] else []
     command = ["unshare", *user, "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child=KILL",
                "--mount-proc", sys.executable, "-m", "labs.cluster.head", json.dumps(spec)]
-    python_path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = os.environ | {state.FOLDER: str(folder), "PYTHONPATH": python_path}
+    env = os.environ | {state.FOLDER: str(folder), "PYTHONPATH": python_path()}
     with (folder / "head.log").open("wb") as log:
         starter = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                                    start_new_session=True, text=True)
@@ -152,14 +151,11 @@ def _require_programs(with_slurm: bool) -> None:
     if not sys.platform.startswith("linux"):
         raise LabError("a cluster inside one machine needs Linux' namespaces; on macOS or Windows use a Linux machine, "
                        "or a container that runs with --privileged")
-    if missing := sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=_path())}):
-        raise LabError(f"programs are missing; apt-get install {' '.join(missing)}")
-    if with_slurm and (absent := slurm.missing()):
-        raise LabError(absent)
-
-
-def _path() -> str:
-    return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    absent = {package for program, package in PROGRAMS.items() if not shutil.which(program, path=search_path())}
+    if absent:
+        raise LabError(f"programs are missing; apt-get install {' '.join(sorted(absent))}")
+    if with_slurm and (missing := slurm.missing()):
+        raise LabError(missing)
 
 
 def _own_folder() -> Path:

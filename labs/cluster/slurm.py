@@ -13,6 +13,7 @@ from pathlib import Path
 
 from labs.cluster import enter, state
 from labs.run.errors import LabError
+from labs.run.paths import search_path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
 # The spool is in each node's own /tmp, because the sockets in it need a short path.
@@ -50,8 +51,7 @@ SECONDS_TO_START = 30.0
 
 def missing() -> str:
     """Return why Slurm cannot be started here, or an empty string."""
-    path = f"{os.environ.get('PATH', '')}:{enter.SYSTEM_FOLDERS}"
-    absent = [program for program in PROGRAMS if not shutil.which(program, path=path)]
+    absent = [program for program in PROGRAMS if not shutil.which(program, path=search_path())]
     return f"no {', '.join(absent)}; apt-get install slurm-wlm munge" if absent else ""
 
 

@@ -58,6 +58,8 @@ class Cluster:
     """Whether Slurm runs on it."""
     owner: Sequence[int] = ()
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
+    shared: Sequence[str] = ()
+    """The folders below /tmp that all hosts see."""
 
     @property
     def nodes(self) -> list[str]:

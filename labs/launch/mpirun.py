@@ -14,7 +14,7 @@ from pathlib import Path
 
 from labs.launch import hosts
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
+from labs.run.paths import python_path
 
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
@@ -66,8 +66,7 @@ def environment(bar: bool = True) -> dict[str, str]:
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     env["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
-    # Python finds the labs from any working directory.
-    env["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    env["PYTHONPATH"] = python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env

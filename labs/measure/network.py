@@ -28,6 +28,18 @@ STEPS = 5, 40
 """Least and most steps of a measurement."""
 
 
+def bandwidths(text: str) -> list[str]:
+    """Return the bandwidths of a list such as "100mbit,1gbit".
+
+    Raises:
+        LabError: One of them cannot be read.
+    """
+    listed = [bandwidth.strip() for bandwidth in text.split(",")]
+    for bandwidth in listed:
+        links.bits_per_second(bandwidth)
+    return listed
+
+
 @contextlib.contextmanager
 def links_of(job: Job) -> Iterator[Callable[[str], None]]:
     """Yield a function that sets the bandwidth of all links of the cluster; restore the links after the block.
@@ -67,15 +79,10 @@ def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
         seconds: Approximate time of the measurement.
     """
     rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
-    sent = {nbytes: _sent_per_node(job, nbytes) for nbytes in sizes}
+    sent = {nbytes: _sent_per_node(job, nbytes) for nbytes in sorted({row["bytes"] for row in rows})}
     return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
-                   "sent_bytes": sent[size]}
-            for row, size in zip(rows, _sizes(rows, sizes), strict=True) if "eager" not in row["library"]]
-
-
-def _sizes(rows: Sequence[Row], sizes: Sequence[int]) -> list[int]:
-    """Return the requested size of each row: rows have whole elements per worker."""
-    return [min(sizes, key=lambda size, row=row: abs(size - row["bytes"])) for row in rows]  # type: ignore[misc]
+                   "sent_bytes": sent[row["bytes"]]}
+            for row in rows if "eager" not in row["library"]]
 
 
 def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:

@@ -24,6 +24,16 @@ def cache_dir() -> Path:
     return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
 
 
+def python_path() -> str:
+    """Return PYTHONPATH with the clone first, so that programs find `labs` from any working directory."""
+    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def search_path() -> str:
+    """Return PATH with the folders of `tc` and Slurm's daemons, which an ordinary user's often lacks."""
+    return f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
+
+
 def temporary_dir() -> Path:
     """Return the folder of temporary files that runs share: `TMPDIR`, which `labs run` replaces for its workers."""
     return Path(os.environ.get("LABS_TMPDIR") or tempfile.gettempdir())

@@ -42,6 +42,11 @@ class Sweep:
     links: Sequence[str] = ("",)
     """Bandwidths to which the links of `labs cluster` are set, such as "100mbit"; empty: they stay as they are."""
 
+    @staticmethod
+    def node_per_worker(workers: int) -> int:
+        """Return as many nodes as workers; a value for `nodes`."""
+        return workers
+
 
 def divide(config: Any, workers: int) -> Any:
     """Divide a Config's batch among the workers, so that the global batch is constant: strong scaling."""

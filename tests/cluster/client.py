@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from labs.cluster import enter, lifetime, state
-from labs.run.paths import ROOT
+from labs.run.paths import ROOT, search_path
 
 LABS = [sys.executable, "-m", "labs"]
 NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"]
@@ -26,16 +26,11 @@ T = TypeVar("T")
 
 def missing() -> str:
     """Return why no cluster can be started here, or an empty string."""
-    if absent := [program for program in lifetime.PROGRAMS if not shutil.which(program, path=path())]:
+    if absent := [program for program in lifetime.PROGRAMS if not shutil.which(program, path=search_path())]:
         return f"no {', '.join(absent)}"
     user = ["--user", "--map-root-user"] if os.geteuid() else []
     done = subprocess.run(["unshare", *user, *NAMESPACES, "true"], capture_output=True, text=True, check=False)
     return f"this machine makes no namespaces: {done.stderr.strip()}" if done.returncode else ""
-
-
-def path() -> str:
-    """Return the search path of a login shell: a user's PATH often lacks the daemons' folder."""
-    return f"{os.environ.get('PATH', '')}:{enter.SYSTEM_FOLDERS}"
 
 
 class Process(subprocess.Popen):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.client import Cluster, ending, path, running
+from labs.run.paths import search_path
+from tests.cluster.client import Cluster, ending, running
 
 
 @pytest.fixture
@@ -28,8 +29,9 @@ def two(tmp_path_factory) -> Iterator[Cluster]:
 
 def machine() -> dict[str, object]:
     """Return what a cluster must not change on the machine outside it."""
-    links, spaces = (subprocess.run(["ip", *words], env={"PATH": path()}, capture_output=True, text=True, check=True
-                                    ).stdout for words in (["-o", "link"], ["netns", "list"]))
+    env = {"PATH": search_path()}
+    links, spaces = (subprocess.run(["ip", *words], env=env, capture_output=True, text=True, check=True).stdout
+                     for words in (["-o", "link"], ["netns", "list"]))
     mounts = [line.split(maxsplit=1)[1] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     return {"interfaces": links, "named network namespaces": spaces, "mounts": mounts,
             "/etc/hosts": Path("/etc/hosts").read_text(), "/etc/netns": sorted(Path("/etc/netns").glob("**/*")),

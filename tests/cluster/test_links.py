@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.client import NAMESPACES, Cluster, path
+from labs.run.paths import search_path
+from tests.cluster.client import NAMESPACES, Cluster
 
 TRANSFER = Path(__file__).with_name("transfer.py")
 BITS = {"1mbit": 1e6, "100mbit": 1e8, "1.5gbit": 1.5e9, "40gbit": 4e10}
@@ -118,7 +119,7 @@ def test_a_node_behind_a_cut_link_is_not_told(pair):
 def netem() -> bool:
     """Whether this kernel can delay packets."""
     words = ["unshare", "--user", "--map-root-user", *NAMESPACES, "tc", "qdisc", "add", "dev", "lo", "root", "netem"]
-    return subprocess.run(words, env={"PATH": path()}, capture_output=True, check=False).returncode == 0
+    return subprocess.run(words, env={"PATH": search_path()}, capture_output=True, check=False).returncode == 0
 
 
 def test_a_latency_is_added_in_each_direction(pair, netem):

@@ -22,6 +22,7 @@ ON_A_CLUSTER = {
     "link --bandwidth": ".*--bandwidth.*",
     "run nolab": "no lab is called 'nolab'; .*",
     "run lab10 --workers 99": ".*99.*",
+    "run lab10 --results /tmp/nowhere": "results folder /tmp/nowhere: each node has its own /tmp; .* --share .*",
     "frobnicate": "labs cluster: 'frobnicate' is not one of .*",
 }
 WITHOUT_ONE = {
@@ -29,6 +30,7 @@ WITHOUT_ONE = {
     "up --nodes 100": "--nodes 100: a cluster has 1 to 64 nodes",
     "up --nodes two": "--nodes: 'two' is not a whole number .*",
     "up --cores 9999": r"--cores 9999: this machine has \d+",
+    "up --cpus 4": "--cpus and --gpus are for Slurm; add --slurm",
     "up --bandwidth 10": "'10' is not a bandwidth .*",
     "up --latency soon": "'soon' is not a latency .*",
     "up --share /tmp/no/such": "--share: '/tmp/no/such' is not a folder; .*",

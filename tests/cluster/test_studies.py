@@ -58,3 +58,11 @@ def test_a_study_of_links_needs_a_cluster(tmp_path):
     assert done.returncode == 1
     assert "labs: error: rank 0" in done.stderr
     assert "this study sets the links of a cluster; `labs cluster up" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_bandwidth_that_cannot_be_read_is_refused_before_a_link_is_set(two, tmp_path):
+    before = two.labs("status").stdout
+    done = two.labs("run", "lab05", "--study", "links", "--bandwidths", "100mbit,fast", "--results", tmp_path, code=1)
+    assert "'fast' is not a bandwidth" in done.stderr
+    assert "100mbit;" not in done.stdout
+    assert two.labs("status").stdout == before

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from labs.run import catalogue, command_line
-from labs.run.paths import ROOT
-from tests.cluster.client import ending, path
+from labs.run.paths import ROOT, search_path
+from tests.cluster.client import ending
 from tests.slurm.client import Slurm, unavailable
 from tests.slurm.conftest import running
 
@@ -124,7 +124,7 @@ def cluster(tmp_path_factory) -> Iterator[Slurm]:
 def typed(cluster: Slurm, line: str) -> str:
     """Run a command in bash on the login node of a cluster, in the clone; return its output."""
     results = cluster.cluster.folder.parent / "results"
-    search = f"{Path(sys.executable).parent}:{path()}"
+    search = f"{Path(sys.executable).parent}:{search_path()}"
     return cluster.run("bash", "-euc", line, PATH=search, PYTHONPATH=str(ROOT), LABS_RESULTS=str(results))
 
 

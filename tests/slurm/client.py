@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from labs.cluster import slurm
-from labs.run.paths import ROOT
-from tests.cluster.client import Cluster, missing, path, until
+from labs.run.paths import ROOT, search_path
+from tests.cluster.client import Cluster, missing, until
 
 FOREIGN = ("SLURM", "SBATCH", "SINFO")
 """Variables that speak of another cluster, or of the job in which the tests run, begin with these."""
@@ -39,7 +39,7 @@ class Slurm:
 
     def process(self, *command: object, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
         """Run a command on the head, and return the finished process."""
-        variables = {"SLURM_CONF": str(self.conf), "PATH": path()} | variables
+        variables = {"SLURM_CONF": str(self.conf), "PATH": search_path()} | variables
         words = self.cluster.command("head", *command, cwd=cwd, **variables)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         return subprocess.run(words, env=kept, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=240,

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import pytest
 
 from labs.run.errors import LabError
+from labs.run.paths import search_path
 from labs.slurm import queue, reasons, sbatch_parser, site
-from tests.cluster.client import path, until
+from tests.cluster.client import until
 from tests.slurm.client import ROOT, Slurm, unavailable
 
 pytestmark = pytest.mark.slurm
@@ -221,7 +222,7 @@ def test_without_a_cluster_it_is_one_line(tmp_path, conf):
     if unavailable():
         pytest.skip(unavailable())
     (tmp_path / "empty.conf").touch()
-    env = {"PATH": path()} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
+    env = {"PATH": search_path()} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
     for words in ([], ["--check", JOB]):
         done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
                               env=env, timeout=50)
