@@ -203,9 +203,8 @@ def _cells(job, train, set_bandwidth, constants, networks):
     """
     import tensorflow as tf
 
-    def predict(alone, ready, nbytes, bandwidth):
-        link, unlimited = constants[bandwidth], constants["unlimited"]
-        return results.over_links.step(alone, ready, nbytes, job.size, link, unlimited)
+    def predict(cell, bandwidth):
+        return results.over_links.step(cell, job.size, constants[bandwidth], constants["unlimited"])
 
     bandwidths = [bandwidth for bandwidth in constants if bandwidth != "unlimited"]
     for units, batch_size, fp16 in networks:

@@ -39,8 +39,8 @@ UP = """\
 Start a cluster: a host called head, and node1, node2, ... Each node has one link to a common switch, by default without
 a limit. The cluster stays up until `labs cluster down` or a reboot, even if this terminal is closed."""
 LINK = """\
-Change links at any time, even during a run. What no option names stays as it is. The limit applies to each direction
-separately, as on a switched network."""
+Change links at any time, even during a run. Settings without an option stay unchanged. The limit applies to each
+direction separately, as on a switched network."""
 RUN = """\
 Run a lab on the cluster: mpirun, on the head, starts the workers. It fills a node's cores before it uses the next node.
 Without --workers there is one worker per core of all nodes. `labs run LAB --help` shows the options."""
@@ -65,19 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                     help="cores of each node; default: 1. Nodes share cores if this machine has too few")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
     up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
-                    help="CPUs per node that Slurm is to assume; default: its cores. More let it accept jobs that "
-                         "request several cores per task; the tasks share the cores that are there")
+                    help="CPUs per node that Slurm assumes; default: its cores. With more, Slurm accepts jobs that "
+                         "request several cores per task; the tasks share the real cores")
     up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
-                    help="GPUs per node that Slurm is to assume, so that it accepts GPU jobs; there are none")
+                    help="GPUs per node that Slurm assumes, so that it accepts GPU jobs; the nodes have no GPUs")
     up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",
                     help="folder below /tmp that all nodes see; the rest of /tmp is separate on each")
     link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False,
                               description=LINK)
     link.add_argument("node", nargs="*", metavar="NODE", help="node1, node2, ...; default: all")
-    cable = link.add_mutually_exclusive_group()
-    cable.add_argument("--down", action="store_true",
-                       help="cut the link, like a cable pulled out at the switch: the node sees no change")
-    cable.add_argument("--up", action="store_true", help="restore a link that was cut")
+    carrier = link.add_mutually_exclusive_group()
+    carrier.add_argument("--down", action="store_true",
+                       help="cut the link: it drops every packet, and the node's interface stays up")
+    carrier.add_argument("--up", action="store_true", help="restore a link that was cut")
     for each in (up, link):
         each.add_argument("--bandwidth", metavar="B",
                           help="limit of each link, in each direction: 100mbit, 1gbit, unlimited")

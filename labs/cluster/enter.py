@@ -1,4 +1,4 @@
-"""Running a command on a host of the cluster, from outside or from another host.
+"""Commands on a host of the cluster, from outside or from another host, in place of ssh.
 
     python -m labs.cluster.enter HOST COMMAND ...     as `ssh HOST COMMAND ...` does: mpirun starts its daemons with it
 """
@@ -25,7 +25,7 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
     Args:
         host: A node, or state.HEAD.
         words: The command.
-        cwd: Its working directory; by default the root folder.
+        cwd: Its working directory; by default /.
         variables: Further environment variables.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Starts a cluster and ends it. It leaves nothing behind: all of it is in the namespaces of one process, the head."""
+"""Start and end of a cluster: all its processes are in the namespaces of one process, the head."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         bandwidth: Of each link, in each direction.
         latency: Added to each link, in each direction.
         with_slurm: Run Slurm on it.
-        cpus: CPUs of each node in Slurm's books; 0: its cores.
-        gpus: GPUs of each node in Slurm's books.
+        cpus: CPUs of each node that Slurm assumes; 0: its cores.
+        gpus: GPUs of each node that Slurm assumes.
         shared: Folders below /tmp that all nodes are to see.
 
     Raises:
         LabError: A cluster is already up, a value is wrong, or this machine cannot make namespaces.
     """
+    _require_programs(with_slurm)
     _refuse(nodes_wanted, cores)
     links.bits_per_second(bandwidth)
     links.seconds(latency)
-    _require_programs(with_slurm)
     folder = _own_folder()
     with _alone(folder):
         if state.current():
@@ -83,7 +83,7 @@ def down() -> bool:
         process = state.head_process()
         if process is not None:
             process.kill()  # The kernel ends all processes in its namespace before it ends itself.
-            # In a container whose first process reaps no orphans, the rest of a killed command may hold it there.
+            # In a container whose first process reaps no zombies, waiting for the head could block.
             with contextlib.suppress(psutil.TimeoutExpired):
                 process.wait(SECONDS_TO_END)
         shutil.rmtree(folder, ignore_errors=True)
@@ -92,12 +92,12 @@ def down() -> bool:
 
 @contextlib.contextmanager
 def _alone(folder: Path, patience: float = 0.0) -> Iterator[None]:
-    """Start or end a cluster in this block, while no other command does."""
+    """Hold the folder's lock, so that no other command starts or ends a cluster."""
     try:
         with Lock(folder / LOCK).hold(patience):
             yield
     except Timeout:
-        raise LabError("another `labs cluster up` is starting a cluster") from None
+        raise LabError("another `labs cluster up` or `down` is at work; try again in a moment") from None
 
 
 def _start(folder: Path, spec: dict) -> state.Cluster:
@@ -125,8 +125,8 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
     except BaseException:
         starter.kill()  # `unshare --kill-child` ends the head with itself.
         with contextlib.suppress(BrokenPipeError):
-            to_head.close()  # A head that is not killed with `unshare` ends with its input.
-        from_head.read()  # This ends when the head has.
+            to_head.close()  # A head that outlives `unshare` ends when its input closes.
+        from_head.read()  # Returns when the head has ended.
         starter.wait()
         raise
     finally:
@@ -149,11 +149,11 @@ def _refuse_inside() -> None:
 
 def _require_programs(with_slurm: bool) -> None:
     if not sys.platform.startswith("linux"):
-        raise LabError("a cluster inside one machine needs Linux' namespaces; on macOS or Windows use a Linux machine, "
-                       "or a container that runs with --privileged")
+        raise LabError("a cluster inside one machine needs Linux namespaces; on macOS or Windows use a virtual machine "
+                       "with Linux, or a container started with --privileged")
     absent = {package for program, package in PROGRAMS.items() if not shutil.which(program, path=search_path())}
     if absent:
-        raise LabError(f"programs are missing; apt-get install {' '.join(sorted(absent))}")
+        raise LabError(f"packages are missing; sudo apt-get install {' '.join(sorted(absent))}")
     if with_slurm and (missing := slurm.missing()):
         raise LabError(missing)
 
@@ -177,7 +177,7 @@ def _own_folder() -> Path:
 
 
 def _cores_of_nodes(nodes_wanted: int, cores: int) -> dict[str, list[int]]:
-    """Deal out this machine's cores to the nodes in turn."""
+    """Assign this machine's cores to the nodes, round-robin."""
     there = itertools.cycle(sorted(os.sched_getaffinity(0)))
     return {f"node{number}": sorted(itertools.islice(there, cores)) for number in range(1, nodes_wanted + 1)}
 

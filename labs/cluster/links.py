@@ -1,7 +1,7 @@
 """The links of a cluster's nodes: their bandwidth and latency are set by Linux' traffic control (tc).
 
-A token bucket (tbf) at each end limits each direction. A link that is down drops every packet, as a cable pulled out at
-the switch does: the node itself is not told.
+A token bucket (tbf) at each end limits each direction. A link that is down drops every packet, like a broken port of
+the switch: the node's interface stays up.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def set_all(wanted: Mapping[str, state.Link]) -> None:
 
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Give each link its settings of before the block back after it."""
+    """Restore every link's settings after the block."""
     before = state.require().links
     try:
         yield

@@ -1,4 +1,4 @@
-"""How a host of the cluster is made: its own /tmp, /dev/shm, host name, hosts file and network interface."""
+"""A host of the cluster: namespaces, private /tmp and /dev/shm, host name, hosts file, network interface."""
 
 from __future__ import annotations
 

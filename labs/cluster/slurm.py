@@ -59,7 +59,7 @@ def start(cluster: state.Cluster) -> None:
     """Start Slurm's daemons, and wait until every node is idle.
 
     Raises:
-        LabError: They did not start in time; the daemons' own words are in the error.
+        LabError: They did not start in time; the error quotes the last line of each log.
     """
     folder = state.folder()
     conf = _configure(folder, cluster)

@@ -18,7 +18,7 @@ from labs.run.errors import LabError
 FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
 INSIDE = "LABS_INSIDE_CLUSTER"
-"""The variable that a process of the cluster has; its host name says on which host it runs."""
+"""Set in every process of the cluster; its host name says on which host it runs."""
 HEAD = "head"
 """The host from which runs are started, as from a login node. It has no link whose bandwidth is set."""
 SUBNET = "10.77.0.0/24"
@@ -45,15 +45,15 @@ class Cluster:
     """The nodes of a cluster that is up."""
 
     pids: dict[str, int]
-    """The process that holds each host's namespaces, as numbered inside the cluster."""
+    """PID of the process that holds each host's namespaces, in the cluster's PID namespace."""
     cores: dict[str, list[int]]
     """The processor cores on which each node's processes may run."""
     links: dict[str, Link]
     """Each node's link."""
     cpus: int = 0
-    """CPUs of each node in Slurm's books; 0: its cores."""
+    """CPUs of each node that Slurm assumes; 0: its cores."""
     gpus: int = 0
-    """GPUs of each node in Slurm's books."""
+    """GPUs of each node that Slurm assumes."""
     slurm: bool = False
     """Whether Slurm runs on it."""
     owner: Sequence[int] = ()
@@ -80,7 +80,7 @@ def address(host: str) -> str:
 
 def inside(environ: Mapping[str, str] = os.environ) -> str:
     """Return the host of the cluster on which this process runs, or an empty string outside a cluster."""
-    # A variable with the host's name would be wrong on other nodes: mpirun gives the workers those of the head.
+    # The host's name in a variable would be wrong: mpirun copies the head's variables to the workers.
     return socket.gethostname() if environ.get(INSIDE) else ""
 
 
@@ -90,7 +90,7 @@ def write(cluster: Cluster) -> None:
 
 
 def head_process() -> psutil.Process | None:
-    """Return the cluster's first process as numbered outside, or None if no cluster is up."""
+    """Return the cluster's first process, as seen outside, or None if no cluster is up."""
     try:
         pid, began = map(int, (folder() / "head.pid").read_text().split())
         process = psutil.Process(pid)
@@ -101,7 +101,7 @@ def head_process() -> psutil.Process | None:
 
 
 def sign(head: psutil.Process) -> None:
-    """Record the cluster's first process, as numbered outside."""
+    """Record the PID of the cluster's first process, as seen outside."""
     atomic.write_text(folder() / "head.pid", f"{head.pid} {_began(head.pid)}\n")
 
 
@@ -125,7 +125,7 @@ def require() -> Cluster:
     """Return the cluster that is up.
 
     Raises:
-        LabError: None is.
+        LabError: No cluster is up.
     """
     if cluster := current():
         return cluster

@@ -1,7 +1,7 @@
-"""All-reduces and training steps over links of several bandwidths, which the links of `labs cluster` are set to.
+"""Timing of all-reduces and training steps over the links of `labs cluster`, at several bandwidths.
 
-A link's two constants, a step's computation and the moment at which its largest gradient is ready are measured before
-any step is taken over that link: `labs.results.over_links` predicts the step from them.
+A link's two constants, a step's computation and the moments at which its gradients are ready are measured before any
+step is taken over that link: `labs.results.over_links` predicts the step from them.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
         LabError: The run is not on a cluster of `labs cluster`.
     """
     if not state.inside():
-        raise LabError("this study sets the links of a cluster; `labs cluster up --nodes 2`, then `labs cluster run` "
-                       "in place of `labs run`")
+        raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
+                       "instead of `labs run`")
 
     def set_bandwidth(bandwidth: str) -> None:
         hvd_ops.barrier()
@@ -93,7 +93,7 @@ def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:
 
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
-          set_bandwidth: Callable[[str], None], predict: Callable[[float, float, int, str], float],
+          set_bandwidth: Callable[[str], None], predict: Callable[[Row, str], float],
           seconds: float, fp16_allreduce: bool = False) -> Iterator[Row]:
     """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
 
@@ -104,28 +104,26 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
         batch_size: Images per worker and step.
         bandwidths: Such as "100mbit".
         set_bandwidth: From `links_of`.
-        predict: Returns the seconds of a step from those of its computation, those until its largest gradient is ready,
-            the bytes of all gradients, and the bandwidth.
+        predict: Returns the seconds of a step from a row's bytes and computation, and the bandwidth.
         seconds: Approximate time of one measurement.
         fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
-    alone, ready = _alone(job, model, train, batch_size, seconds)
     nbytes = wire.gradient_bytes(model, fp16_allreduce)
+    known = {"batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
+             **_alone(job, model, train, batch_size, seconds)}
     batches = wire.batches(job, train, batch_size)
     for bandwidth in bandwidths:
-        predicted = predict(alone, ready, nbytes, bandwidth)
+        predicted = predict(known, bandwidth)
         job.say(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
         set_bandwidth(bandwidth)
         measured, low, high = _timed(lambda steps: take_steps(model, batches, steps), seconds)
         job.say(f"{'':>40} {1e3 * measured:.0f} ms measured ({predicted / measured - 1:+.1%})")
-        yield {"bandwidth": bandwidth, "batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
-               "alone_seconds": alone, "ready_seconds": ready, "predicted_seconds": predicted,
-               "step_seconds": measured, "step_seconds_low": low, "step_seconds_high": high,
-               "error": predicted / measured - 1}
+        yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": measured,
+                       "step_seconds_low": low, "step_seconds_high": high, "error": predicted / measured - 1}
 
 
-def _alone(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, seconds: float) -> tuple[float, float]:
-    """Return the seconds of a step that exchanges nothing, and after which of them the largest gradient is ready.
+def _alone(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, seconds: float) -> Row:
+    """Return the seconds of a step that exchanges nothing, and those until its largest gradient and all are computed.
 
     All workers compute at once, as they do in training: nodes of one machine share its cores.
     """
@@ -134,13 +132,13 @@ def _alone(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, seco
     step, _, _ = _timed(lambda steps: take_steps(local, batches, steps), seconds)
     moments = _moments(local)
     shares = [moments(*next(batches)) for _ in range(STEPS[0] + 2)][2:]
-    # Horovod: the slowest worker's moment counts, since an all-reduce ends on none before it has begun on all.
-    share = max(hvd_ops.gather_object(float(np.median([float(share) for share in shares]))))
-    return step, share * step
+    # Horovod: an all-reduce cannot end before every worker has started it, so the slowest worker counts.
+    largest, every = np.max(hvd_ops.gather_object(np.median(np.array(shares, float), axis=0)), axis=0)
+    return {"alone_seconds": step, "ready_seconds": float(largest * step), "computed_seconds": float(every * step)}
 
 
 def _moments(model: tf.keras.Model) -> Callable:
-    """Return a training step that returns the share of its time after which its largest gradient is computed."""
+    """Return a training step that returns two shares of its time: until the largest gradient, and all, are computed."""
     variables = [tf_variable(weight) for weight in model.trainable_weights]
     largest = max(range(len(variables)), key=lambda index: variables[index].shape.num_elements())
 
@@ -154,11 +152,13 @@ def _moments(model: tf.keras.Model) -> Callable:
             loss = tf.reduce_mean(weights * tf.keras.losses.sparse_categorical_crossentropy(labels, outputs))
         gradients = tape.gradient(loss, variables)
         with tf.control_dependencies([gradients[largest]]):
-            ready = tf.timestamp()
+            largest_ready = tf.timestamp()
+        with tf.control_dependencies(gradients):
+            all_ready = tf.timestamp()
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         with tf.control_dependencies([*gradients, *(variable.read_value() for variable in variables)]):
             ended = tf.timestamp()
-        return (ready - began) / (ended - began)
+        return (largest_ready - began) / (ended - began), (all_ready - began) / (ended - began)
 
     return step
 

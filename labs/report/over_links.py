@@ -21,7 +21,9 @@ WITHIN = 0.15
 
 
 def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row per run and bandwidth: the largest all-reduce's share of the link, and its bytes of a ring's.
+    """Return a row per run and bandwidth: the share of the link's bandwidth that the largest all-reduce reaches.
+
+    `bytes_over_ring`: the bytes that a node sends for it, divided by those that a ring needs.
 
     Args:
         runs: Records of lab 5's study "links".
@@ -33,7 +35,7 @@ def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     nominal = rows["bandwidth"].map(bits_per_second) / 1e6
     return rows.assign(megabits=nominal, share=rows["megabits_per_sec"] / nominal,
                        fitted_share=rows["fitted_megabits_per_sec"] / nominal,
-                       bytes_of_ring=rows["sent_bytes"] / rows["predicted_bytes"])
+                       bytes_over_ring=rows["sent_bytes"] / rows["predicted_bytes"])
 
 
 def cells(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -47,7 +49,7 @@ def cells(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     rows = _rows(runs, "cells")
     return rows.assign(link=rows["bandwidth"].map(bits_per_second) / 1e6,
-                       hidden_seconds=rows["alone_seconds"] - rows["ready_seconds"])
+                       window_seconds=rows["computed_seconds"] - rows["ready_seconds"])
 
 
 def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
@@ -57,7 +59,7 @@ def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
     rows = [{"nodes": run["layout"]["nodes"], "backend": run["layout"]["backend"]} | row
             for run in runs for row in run.get("tables", {}).get(table, ())]
     if not rows:
-        raise LabError(f"no run has a table {table!r}; `labs cluster` and the preset \"cluster\" make one")
+        raise LabError(f"no run has a table {table!r}; make one with `labs cluster sweep LAB --preset cluster`")
     return pd.DataFrame(rows).sort_values(["nodes", "backend"], kind="stable", ignore_index=True)
 
 
@@ -83,7 +85,9 @@ def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
 
 
 def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
-    """Draw an all-reduce's time over its bytes for each bandwidth: points measured, lines alpha + bytes / bandwidth.
+    """Draw the time of an all-reduce over its bytes, per bandwidth: points are measured, lines are the fitted ring.
+
+    The ring of n nodes: 2 (n - 1) (alpha + bytes / (n bandwidth)).
 
     Args:
         runs: Records of lab 5's study "links", of one backend.
@@ -107,7 +111,7 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
 
 
 def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:
-    """Draw the measured seconds of each step over the predicted ones, with a band of 15 %.
+    """Draw measured over predicted step times; the band holds predictions within 15 % of the measurement.
 
     Args:
         runs: Records of lab 11's study "bandwidth".
@@ -116,7 +120,7 @@ def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     figure = plots.empty(5.6, 4)
     axes = figure.subplots()
     ends = np.array([rows["predicted_seconds"].min() / 1.3, rows["predicted_seconds"].max() * 1.3]) * 1e3
-    axes.fill_between(ends, ends * (1 - WITHIN), ends * (1 + WITHIN), color="0.9", label="within 15 %")
+    axes.fill_between(ends, ends / (1 + WITHIN), ends / (1 - WITHIN), color="0.9", label="within 15 %")
     axes.plot(ends, ends, ":", color="0.4")
     for colour, (nodes, same) in zip(plots.COLOURS, rows.groupby("nodes"), strict=False):
         axes.plot(1e3 * same["predicted_seconds"], 1e3 * same["step_seconds"], "o", color=colour, markersize=4,
@@ -166,7 +170,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     """
     text = []
     if any("links" in run.get("tables", {}) for run in runs):
-        columns = ["backend", "nodes", "bandwidth", "megabits_per_sec", "share", "latency_ms", "bytes_of_ring"]
+        columns = ["backend", "nodes", "bandwidth", "megabits_per_sec", "share", "latency_ms", "bytes_over_ring"]
         text.append("All-reduces over links\n" + shares(runs)[columns].round(2).to_string(index=False))
     if any("cells" in run.get("tables", {}) for run in runs):
         judged = over_links.errors(cells(runs).to_dict("records"))

@@ -1,7 +1,8 @@
 """A step on thousands of workers: computation, stragglers, all-reduce, failures and checkpoints.
 
-`predict` takes what was measured of one worker and one link, and returns what n workers would do. The formulas are
-exact for the model; `simulated_slowest` and `simulated_time_lost` check two of them. docs/at-scale.md has examples.
+`predict` takes what was measured of one worker and one link, and returns what n workers would do. `slowest_of` and
+`time_lost` are exact for the model; `simulated_slowest` and `simulated_time_lost` check them. docs/at-scale.md has
+examples.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def slowest_of(step_seconds: StepSeconds, workers: int) -> float:
     In a synchronous step all wait for it. Sorted, the measured steps are x(1) <= ... <= x(m); the slowest of n is x(i)
     with probability (i/m)^n - ((i-1)/m)^n. Source: David and Nagaraja, "Order Statistics", 2003, section 2.1, for the
     empirical distribution. It is exact for that distribution, which ends at the slowest measured step. A longer
-    measurement finds slower ones. With more than m / RELIABLE workers the result is therefore a lower bound.
+    measurement finds slower ones. With more than m / RELIABLE workers the result is therefore too low on average.
 
     Args:
         step_seconds: Seconds of one worker's steps, [m], or one number.
@@ -105,7 +106,7 @@ def young_seconds(save_seconds: float, mtbf_seconds: float) -> float:
 def daly_seconds(save_seconds: float, mtbf_seconds: float) -> float:
     """Return Daly's interval between two checkpoints, which also holds for long saves.
 
-    sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + (C / 2M) / 9) - C for C < 2 M, otherwise M. Source: Daly, "A higher order
+    sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (2 M) / 9) - C for C < 2 M, otherwise M. Source: Daly, "A higher order
     estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22(3), 2006.
     The interval is the time of training between two saves, without the save. Arguments as of `young_seconds`.
     """
@@ -136,9 +137,9 @@ class TimeLost:
 def time_lost(save_every: float, save_seconds: float, restart_seconds: float, mtbf_seconds: float) -> TimeLost:
     """Return the shares of time that checkpoints and failures cost.
 
-    Failures come at random with a constant mean, also while the job saves or restarts. An interval of T seconds of
-    training and its save of C then take M exp(R / M) (exp((T + C) / M) - 1) seconds on average, with restarts of R
-    seconds. Source: Daly 2006 (see `daly_seconds`).
+    The times between failures are exponentially distributed: a Poisson process. Failures also come while the job saves
+    or restarts. An interval of T seconds of training and its save of C then take M exp(R / M) (exp((T + C) / M) - 1)
+    seconds on average, with restarts of R seconds. Source: Daly 2006 (see `daly_seconds`).
 
     Args:
         save_every: Seconds of training between two saves.
@@ -199,8 +200,8 @@ class Prediction:
     """Mean step of one worker alone."""
     wait_seconds: float
     """By how much the slowest worker's step exceeds the mean step."""
-    wait_is_lower_bound: bool
-    """Whether too few steps were measured for this many workers: see `slowest_of`."""
+    wait_is_too_low: bool
+    """Whether too few steps were measured for this many workers, so that the wait is too low on average."""
     allreduce_seconds: float
     """The whole all-reduce."""
     exposed_seconds: float
@@ -276,7 +277,7 @@ def predict(workers: int, step_seconds: StepSeconds, *, gradient_bytes: float, b
     every = daly_seconds(save_seconds, mtbf_seconds) if save_every is None else save_every
     return Prediction(
         workers, nodes, batch_size, compute_seconds=mean, wait_seconds=slowest_of(steps, workers) - mean,
-        wait_is_lower_bound=len(steps) > 1 and workers * RELIABLE > len(steps), allreduce_seconds=allreduce,
+        wait_is_too_low=len(steps) > 1 and workers * RELIABLE > len(steps), allreduce_seconds=allreduce,
         exposed_seconds=cost_model.exposed_seconds(allreduce, mean, overlap), failures_per_hour=failures,
         save_every=every, time_lost=time_lost(every, save_seconds, restart_seconds, mtbf_seconds),
     )
@@ -297,7 +298,7 @@ def table(workers: Sequence[int] = (1, 8, 64, 512, 4096), **knobs) -> pd.DataFra
 def _row(step: Prediction) -> dict[str, float]:
     return {
         "workers": step.workers, "compute_ms": 1e3 * step.compute_seconds, "wait_ms": 1e3 * step.wait_seconds,
-        "wait_is_lower_bound": step.wait_is_lower_bound, "allreduce_ms": 1e3 * step.allreduce_seconds,
+        "wait_is_too_low": step.wait_is_too_low, "allreduce_ms": 1e3 * step.allreduce_seconds,
         "exposed_ms": 1e3 * step.exposed_seconds, "efficiency": step.efficiency,
         "failures_per_hour": step.failures_per_hour, "save_every_s": step.save_every,
         "lost_percent": 100 * step.time_lost.total, "images_per_sec": step.images_per_sec,
@@ -311,15 +312,15 @@ HEADS = {"compute_ms": "compute, ms", "wait_ms": "wait, ms", "allreduce_ms": "al
 
 
 def text(predictions: pd.DataFrame) -> str:
-    """Return a table as text for a terminal; ">=" marks a wait that is a lower bound.
+    """Return a table as text for a terminal; ">=" marks a wait that is too low on average.
 
     Args:
         predictions: From `table`.
     """
     bounds = ["", ">= "]
     waits = [f"{bounds[bound]}{tables.figure(wait)}" for bound, wait in
-             predictions[["wait_is_lower_bound", "wait_ms"]].itertuples(index=False)]
-    shown = predictions.assign(wait_ms=waits).drop(columns="wait_is_lower_bound").rename(columns=HEADS)
+             predictions[["wait_is_too_low", "wait_ms"]].itertuples(index=False)]
+    shown = predictions.assign(wait_ms=waits).drop(columns="wait_is_too_low").rename(columns=HEADS)
     grid = tables.grid("", shown, list(shown))
     return tables.text([grid.head, *grid.rows])
 

@@ -1,7 +1,7 @@
-"""The time of a training step over a network, from constants that are measured without it.
+"""Predicted time of a training step, from a link's constants and a computation that are measured separately.
 
-    link    what a message of S bytes takes: latency + S / bandwidth, fitted to all-reduces
-    step    what a step takes: its computation, and the part of its exchange that nothing hides
+    fit     a link's latency and bandwidth, from the times of all-reduces
+    step    the computation of a step, and the part of its exchange that no computation hides
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labs.results import cost_model
 from labs.run.errors import LabError
 
 SMALLEST = 64 * 2**10
-"""Bytes of the smallest message that a fit uses: smaller ones take Horovod's cycle, whatever the link."""
+"""Bytes of the smallest message that a fit uses: on fast links, smaller ones mostly take Horovod's cycle."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,29 +57,28 @@ def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
     return Link(float(latency), float(1 / per_byte))
 
 
-def step(alone: float, ready: float, nbytes: float, n: int, link: Link, unlimited: Link) -> float:
+def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link) -> float:
     """Return the seconds of a training step on n nodes of one worker each.
 
-    An exchange needs the processor (copies, sums, the kernel's TCP) and then waits for the link. The processor's part
-    is what the exchange takes over an unlimited link. Nodes with one core compute nothing meanwhile, so only the wait
-    for the link can hide behind the rest of the backward pass.
+    An exchange needs the processor (copies, sums, the kernel's TCP) and waits for the link. The processor's part is
+    what the exchange takes over an unlimited link. A node with one core computes nothing meanwhile, so only the wait
+    for the link can hide, behind the part of the backward pass that follows the largest gradient.
 
     Args:
-        alone: Seconds of a step that exchanges nothing.
-        ready: After which of these the largest gradient is computed: nothing much is sent before.
-        nbytes: Bytes of all gradients.
+        cell: `gradient_bytes`, and the seconds of a step that exchanges nothing: `alone_seconds`, until its largest
+            gradient is computed `ready_seconds` (little is sent before), and until all are `computed_seconds`.
         n: Number of workers.
         link: The link's constants.
         unlimited: The same nodes' constants without a limit.
     """
-    exchange, processor = link.allreduce_seconds(nbytes, n), unlimited.allreduce_seconds(nbytes, n)
-    processor = min(processor, exchange)
-    window = max(0.0, alone - ready - processor)
-    return alone + processor + max(0.0, exchange - processor - window)
+    exchange = link.allreduce_seconds(cell["gradient_bytes"], n)
+    processor = min(unlimited.allreduce_seconds(cell["gradient_bytes"], n), exchange)
+    window = cell["computed_seconds"] - cell["ready_seconds"]
+    return cell["alone_seconds"] + processor + max(0.0, exchange - processor - window)
 
 
 def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how well steps were predicted: the number of cells, the median error and the share within 15 %.
+    """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %.
 
     Args:
         cells: With `predicted_seconds` and `step_seconds` each.
@@ -88,7 +87,7 @@ def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         LabError: There are none.
     """
     if not cells:
-        raise LabError("no cells to judge")
+        raise LabError("no predicted steps to compare")
     absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
     return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
             "largest": float(absolute.max())}

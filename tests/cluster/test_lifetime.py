@@ -133,7 +133,7 @@ def test_a_second_start_beside_the_first_is_refused(free):
         until(lambda: (free.folder / "hosts").exists())
         second = free.labs("up", code=1)
         up.communicate(timeout=20)
-    assert second.stderr == "labs: error: another `labs cluster up` is starting a cluster\n"
+    assert second.stderr == "labs: error: another `labs cluster up` or `down` is at work; try again in a moment\n"
     assert up.returncode == 0
 
 

@@ -109,7 +109,7 @@ def test_a_cut_link_carries_nothing_until_it_is_restored(pair):
 
 
 def test_a_node_behind_a_cut_link_is_not_told(pair):
-    """Its interface stays up, as with a cable that is pulled out at the switch."""
+    """Its interface stays up, as with a broken port of the switch."""
     before = pair.on("node2", "ip", "-o", "link", "show", "eth0")
     pair.labs("link", "node2", "--down")
     assert pair.on("node2", "ip", "-o", "link", "show", "eth0") == before

@@ -53,8 +53,8 @@ def test_the_slowest_of_n_lies_between_the_mean_and_the_slowest_measured(steps):
 
 
 def test_a_wait_beyond_the_measurement_is_a_lower_bound():
-    assert [predict(workers).wait_is_lower_bound for workers in (1, 40, 41)] == [False, False, True]
-    assert not predict(4096, step_seconds=0.02).wait_is_lower_bound
+    assert [predict(workers).wait_is_too_low for workers in (1, 40, 41)] == [False, False, True]
+    assert not predict(4096, step_seconds=0.02).wait_is_too_low
     table = at_scale.table((40, 41), **KNOBS)
     assert at_scale.text(table).count(">= ") == 1
 

@@ -65,9 +65,11 @@ def test_times_that_do_not_grow_are_refused():
 FAST = over_links.Link(0.0, 1e18)
 
 
-def step(ready: float, megabytes: float, link=None, unlimited=FAST) -> float:
+def step(ready: float, megabytes: float, link=None, unlimited=FAST, update: float = 0.0) -> float:
     """Return the predicted seconds of a step of 0.1 s of computation on two nodes with links of 1 Gbit/s."""
-    return over_links.step(0.1, ready, megabytes * 1e6, 2, link or over_links.Link(0.0, GIGABIT), unlimited)
+    cell = {"alone_seconds": 0.1, "ready_seconds": ready, "computed_seconds": 0.1 - update,
+            "gradient_bytes": megabytes * 1e6}
+    return over_links.step(cell, 2, link or over_links.Link(0.0, GIGABIT), unlimited)
 
 
 def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
@@ -79,8 +81,12 @@ def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
 def test_what_an_exchange_needs_of_the_processor_hides_nowhere():
     unlimited = over_links.Link(0.0, 1e9)
     assert step(0.05, 10, over_links.Link(0.0, 1e9), unlimited) == pytest.approx(0.11)
-    # 80 ms, of which 10 ms the processor's; 40 ms of the rest hide.
-    assert step(0.05, 10, unlimited=unlimited) == pytest.approx(0.1 + 0.01 + 0.03)
+    # 80 ms, of which 10 ms the processor's; 50 ms of the rest hide.
+    assert step(0.05, 10, unlimited=unlimited) == pytest.approx(0.1 + 0.01 + 0.02)
+
+
+def test_an_update_hides_nothing_because_it_needs_the_averaged_gradients():
+    assert step(0.05, 12.5, update=0.02) == pytest.approx(0.17)
 
 
 def test_a_step_over_a_slower_link_is_never_predicted_to_be_faster():
@@ -94,5 +100,5 @@ def test_errors_are_relative_to_what_was_measured():
 
 
 def test_no_cells_are_refused():
-    with pytest.raises(LabError, match="no cells"):
+    with pytest.raises(LabError, match="no predicted steps"):
         over_links.errors([])
