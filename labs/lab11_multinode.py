@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -27,7 +28,7 @@ class Config:
     study: Literal["training", "bandwidth"] = "training"
     """"training" trains; "bandwidth" predicts and then times training steps over links of several bandwidths, with
     three networks and two batch sizes (on `labs cluster`)."""
-    bandwidths: str = "100mbit,200mbit,500mbit,1gbit,2gbit"
+    bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
     """Study "bandwidth": the links to predict and to measure, separated by commas."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
@@ -185,14 +186,18 @@ def _bandwidth(job):
 
 
 def _constants(job, bandwidths, set_bandwidth):
-    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to."""
+    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to.
+
+    "busy" is an unlimited link between nodes whose cores also run something else.
+    """
     constants, rows = {}, []
-    for bandwidth in ("unlimited", *bandwidths):
-        set_bandwidth(bandwidth)
-        measured = measure.network.allreduces(job, MESSAGES, SECONDS)
-        rows += [{"bandwidth": bandwidth} | row for row in measured]
+    for name in ("unlimited", "busy", *bandwidths):
+        set_bandwidth("unlimited" if name == "busy" else name)
+        with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
+            measured = measure.network.allreduces(job, MESSAGES, SECONDS)
+        rows += [{"bandwidth": name} | row for row in measured]
         through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
-        constants[bandwidth] = results.over_links.fit(through_horovod, job.size)
+        constants[name] = results.over_links.fit(through_horovod, job.size)
     return constants, rows
 
 
@@ -204,9 +209,9 @@ def _cells(job, train, set_bandwidth, constants, networks):
     import tensorflow as tf
 
     def predict(cell, bandwidth):
-        return results.over_links.step(cell, job.size, constants[bandwidth], constants["unlimited"])
+        return results.over_links.step(cell, job.size, *(constants[name] for name in (bandwidth, "unlimited", "busy")))
 
-    bandwidths = [bandwidth for bandwidth in constants if bandwidth != "unlimited"]
+    bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size, fp16 in networks:
         model = models.mnist_cnn(units=units)
         measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)

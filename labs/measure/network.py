@@ -7,6 +7,8 @@ step is taken over that link: `labs.results.over_links` predicts the step from t
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -70,6 +72,18 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
             links.set_all(before)
 
 
+@contextlib.contextmanager
+def busy_core() -> Iterator[None]:
+    """Keep one core of this worker's node busy in the block, as a training step does; all workers may call it."""
+    # It does not outlive the worker, even if that is killed.
+    program = subprocess.Popen(["setpriv", "--pdeathsig=KILL", sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait()
+
+
 def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
     """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
 
@@ -97,6 +111,9 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
           seconds: float, fp16_allreduce: bool = False) -> Iterator[Row]:
     """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
 
+    The measured steps take turns with steps that exchange nothing (`alone_in_turn_seconds`): a machine whose speed
+    changes between prediction and measurement changes both. `predicted_in_turn_seconds` is the prediction for them.
+
     Args:
         job: The run.
         model: Compiled as `fit` compiles it.
@@ -109,27 +126,34 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
         fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
     nbytes = wire.gradient_bytes(model, fp16_allreduce)
+    local, batches = local_copy(model, "sparse_categorical_crossentropy"), wire.batches(job, train, batch_size)
     known = {"batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
-             **_alone(job, model, train, batch_size, seconds)}
-    batches = wire.batches(job, train, batch_size)
+             **_alone(local, batches, seconds)}
     for bandwidth in bandwidths:
         predicted = predict(known, bandwidth)
         job.say(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
         set_bandwidth(bandwidth)
-        measured, low, high = _timed(lambda steps: take_steps(model, batches, steps), seconds)
-        job.say(f"{'':>40} {1e3 * measured:.0f} ms measured ({predicted / measured - 1:+.1%})")
-        yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": measured,
-                       "step_seconds_low": low, "step_seconds_high": high, "error": predicted / measured - 1}
+        alone, (step, low, high) = _timed([local, model], batches, seconds)
+        again = predict(_scaled(known, alone[0]), bandwidth)
+        job.say(f"{'':>40} {1e3 * step:.0f} ms measured ({predicted / step - 1:+.1%}; for the machine's speed in these "
+                f"seconds {again / step - 1:+.1%})")
+        yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": step,
+                       "step_seconds_low": low, "step_seconds_high": high,
+                       "alone_in_turn_seconds": alone[0], "predicted_in_turn_seconds": again}
 
 
-def _alone(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, seconds: float) -> Row:
+def _scaled(cell: Row, alone: float) -> Row:
+    """Return a row as on a machine on which the step that exchanges nothing takes `alone` seconds."""
+    return cell | {name: cell[name] * alone / cell["alone_seconds"]
+                   for name in ("alone_seconds", "ready_seconds", "computed_seconds")}
+
+
+def _alone(local: tf.keras.Model, batches: Iterator, seconds: float) -> Row:
     """Return the seconds of a step that exchanges nothing, and those until its largest gradient and all are computed.
 
     All workers compute at once, as they do in training: nodes of one machine share its cores.
     """
-    local = local_copy(model, "sparse_categorical_crossentropy")
-    batches = wire.batches(job, train, batch_size)
-    step, _, _ = _timed(lambda steps: take_steps(local, batches, steps), seconds)
+    ((step, _, _),) = _timed([local], batches, seconds)
     moments = _moments(local)
     shares = [moments(*next(batches)) for _ in range(STEPS[0] + 2)][2:]
     # Horovod: an all-reduce cannot end before every worker has started it, so the slowest worker counts.
@@ -163,20 +187,24 @@ def _moments(model: tf.keras.Model) -> Callable:
     return step
 
 
-def _timed(take: Callable[[int], Any], seconds: float) -> tuple[float, float, float]:
-    """Return the median seconds of a step on the slowest worker, with its 95 % interval.
+def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, float, float]]:
+    """Return the median seconds of a step of each model on the slowest worker, with its 95 % interval.
 
     Args:
-        take: Takes a number of steps.
-        seconds: Approximate time of the measurement.
+        models: They take turns.
+        batches: Endless.
+        seconds: Approximate time of the measurement of the slowest model.
     """
-    def one() -> float:
+    def one(model: tf.keras.Model) -> float:
         collectives.barrier()
         began = time.perf_counter()
-        take(2)  # The first of two has no step before it whose end could overlap.
+        take_steps(model, batches, 2)  # The first of two has no step before it whose end could overlap.
         return (time.perf_counter() - began) / 2
 
-    one()  # Traces the model.
-    calls = int(np.clip(seconds / (2 * max(hvd_ops.gather_object(one()))), *STEPS))
-    times = np.max(hvd_ops.gather_object([one() for _ in range(calls)]), axis=0)
-    return float(np.median(times)), *collectives.median_interval(times)
+    def turn() -> list[float]:
+        return [one(model) for model in models]
+
+    turn()  # Traces the models.
+    calls = int(np.clip(seconds / (2 * np.max(hvd_ops.gather_object(turn()))), *STEPS))
+    times = np.max(hvd_ops.gather_object([turn() for _ in range(calls)]), axis=0)
+    return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.T]

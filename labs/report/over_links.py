@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from labs.cluster.links import bits_per_second
-from labs.report import layouts, plots
+from labs.report import layouts, plots, transports
 from labs.results import over_links
 from labs.run.errors import LabError
 
@@ -38,16 +38,17 @@ def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
                        bytes_over_ring=rows["sent_bytes"] / rows["predicted_bytes"])
 
 
-def cells(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+def cells(runs: Sequence[dict[str, Any]], table: str = "cells") -> pd.DataFrame:
     """Return a row per predicted and measured step of some runs, with `link` in megabits per second.
 
     Args:
         runs: Records of lab 11's study "bandwidth".
+        table: "cells", or "compressed" for gradients in half precision.
 
     Raises:
         LabError: There are none.
     """
-    rows = _rows(runs, "cells")
+    rows = _rows(runs, table)
     return rows.assign(link=rows["bandwidth"].map(bits_per_second) / 1e6,
                        window_seconds=rows["computed_seconds"] - rows["ready_seconds"])
 
@@ -148,6 +149,28 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     return figure
 
 
+def crossover_figure(runs: Sequence[dict[str, Any]]) -> Figure:
+    """Draw the speedup of two nodes over the model's parameters at the same global batch, a line per bandwidth.
+
+    Args:
+        runs: Records of lab 7's sweep "links".
+    """
+    rows = transports.compare(runs)
+    rows = rows[rows["size"] > 1].dropna(subset=["speedup"])
+    figure = plots.empty(7.2, 3.6)
+    axes = figure.subplots()
+    for colour, link in zip(plots.COLOURS, sorted(rows["link"].unique(), key=bits_per_second), strict=False):
+        line = rows[rows["link"] == link].sort_values("parameters")
+        ends = [(line[f"speedup_{end}"] - line["speedup"]).abs().fillna(0) for end in ("low", "high")]
+        axes.errorbar(line["parameters"], line["speedup"], ends, fmt="-o", color=colour, capsize=3, markersize=4,
+                      label=link)
+    axes.axhline(1, color="0.4", linestyle=":", label="one node")
+    axes.set(xscale="log", ylim=(0, None), xlabel="parameters", ylabel="speedup of two nodes over one")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, title="each link", **plots.BESIDE)
+    return figure
+
+
 def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return throughput and test accuracy by bandwidth and number of nodes, medians over the repeats.
 
@@ -173,7 +196,14 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
         columns = ["backend", "nodes", "bandwidth", "megabits_per_sec", "share", "latency_ms", "bytes_over_ring"]
         text.append("All-reduces over links\n" + shares(runs)[columns].round(2).to_string(index=False))
     if any("cells" in run.get("tables", {}) for run in runs):
-        judged = over_links.errors(cells(runs).to_dict("records"))
-        text.append(f"{judged['cells']} steps predicted before they were measured: median error "
-                    f"{judged['median']:.1%}, {judged['within_15']:.0%} within 15 %, largest {judged['largest']:.0%}")
+        rows = cells(runs).to_dict("records")
+        text.append("\n".join([f"{len(rows)} steps predicted before they were measured:",
+                               _judged(over_links.errors(rows), "as predicted"),
+                               _judged(over_links.errors(rows, "predicted_in_turn_seconds"),
+                                       "with the computation timed in turns with the step")]))
     return "\n\n".join(text)
+
+
+def _judged(errors: dict[str, float], what: str) -> str:
+    return (f"{what}: median error {errors['median']:.1%}, {errors['within_15']:.0%} within 15 %, "
+            f"largest {errors['largest']:.0%}")

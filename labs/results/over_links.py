@@ -57,12 +57,13 @@ def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
     return Link(float(latency), float(1 / per_byte))
 
 
-def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link) -> float:
+def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link) -> float:
     """Return the seconds of a training step on n nodes of one worker each.
 
     An exchange needs the processor (copies, sums, the kernel's TCP) and waits for the link. The processor's part is
     what the exchange takes over an unlimited link. A node with one core computes nothing meanwhile, so only the wait
-    for the link can hide, behind the part of the backward pass that follows the largest gradient.
+    for the link can hide, behind the part of the backward pass that follows the largest gradient. There the exchange
+    first waits for the core, because the backward pass keeps it busy.
 
     Args:
         cell: `gradient_bytes`, and the seconds of a step that exchanges nothing: `alone_seconds`, until its largest
@@ -70,24 +71,27 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link) -> float:
         n: Number of workers.
         link: The link's constants.
         unlimited: The same nodes' constants without a limit.
+        busy: Those while a program keeps each node's cores busy.
     """
     exchange = link.allreduce_seconds(cell["gradient_bytes"], n)
     processor = min(unlimited.allreduce_seconds(cell["gradient_bytes"], n), exchange)
-    window = cell["computed_seconds"] - cell["ready_seconds"]
+    for_core = max(0.0, busy.allreduce_seconds(cell["gradient_bytes"], n) - processor)
+    window = max(0.0, cell["computed_seconds"] - cell["ready_seconds"] - for_core)
     return cell["alone_seconds"] + processor + max(0.0, exchange - processor - window)
 
 
-def errors(cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def errors(cells: Sequence[Mapping[str, Any]], predicted: str = "predicted_seconds") -> dict[str, float]:
     """Return the number of predicted steps, the median and the largest relative error, and the share within 15 %.
 
     Args:
-        cells: With `predicted_seconds` and `step_seconds` each.
+        cells: With `step_seconds` and the prediction each.
+        predicted: Name of the prediction: before the measurement, or "predicted_in_turn_seconds".
 
     Raises:
         LabError: There are none.
     """
     if not cells:
         raise LabError("no predicted steps to compare")
-    absolute = np.abs([cell["predicted_seconds"] / cell["step_seconds"] - 1 for cell in cells])
+    absolute = np.abs([cell[predicted] / cell["step_seconds"] - 1 for cell in cells])
     return {"cells": len(cells), "median": float(np.median(absolute)), "within_15": float(np.mean(absolute <= 0.15)),
             "largest": float(absolute.max())}

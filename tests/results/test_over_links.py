@@ -65,11 +65,11 @@ def test_times_that_do_not_grow_are_refused():
 FAST = over_links.Link(0.0, 1e18)
 
 
-def step(ready: float, megabytes: float, link=None, unlimited=FAST, update: float = 0.0) -> float:
+def step(ready: float, megabytes: float, link=None, unlimited=FAST, update: float = 0.0, busy=None) -> float:
     """Return the predicted seconds of a step of 0.1 s of computation on two nodes with links of 1 Gbit/s."""
     cell = {"alone_seconds": 0.1, "ready_seconds": ready, "computed_seconds": 0.1 - update,
             "gradient_bytes": megabytes * 1e6}
-    return over_links.step(cell, 2, link or over_links.Link(0.0, GIGABIT), unlimited)
+    return over_links.step(cell, 2, link or over_links.Link(0.0, GIGABIT), unlimited, busy or unlimited)
 
 
 def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
@@ -83,6 +83,12 @@ def test_what_an_exchange_needs_of_the_processor_hides_nowhere():
     assert step(0.05, 10, over_links.Link(0.0, 1e9), unlimited) == pytest.approx(0.11)
     # 80 ms, of which 10 ms the processor's; 50 ms of the rest hide.
     assert step(0.05, 10, unlimited=unlimited) == pytest.approx(0.1 + 0.01 + 0.02)
+
+
+def test_an_exchange_waits_for_a_busy_core_before_it_hides():
+    busy = over_links.Link(0.005, 1e18)  # 2 messages of 5 ms.
+    assert step(0.05, 12.5, busy=busy) == pytest.approx(0.1 + 0.1 - 0.04)
+    assert step(0.095, 12.5, busy=busy) == pytest.approx(0.1 + 0.1), "the window is never negative"
 
 
 def test_an_update_hides_nothing_because_it_needs_the_averaged_gradients():
