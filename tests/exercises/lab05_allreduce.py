@@ -38,3 +38,65 @@ WRONG = [
     ("q4", lambda runs, right: "gradients", "which kind comes next"),
     ("q4", lambda runs, right: "checks: config, data, digests of weights", "another kind has more bytes"),
 ]
+
+
+def ring(adding=2, itemsize=None, share=1.0, at_once=True):
+    """Return a ring all-reduce with a mistake.
+
+    Args:
+        adding: Steps per rank in which chunks are sent: 1 leaves out the all-gather.
+        itemsize: Bytes to count for a number.
+        share: Factor of the sums.
+        at_once: Whether all ranks send before any of them adds.
+    """
+    def run(chunks):
+        size = len(chunks)
+        sent = [0] * size
+        for step in range(adding * (size - 1)):
+            messages = []
+            for rank in range(size):
+                index = (rank - step) % size
+                message = chunks[rank][index]
+                sent[rank] += message.nbytes if itemsize is None else message.size * itemsize
+                messages.append((rank, index, message))
+                if not at_once:
+                    take(chunks, step, *messages.pop())
+            for message in messages:
+                take(chunks, step, *message)
+        return [[share(size) * chunk if callable(share) else chunk for chunk in mine] for mine in chunks], sent
+
+    def take(chunks, step, rank, index, message):
+        receiver = chunks[(rank + 1) % len(chunks)]
+        receiver[index] = receiver[index] + message if step < len(chunks) - 1 else message
+
+    return run
+
+
+def with_sent(sent):
+    """Return a ring all-reduce that counts what is sent wrong."""
+    return lambda chunks: (ring()(chunks)[0], sent(chunks, ring()(chunks)[1]))
+
+
+def nbytes(chunks) -> int:
+    return sum(chunk.nbytes for chunk in chunks[0])
+
+
+WRONG_CODE = [
+    ("ring", ring(adding=1), "the sum of one chunk only"),
+    ("ring", ring(itemsize=1), "counts numbers, not bytes"),
+    ("ring", ring(share=lambda size: 1 / size), "is not the sum over all ranks, but their mean"),
+    ("ring", ring(at_once=False), "is not the sum over all ranks"),
+    ("ring", lambda chunks: ring()(chunks)[0], "the result is .chunks, sent"),
+    ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "every rank sends one chunk in every"),
+    ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "every rank sends one chunk in every step"),
+    ("ring", with_sent(lambda chunks, sent: sum(sent)), "one number of bytes per rank"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha + sum(sizes) / beta, "more alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: len(sizes) * alpha + sum(sizes) / beta, "more alphas"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: min(1, len(sizes)) * alpha + sum(sizes) / beta,
+     "fewer alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha * (
+        len(sizes) if not bucket else math.ceil(sum(sizes) / bucket)) + sum(sizes) / beta, "alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: min(1, len(sizes)) * alpha + sum(sizes) * beta,
+     "not their product"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: -1.0, "less than the bytes alone"),
+]

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from labs.exercises.tasks import bugs
-from labs.exercises.tasks.functions import Call, Written, arrays, close, code
+from labs.exercises.tasks.functions import Call, Written, arrays, close, code, shown
 from labs.exercises.tasks.two_workers import grade_step, step
 
 
@@ -36,7 +36,8 @@ def _grade_allreduce(run: Written) -> str:
         call.expect(all(close(each, held[0]) for each in held), "the ranks do not all hold the same")
         call.expect(len(values) == 1 or not close(held[0], np.sum(values, axis=0)), "that is the sum, not the mean")
         call.expect(close(held[0], np.mean(values, axis=0)), "that is not the mean of all ranks, element by element")
-        call.expect(all(map(close, call.args[0], values)), f"the call changed its argument to {call.args[0]}")
+        call.expect(all(map(close, call.args[0], values)), f"the call changed its argument to "
+                                                               f"{shown(call.args[0])}")
     return "on one to three ranks, all hold the mean, and the arrays that went in are unchanged"
 
 
