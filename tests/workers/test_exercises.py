@@ -46,7 +46,7 @@ MISTAKES = {
     "weights are averaged": (f"    {EXCHANGE}\n    {APPLY}", OWN, "one worker .* ends at other weights"),
     "nothing is applied": (APPLY, "pass", "still those of the start"),
     "a name that is not there": (EXCHANGE, "gradients = average(gradients)",
-                                 r"rank \d of two, the function raised NameError in `gradients = average\(gradients\)`"),
+                                 r"rank \d of two, the function raised NameError in `gradients = average\(grad"),
     "rank 0 alone": (EXCHANGE, "gradients = [hvd.allreduce(g) for g in gradients] if hvd.rank() == 0 else gradients",
                      "a rank waits in a collective that the other never calls"),
 }
