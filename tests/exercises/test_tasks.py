@@ -6,6 +6,7 @@ import ast
 import copy
 import difflib
 import inspect
+import json
 import math
 import re
 from typing import Any
@@ -84,9 +85,9 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
     if properties:  # Otherwise it raised an error, or should have.
         right = solution(task)(*calls[-1])
         assert functions.shown(right) not in properties[0]
-        said = [float(number) for number in re.findall(r"\d+\.?\d*", properties[0])]
+        mentioned = [float(number) for number in re.findall(r"\d+\.?\d*", properties[0])]
         distinct = [value for value in values(right) if value > 4 or not value.is_integer()]
-        assert not [value for value in distinct if any(math.isclose(value, each, rel_tol=1e-3) for each in said)]
+        assert not [value for value in distinct if any(math.isclose(value, each, rel_tol=1e-3) for each in mentioned)]
 
 
 ODD = [None, "", "a lot", True, [], {}, (), float("nan"), float("inf"), -1, 10**400, 1j, b"1", [[]], [None], "0.5",
@@ -282,7 +283,7 @@ def complaint(task: str, answer: Any) -> str:
 @pytest.mark.parametrize("task", BUGS)
 def test_every_other_line_and_symptom_is_refused_with_a_reason(task):
     broken = (ROOT / f"debugging/{task.partition('.')[0]}.py").read_text().splitlines()
-    choices = {part: re.findall(pattern, TASKS[task].text) for part, pattern in (
+    choices = {name: re.findall(pattern, TASKS[task].text) for name, pattern in (
         ("symptom", r'`"([^"]+)"`'), ("line", r"(?<=[( ])\d+(?=[,)])"))}
     assert list(map(int, choices["line"])) == list(CANDIDATES[task])
     assert all(text in broken[number - 1] for number, text in CANDIDATES[task].items())
@@ -300,3 +301,19 @@ def test_the_answer_about_a_bug_has_two_parts():
     for task in BUGS:
         with pytest.raises(AssertionError, match=r"the answer is {'symptom': \.\.\., 'line': \.\.\.}"):
             exercises.check(task, "line 1")
+
+
+# The rubric.
+
+@with_solutions
+@pytest.mark.parametrize("lab", catalogue.lab_names()[:5])
+def test_every_open_question_has_a_model_answer_and_points(lab):
+    cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
+    (questions,) = ["".join(cell["source"]).partition("## Questions\n")[2] for cell in cells
+                    if "## Questions\n" in "".join(cell["source"])]
+    section = re.split(r"^## Lab ", (ROOT / "solutions/rubric.md").read_text(), flags=re.MULTILINE)[int(lab[3:5])]
+    answers = re.split(r"^(?=\*\*\d\. )", section, flags=re.MULTILINE)[1:]
+    assert [answer[2] for answer in answers] == re.findall(r"^(\d)\. ", questions, re.MULTILINE)
+    for answer in answers:
+        assert re.findall(r"^- \*\*(\d)\*\*: ", answer, re.MULTILINE) == ["2", "1", "0"], answer
+        assert len(answer.partition("- **2**")[0].splitlines()) > 2, answer

@@ -27,7 +27,7 @@ def ring(chunks):
 
 def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
     """Return `size` chunks of `length` numbers for each of `size` ranks; all sums differ."""
-    return [[np.array([2.0 ** (rank + 2) * (chunk + 1) + place for place in range(length)], dtype)
+    return [[np.array([2.0 ** (rank + 2) * (chunk + 1) + offset for offset in range(length)], dtype)
              for chunk in range(size)] for rank in range(size)]
 
 
