@@ -121,7 +121,7 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
 
 def test_a_question_that_does_not_exist_is_one_line():
     for wrong in ("lab04.q9", "lab04", "lab4.q", "lab04_speedup.q1.q1"):
-        with pytest.raises(LabError, match=r"^no question is called '.*'; there are: lab04\.q1, .*lab04\.q4, .*lab04\.bug$"):
+        with pytest.raises(LabError, match=r"^no question is called '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
             exercises.check(wrong, 1)
     with pytest.raises(LabError, match=r"^no lab is called 'lab77'"):
         exercises.check("lab77.q1", 1)

@@ -53,13 +53,19 @@ def grade_step(run: Written) -> str:
         folder = Path(name)
         atomic.write_text(folder / "step.py", HEADER + source)
         program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
-        env = mpirun.environment(bar=False) | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
-        outcome = complete([*mpirun.command(2), sys.executable, *program], SECONDS, env)
+        outcome = complete([*mpirun.command(2), sys.executable, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
     expect_run(reports, all(started), outcome)
     return expect_weights(*reports)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the workers: Horovod's defaults, and no GPU."""
+    # A lab that ran in this process has left its settings of Horovod, such as the transport.
+    env = {name: value for name, value in mpirun.environment(bar=False).items() if not name.startswith("HOROVOD_")}
+    return env | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
 
 
 def source_of(function: Callable) -> str:
