@@ -40,34 +40,26 @@ WRONG = [
 ]
 
 
-def ring(adding=2, itemsize=None, share=1.0, at_once=True):
+def ring(rounds=2, itemsize=None, average=False, next_chunk=-1):
     """Return a ring all-reduce with a mistake.
 
     Args:
-        adding: Steps per rank in which chunks are sent: 1 leaves out the all-gather.
+        rounds: 1 leaves out the all-gather.
         itemsize: Bytes to count for a number.
-        share: Factor of the sums.
-        at_once: Whether all ranks send before any of them adds.
+        average: Divide the sums by the number of ranks.
+        next_chunk: By how much the index of a rank's chunk grows in each step.
     """
     def run(chunks):
         size = len(chunks)
         sent = [0] * size
-        for step in range(adding * (size - 1)):
-            messages = []
-            for rank in range(size):
-                index = (rank - step) % size
-                message = chunks[rank][index]
+        for step in range(rounds * (size - 1)):
+            indices = [(rank + next_chunk * step) % size for rank in range(size)]
+            messages = [chunks[rank][index] for rank, index in enumerate(indices)]
+            for rank, (index, message) in enumerate(zip(indices, messages, strict=True)):
                 sent[rank] += message.nbytes if itemsize is None else message.size * itemsize
-                messages.append((rank, index, message))
-                if not at_once:
-                    take(chunks, step, *messages.pop())
-            for message in messages:
-                take(chunks, step, *message)
-        return [[share(size) * chunk if callable(share) else chunk for chunk in mine] for mine in chunks], sent
-
-    def take(chunks, step, rank, index, message):
-        receiver = chunks[(rank + 1) % len(chunks)]
-        receiver[index] = receiver[index] + message if step < len(chunks) - 1 else message
+                receiver = chunks[(rank + 1) % size]
+                receiver[index] = receiver[index] + message if step < size - 1 else message
+        return [[chunk / size if average else chunk for chunk in mine] for mine in chunks], sent
 
     return run
 
@@ -82,10 +74,11 @@ def nbytes(chunks) -> int:
 
 
 WRONG_CODE = [
-    ("ring", ring(adding=1), "the sum of one chunk only"),
+    ("ring", ring(rounds=1), "the sum of one chunk only"),
     ("ring", ring(itemsize=1), "counts numbers, not bytes"),
-    ("ring", ring(share=lambda size: 1 / size), "is not the sum over all ranks, but their mean"),
-    ("ring", ring(at_once=False), "is not the sum over all ranks"),
+    ("ring", ring(average=True), "is not the sum over all ranks, but their mean"),
+    ("ring", ring(next_chunk=0), "is not the sum over all ranks"),
+    ("ring", ring(next_chunk=1), "is not the sum over all ranks"),
     ("ring", lambda chunks: ring()(chunks)[0], "the result is .chunks, sent"),
     ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "every rank sends one chunk in every"),
     ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "every rank sends one chunk in every step"),

@@ -113,7 +113,7 @@ def _grade_shard(run: Written) -> str:
         together.expect(len(set(used)) == min(len(used), images), (
             "the shards are not disjoint: some images are in two of them, so others are in none. Do all ranks cut "
             "the same order?"))
-    _expect_new_orders(run, np.arange(10, 74))
+    _expect_new_orders(run, np.arange(10, 26))
     return ("shards of equal length, disjoint and covering " + ("(the remainder padded)" if pads else
             "(the remainder dropped)") + "; the order depends on seed and epoch alone")
 
@@ -134,17 +134,17 @@ def _indices(shard) -> list:
 
 
 def _expect_new_orders(run: Written, indices: np.ndarray) -> None:
-    first = run(indices, 0, 4, 0, 1)
+    first = run(indices, 0, 2, 0, 1)
     mine = _indices(first.value)
     first.expect(mine != sorted(mine), "the indices are in the order in which they came: they are not shuffled")
-    again = run(indices, 0, 4, 0, 1)
+    again = run(indices, 0, 2, 0, 1)
     again.expect(_indices(again.value) == mine, "the same call returned something else before: the order must depend "
                                                 "on seed and epoch alone, or the ranks would not agree on it")
-    later = run(indices, 0, 4, 1, 1)
+    later = run(indices, 0, 2, 1, 1)
     later.expect(_indices(later.value) != mine, "that is the shard of epoch 0, too: each epoch needs a new order")
     later.expect(set(_indices(later.value)) != set(mine), "those are the images of epoch 0 in another order: shuffle "
                                                           "all indices before they are divided, not each shard")
-    seeded = run(indices, 0, 4, 0, 2)
+    seeded = run(indices, 0, 2, 0, 2)
     seeded.expect(_indices(seeded.value) != mine, "that is the shard of seed 1, too: the order must depend on the seed")
 
 
