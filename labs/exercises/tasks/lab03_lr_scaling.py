@@ -40,8 +40,8 @@ def _grade_scaling(run: Written) -> str:
                 call.expect(close(value, 0.1), "the rule \"none\" scales nothing")
             power = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[scaling]
             k = batch_size * size / base_batch_size
-            call.expect(close(value, 0.1 * k**power), f"not the {scaling} rule: how many times as many images as base_lr "
-                                                      "is for does a step of all workers have?")
+            call.expect(close(value, 0.1 * k**power),
+                        f"not the {scaling} rule: how many times as many images as base_lr is for does a step have?")
     run.expect_value_error(0.1, 32, 2, 32, "cubic", because="there is no such rule")
     return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
 
