@@ -4,5 +4,8 @@
     from solutions import lab04_speedup
     exercises.check("lab04.q1", lab04_speedup.q1(exercises.runs("lab04.q1")))
 
-Each function takes the records that `exercises.runs` returns for its question, and returns the right answer.
+A function `q1`, `q2`, ... takes the records that `exercises.runs` returns for its question, and returns the right
+answer. The others are themselves the answers to tasks: `exercises.check("lab02.shard", lab02_horovod.shard)`. `bug` is
+the answer about the script in `debugging/`; its repaired version is in `solutions/debugging/`. `rubric.md` has model
+answers to the open questions of the notebooks.
 """

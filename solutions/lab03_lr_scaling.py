@@ -30,3 +30,22 @@ def q4(runs):
         scores[f"{rule}, warmup" if warm else rule] = run["history"][-1]["val_accuracy"]
     best = max(scores.values())
     return [name for name, score in scores.items() if score >= best - 3 * math.sqrt(best * (1 - best) / images)]
+
+
+def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
+    """k compares the images of a step, of all workers, with those that `base_lr` is for."""
+    k = batch_size * size / base_batch_size
+    powers = {"none": 0, "linear": 1, "sqrt": 0.5}
+    if scaling not in powers:
+        raise ValueError(f"no scaling rule {scaling!r}")
+    return base_lr * k ** powers[scaling]
+
+
+def warmup(step, steps_per_epoch, base_lr, size, warmup_epochs):
+    """A function of the step, so it rises in every step and is right in a resumed run."""
+    end = steps_per_epoch * warmup_epochs
+    progress = min(step / end, 1) if end else 1
+    return base_lr * (1 + (size - 1) * progress)
+
+
+bug = {"symptom": "the loss explodes on two workers", "line": "line 24"}

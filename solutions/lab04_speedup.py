@@ -1,5 +1,10 @@
 """Lab 4."""
 
+import math
+
+import numpy as np
+from scipy.special import stdtrit
+
 from labs.results import records
 
 
@@ -28,3 +33,23 @@ def q4(runs):
     """The input is not communication; it has its own part."""
     metrics = runs[0]["metrics"]
     return metrics["ledger_communication_seconds"] / metrics["ledger_wall_seconds"]
+
+
+def efficiency(images_per_sec_1, images_per_sec_n, n):
+    """Relative errors of a quotient add as squares. Student's t for the fewer repeats is a little too wide."""
+    one, many = np.asarray(images_per_sec_1), np.asarray(images_per_sec_n)
+    repeats = min(len(one), len(many))
+    if repeats < 2:
+        raise ValueError("an interval needs two repeats of each")
+    value = many.mean() / one.mean() / n
+    relative = [runs.std(ddof=1) / math.sqrt(len(runs)) / runs.mean() for runs in (one, many)]
+    half = stdtrit(repeats - 1, 0.975) * value * math.hypot(*relative)
+    return value, value - half, value + half
+
+
+def excess(one, many, n):
+    """Not `many - one`, and not the share: ideal workers would take 1/n of every entry."""
+    return {entry: many[entry] - one[entry] / n for entry in one}
+
+
+bug = {"symptom": "some images are left out of an epoch", "line": "line 28"}

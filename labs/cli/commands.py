@@ -26,7 +26,7 @@ COMMANDS = {
     "results": "show finished runs as a table, or write them to a CSV file",
     "report": "write all results as one HTML page: tables, plots, the course reports' figures",
     "lint": "find implausible figures in your results, or in a table typed by hand",
-    "exercises": "list the questions that are graded from your own runs",
+    "exercises": "list the questions and tasks that are graded",
     "accept-gpu": "test a GPU node in about ten minutes: short runs of five labs, which must use its GPUs",
     "notebook": "open the notebooks in JupyterLab",
     "completion": "print a script that completes `labs` in bash or zsh",

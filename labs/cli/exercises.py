@@ -1,4 +1,4 @@
-"""`labs exercises`: the questions that are graded from your own runs."""
+"""`labs exercises`: the questions that are graded from your own runs, and the code to write."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from labs.run import catalogue
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe `labs exercises`, which has no options."""
-    parser.description = ("List the questions that are graded from your own runs, and the runs that each refers to. In "
-                          "the notebook, exercises.check(question, answer) grades an answer.")
+    parser.description = ("List the questions that are graded from your own runs, with the runs that each refers to, "
+                          "and the functions to write. In the notebook, exercises.check(question, answer) grades an "
+                          "answer.")
 
 
 def main(args: argparse.Namespace) -> None:

@@ -1,22 +1,27 @@
-"""Questions at the end of each notebook that are graded from the student's own records.
+"""Exercises: questions graded from the student's own records, functions to write, and scripts with a planted bug.
 
     from labs import exercises
     one, two = exercises.runs("lab02.q1")     the records that a question is about
     exercises.check("lab02.q1", 1.7)          prints "right", or raises AssertionError with what is wrong
+    exercises.check("lab02.shard", shard)     the same for a function that the student wrote
+    exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
-`check` is a plain assertion, which nbgrader and otter-grader accept. Each lab has a module here with its `QUESTIONS`.
-The answers are in `solutions/`, which can be left out of what students get. Imports no TensorFlow.
+`check` is a plain assertion, which nbgrader and otter-grader accept. Each lab has a module here with its `QUESTIONS`,
+and may have one in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left
+out of what students get. Imports no TensorFlow.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from labs.exercises.grading import Question, Record
+from labs.exercises.tasks.functions import Task
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
@@ -24,23 +29,23 @@ from labs.run.text import printable
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
-    """Grade an answer from the student's own records, and print a line if it is right.
+    """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
     Args:
-        question: Its id: "lab04.q2".
-        answer: A plain value, as the question asks for it.
+        question: The id of a question or a task: "lab04.q2", "lab02.shard".
+        answer: A plain value, as the question asks for it, or the student's function.
         results_root: The folder of all results; by default that of the notebooks.
 
     Raises:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    entry = _question(question)
+    entry = _entry(question)
     about = runs(question, results_root)
     try:
-        reason = entry.grade(answer, about)
+        reason = entry.grade(answer) if isinstance(entry, Task) else entry.grade(answer, about)
     except AssertionError as wrong:
-        raise AssertionError(f"{question}: {wrong}\n  Look at: {_names(about)}") from None
+        raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
     except LookupError as missing:
         raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
                              ) from None
@@ -51,7 +56,7 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
     """Print whether each answer is right; None means that there is no answer yet."""
     for question, answer in answers.items():
         if answer is None:
-            _question(question)
+            _entry(question)
             print(f"{question}: no answer yet")
             continue
         try:
@@ -61,7 +66,7 @@ def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
 
 
 def runs(question: str, results_root: Path | None = None) -> list[Record]:
-    """Return the records that a question is about.
+    """Return the records that a question is about; [] for a task.
 
     Args:
         question: Its id: "lab04.q2".
@@ -71,7 +76,10 @@ def runs(question: str, results_root: Path | None = None) -> list[Record]:
         AssertionError: They are missing; names the command that makes them.
         LabError: There is no such question.
     """
-    return _select(question, _question(question), records.read_all(_lab(question), results_root))
+    entry = _entry(question)
+    if isinstance(entry, Task):
+        return []
+    return _select(question, entry, records.read_all(_lab(question), results_root))
 
 
 def _select(question: str, entry: Question, all_records: list[Record]) -> list[Record]:
@@ -100,12 +108,36 @@ def questions(lab: str) -> dict[str, Question]:
     Raises:
         LabError: No lab has that name.
     """
-    name = catalogue.resolve(lab)
-    module = f"labs.exercises.{name}"
+    return _entries("labs.exercises", lab, "QUESTIONS")
+
+
+def tasks(lab: str) -> dict[str, Task]:
+    """Return the tasks of a lab by id, functions to write and a bug to find; {} if it has none. As `questions`."""
+    return _entries("labs.exercises.tasks", lab, "TASKS")
+
+
+def _entries(package: str, lab: str, name: str) -> dict[str, Any]:
+    lab = catalogue.resolve(lab)
+    module = f"{package}.{lab}"
     if importlib.util.find_spec(module) is None:
         return {}
-    entries = importlib.import_module(module).QUESTIONS
-    return {f"{name.partition('_')[0]}.{number}": question for number, question in entries.items()}
+    entries = getattr(importlib.import_module(module), name)
+    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in entries.items()}
+
+
+def cell(task: str) -> str:
+    """Return the code of the notebook's cell for a task: the function with its hole, and the line that grades it.
+
+    Args:
+        task: Its id: "lab02.shard".
+
+    Raises:
+        LabError: There is no such task.
+    """
+    entry = _entry(task)
+    stub = entry.stub if isinstance(entry, Task) else None
+    graded = f'exercises.show({{"{task}": {stub.__name__ if stub else None}}})'
+    return f"{inspect.getsource(stub)}\n\n{graded}" if stub else graded
 
 
 def markdown(lab: str) -> str:
@@ -119,12 +151,11 @@ INTRODUCTION = ("Each question refers to runs in your results folder; `exercises
 
 
 def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
-    """Yield the lines of `labs exercises`: each question, and the runs that it is about or what makes them."""
+    """Yield the lines of `labs exercises`: each question with its runs, or with what makes them; then each task."""
     name, entries = catalogue.resolve(lab), questions(lab)
     if not entries:
         yield f"{name} has no questions that are graded from your own records"
-        return
-    all_records = records.read_all(name, results_root)  # Once, so that each bad record is reported once.
+    all_records = records.read_all(name, results_root) if entries else []  # Once: each bad record is reported once.
     for question, entry in entries.items():
         yield f"{question}  {entry.text}"
         yield f"    answer: {entry.answer}"
@@ -132,16 +163,19 @@ def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
             yield "    about: " + _names(_select(question, entry, all_records))
         except AssertionError as missing:
             yield "    " + str(missing).removeprefix(f"{question}: ")
+    for task, to_do in tasks(lab).items():
+        yield f"{task}  {to_do.text}"
+        yield f"    answer: {to_do.answer}"
 
 
 def _lab(question: str) -> str:
     return catalogue.resolve(question.partition(".")[0])
 
 
-def _question(question: str) -> Question:
-    """Return the question with this id: "lab04.q2" or "lab4.q2"."""
+def _entry(question: str) -> Question | Task:
+    """Return the question or task with this id: "lab04.q2" or "lab4.q2"."""
     lab = _lab(question)
-    entries = questions(lab)
+    entries: dict[str, Question | Task] = {**questions(lab), **tasks(lab)}
     name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"
     if name not in entries:
         known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"

@@ -57,3 +57,16 @@ WRONG = [
     ("q4", lambda runs, right: right | {"step": 256 * 1000 * min(per_image(runs))},
      "step: .* as if a step without images took no time"),
 ]
+
+WRONG_CODE = [
+    ("steps_per_epoch", lambda images, batch_size: images / batch_size, "a number of steps is an int"),
+    ("steps_per_epoch", lambda images, batch_size: images // batch_size, "some images are in no step"),
+    ("steps_per_epoch", lambda images, batch_size: round(images / batch_size), "some images are in no step"),
+    ("steps_per_epoch", lambda images, batch_size: images // batch_size + 1, "the last step has no images"),
+    ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t)), "in the wrong order"),
+    ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1)[::-1]), "another line is nearer to the points, relative"),
+    ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t**2)[::-1]), "another line is nearer to the points"),
+    ("fit_cost", lambda b, t: (0.0, (t / b).mean()), "another line is nearer to the points"),
+    ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t)[::-1]), "not ValueError: .* a single batch size"),
+    ("fit_cost", lambda b, t: t.mean(), "two numbers"),
+]

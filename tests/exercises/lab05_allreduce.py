@@ -38,3 +38,58 @@ WRONG = [
     ("q4", lambda runs, right: "gradients", "which kind comes next"),
     ("q4", lambda runs, right: "checks: config, data, digests of weights", "another kind has more bytes"),
 ]
+
+
+def ring(rounds=2, itemsize=None, average=False, next_chunk=-1):
+    """Return a ring all-reduce with a mistake.
+
+    Args:
+        rounds: 1 leaves out the all-gather.
+        itemsize: Bytes to count for a number.
+        average: Divide the sums by the number of ranks.
+        next_chunk: By how much the index of a rank's chunk grows in each step.
+    """
+    def run(chunks):
+        size = len(chunks)
+        sent = [0] * size
+        for step in range(rounds * (size - 1)):
+            indices = [(rank + next_chunk * step) % size for rank in range(size)]
+            messages = [chunks[rank][index] for rank, index in enumerate(indices)]
+            for rank, (index, message) in enumerate(zip(indices, messages, strict=True)):
+                sent[rank] += message.nbytes if itemsize is None else message.size * itemsize
+                receiver = chunks[(rank + 1) % size]
+                receiver[index] = receiver[index] + message if step < size - 1 else message
+        return [[chunk / size if average else chunk for chunk in mine] for mine in chunks], sent
+
+    return run
+
+
+def with_sent(sent):
+    """Return a ring all-reduce that counts what is sent wrong."""
+    return lambda chunks: (ring()(chunks)[0], sent(chunks, ring()(chunks)[1]))
+
+
+def nbytes(chunks) -> int:
+    return sum(chunk.nbytes for chunk in chunks[0])
+
+
+WRONG_CODE = [
+    ("ring", ring(rounds=1), "the sum of one chunk only"),
+    ("ring", ring(itemsize=1), "counts numbers, not bytes"),
+    ("ring", ring(average=True), "is not the sum over all ranks, but their mean"),
+    ("ring", ring(next_chunk=0), "is not the sum over all ranks"),
+    ("ring", ring(next_chunk=1), "is not the sum over all ranks"),
+    ("ring", lambda chunks: ring()(chunks)[0], "the result is .chunks, sent"),
+    ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "every rank sends one chunk in every"),
+    ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "every rank sends one chunk in every step"),
+    ("ring", with_sent(lambda chunks, sent: sum(sent)), "one number of bytes per rank"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha + sum(sizes) / beta, "more alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: len(sizes) * alpha + sum(sizes) / beta, "more alphas"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: min(1, len(sizes)) * alpha + sum(sizes) / beta,
+     "fewer alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha * (
+        len(sizes) if not bucket else math.ceil(sum(sizes) / bucket)) + sum(sizes) / beta, "alphas are counted"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: min(1, len(sizes)) * alpha + sum(sizes) * beta,
+     "not their product"),
+    ("bucket_seconds", lambda sizes, bucket, alpha, beta: -1.0, "less than the bytes alone"),
+]

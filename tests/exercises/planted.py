@@ -1,7 +1,8 @@
 """Made-up records. Several workers are four, so that no mistake gives the right figure by chance.
 
 Each lab has a module here with its RECORDS, and with WRONG: a question, a wrong answer as a function of the records and
-of the right answer, and words of the hint. The tests in tests/labs grade real runs.
+of the right answer, and words of the hint. The tests in tests/labs grade real runs. A lab whose students write code has
+WRONG_CODE: a task, a wrong function, and words of the hint.
 """
 
 from __future__ import annotations

@@ -1,0 +1,35 @@
+"""Train three epochs and print how many of the images each epoch has used. One bug is planted.
+
+    python -m labs.launch.mpirun 2 python debugging/lab04.py
+"""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from labs.training import hvd_keras as hvd
+
+IMAGES, BATCH_SIZE, EPOCHS, SEED = 1024, 32, 3, 1
+
+hvd.init()
+tf.config.set_visible_devices([], "GPU")  # So small a network needs no GPU.
+tf.keras.utils.set_random_seed(SEED)
+rng = np.random.default_rng(1)
+images = rng.normal(size=(IMAGES, 8)).astype("float32")
+labels = (images.sum(axis=1) > 0).astype("float32")
+
+model = tf.keras.Sequential([tf.keras.layers.Input((8,)), tf.keras.layers.Dense(1, activation="sigmoid")])
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(0.01 * hvd.size()))
+model.compile(optimizer, "binary_crossentropy", jit_compile=False)
+broadcast = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+
+for epoch in range(EPOCHS):
+    order = np.random.default_rng([SEED, epoch, hvd.rank()]).permutation(IMAGES)
+    mine = order[hvd.rank()::hvd.size()]
+    began = time.perf_counter()
+    model.fit(images[mine], labels[mine], BATCH_SIZE, epochs=1, callbacks=[broadcast], shuffle=False, verbose=0)
+    seconds = time.perf_counter() - began
+    used = np.asarray(hvd.allgather(mine))
+    if hvd.rank() == 0:
+        print(f"epoch {epoch + 1}: {len(np.unique(used))} of {IMAGES} images used, {len(used) / seconds:.0f} images/s")

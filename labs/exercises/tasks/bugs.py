@@ -1,0 +1,36 @@
+"""Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from labs.exercises.grading import grade_choice, grade_entries
+from labs.exercises.tasks.functions import Task
+
+RIGHT = ""
+"""In place of what is wrong about a choice: nothing is."""
+
+
+def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "") -> Task:
+    """Return the task to find the bug of a script.
+
+    Args:
+        lab: "lab02": the script is debugging/lab02.py, the repaired one solutions/debugging/lab02.py.
+        symptoms: What the script might do wrong, each with what is wrong about that choice; RIGHT for the one it does.
+        lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
+        reason: Why that line has that symptom.
+        how: What else to run, as a sentence.
+    """
+    choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
+    text = (f"`python -m labs.launch.mpirun 2 python debugging/{lab}.py` has one bug. {how}{' ' * bool(how)}Run it. "
+            f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
+    graders = {"symptom": functools.partial(_grade, symptoms, reason),
+               "line": functools.partial(_grade, {f"line {number}": wrong for number, wrong in lines.items()}, reason)}
+    return Task(text, '`{"symptom": ..., "line": "line ..."}`', lambda answer: grade_entries(answer, graders))
+
+
+def _grade(choices: Mapping[str, str], reason: str, answer: Any) -> str:
+    wrong = {choice: hint for choice, hint in choices.items() if hint != RIGHT}
+    return grade_choice(answer, choices.keys() - wrong.keys(), wrong, reason)
