@@ -279,7 +279,9 @@ def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float =
     if even and sizes[0] < even < sizes[-1]:
         axes.axvline(even, color="0.7", linewidth=1, linestyle="-.", zorder=1)
         title += f"\nup to {_si(even, 'B')} the tree is faster, above it the ring"
-    axes.set(xscale="log", yscale="log", xlabel="message M (bytes)", ylabel="time of one all-reduce (seconds)")
+    fastest = min(cost(sizes[0], n, alpha, 1 / beta) for cost in COSTS.values())
+    axes.set(xscale="log", yscale="log", ylim=(fastest / 3, None), xlabel="message M (bytes)",
+             ylabel="time of one all-reduce (seconds)")
     axes.set_title(title, fontsize=11)
     axes.xaxis.set_major_formatter(lambda value, _: _si(value, "B"))
     axes.yaxis.set_major_formatter(lambda value, _: _si(value, "s"))
@@ -362,6 +364,8 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     Raises:
         LabError: There is neither an exchange of this step nor a computation.
     """
+    from matplotlib.patches import Patch
+
     events = list(events)
     began = timeline.started(events)
     bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
@@ -372,22 +376,27 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     zero = min([row["began"] for row in bars] + [row["requested"] for row in exchanges])
     end = max([row["ended"] for row in bars] + [row["ended"] for row in exchanges])
     lanes = _lanes(ranks, bars, exchanges)
-    figure = plots.empty(WIDTH, 1.5 + 0.32 * sum(len(rows) for _, _, rows in lanes) + 0.1 * len(lanes))
+    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
     axes = figure.subplots()
-    y, ticks = 0.0, {}
-    for rank, name, rows in lanes:
-        ticks[y + (len(rows) - 1) / 2] = (f"rank {rank}: {name}", rank)
-        for row in rows:
-            for bar in row:
-                _bar(axes, bar, rank, y, zero, end)
-            y += 1
-        y += 0.3
-    axes.set_yticks(list(ticks), [text for text, _ in ticks.values()], fontsize=9)
-    axes.set(ylim=(y - 0.6, -0.8), xlim=(-0.01 * 1e3 * (end - zero), 1.01 * 1e3 * (end - zero)),
+    y, ticks = 0.0, []
+    for lane in lanes:
+        ticks.append(y + len(lane.lines) * lane.high / 2)
+        for line in lane.lines:
+            for bar in line:
+                _bar(axes, bar, lane, y + lane.high / 2, (zero, end))
+            y += lane.high
+        y += GAP
+    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
+    axes.set(ylim=(y, -GAP), xlim=(-0.01 * 1e3 * (end - zero), 1.01 * 1e3 * (end - zero)),
              xlabel="milliseconds since the step began")
     axes.set_title(_gantt_title(bars, exchanges, len(ranks), end - zero), fontsize=11)
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
+    if bars:
+        figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
+                               for name, share in PHASES.items()],
+                      title="shades of a rank's colour", loc="outside lower center", ncols=len(PHASES), fontsize=8,
+                      title_fontsize=8)
     return _padded(figure)
 
 
@@ -401,41 +410,53 @@ def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
     return sorted(gradients or each, key=lambda row: row["requested"])
 
 
-Lane = tuple[int, str, list[list[Row]]]
+GAP = 0.3
+"""Space between two lanes of a Gantt chart; a line of a lane with text is 1 high."""
 
 
-def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) -> list[Lane]:
-    """Return the lanes from top to bottom: the rank, what the lane shows, and its lines of bars."""
+class _Lane(NamedTuple):
+    """One kind of bars of one rank, in one or several lines."""
+
+    rank: int
+    name: str
+    lines: list[list[Row]]
+    high: float = 1.0
+
+
+def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) -> list[_Lane]:
+    """Return the lanes from top to bottom; bars that can overlap in time have separate lines."""
     transfers: dict[int, list[Row]] = {}
     for row in exchanges:
         transfers.setdefault(row["message"], []).append(row)
     reductions = [{"began": min(row["began"] for row in rows), "ended": max(row["ended"] for row in rows),
-                   "text": f"{plural(len(rows), 'tensor')}, {_si(sum(row['bytes'] or 0 for row in rows), 'B')}",
-                   "share": 1.0} for rows in transfers.values()]
-    lanes: list[Lane] = []
+                   "text": _si(sum(row["bytes"] or 0 for row in rows), "B"), "share": 1.0,
+                   "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
+    lanes = []
     for rank in ranks:
         own = [row | {"text": row["name"] or row["phase"], "share": PHASES.get(row["phase"], 0.25)}
                for row in bars if row["rank"] == rank]
         if own:
-            lanes.append((rank, "compute", [own]))
-        waits = [{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": 0.25,
-                  "text": _short(row["tensor"])} for row in exchanges]
+            lanes.append(_Lane(rank, "compute", [own]))
+        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": 0.25,
+                   "text": _short(row["tensor"])}] for row in exchanges]
         if waits:
-            lanes.append((rank, "negotiate", [[each] for each in sorted(waits, key=lambda each: each["began"])]))
-            lanes.append((rank, "all-reduce", [reductions]))
+            lanes.append(_Lane(rank, "negotiate", waits, 0.6 if len(waits) <= 8 else 0.25))
+            lanes.append(_Lane(rank, "all-reduce", [reductions]))
     return lanes
 
 
-def _bar(axes: Axes, bar: Row, rank: int, y: float, zero: float, end: float) -> None:
-    """Draw a bar, and its text where the bar is long enough for it."""
+def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, float]) -> None:
+    """Draw a bar, and its text where the bar is large enough for it."""
     from matplotlib.colors import to_rgb
 
-    colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(rank)))
-    left, length = 1e3 * (bar["began"] - zero), 1e3 * (bar["ended"] - bar["began"])
-    axes.barh(y, length, 0.84, left, color=[colour], edgecolor="black", linewidth=0.6)
-    inches = 7.3 * length / (1e3 * (end - zero))
-    if inches > 0.075 * len(bar["text"]) + 0.06:
-        axes.text(left + length / 2, y, bar["text"], ha="center", va="center", fontsize=8, color=_ink_on(colour))
+    colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(lane.rank)))
+    left, length = 1e3 * (bar["began"] - between[0]), 1e3 * (bar["ended"] - bar["began"])
+    axes.barh(y, length, 0.84 * lane.high, left, color=[colour], edgecolor="black", linewidth=0.5)
+    characters = (7.2 * length / (1e3 * (between[1] - between[0])) - 0.06) / 0.075
+    texts = [text for text in (bar.get("longer", "") + bar["text"], bar["text"]) if len(text) < characters]
+    if texts and lane.high > 0.5:
+        axes.text(left + length / 2, y, texts[0], ha="center", va="center", fontsize=8 if lane.high == 1 else 7,
+                  color=_ink_on(colour))
 
 
 def _gantt_title(bars: Sequence[Row], exchanges: Sequence[Row], ranks: int, seconds: float) -> str:
@@ -450,7 +471,7 @@ def _gantt_title(bars: Sequence[Row], exchanges: Sequence[Row], ranks: int, seco
             first, last = min(row["announced"].values()), max(row["announced"].values())
             waits[last - first] = max(row["announced"], key=row["announced"].__getitem__)
     if waits:
-        title += f"\nlongest wait for another rank's gradient: {1e3 * max(waits):.3g} ms, for rank {waits[max(waits)]}"
+        title += f"\nlongest wait for a gradient: {1e3 * max(waits):.3g} ms, for that of rank {waits[max(waits)]}"
     return title
 
 
@@ -488,14 +509,18 @@ def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarra
     figure = plots.empty(WIDTH, 5)
     axes = figure.subplots()
     lines = axes.contour(*grid, loss(*grid), levels=contours, colors="0.72", linewidths=0.9)
-    axes.clabel(lines, fontsize=7, colors="0.4")
+    for label in axes.clabel(lines, fontsize=7, colors="0.4"):
+        inside = (np.array(label.get_position()) - low + margin) / (high - low + 2 * margin)
+        if inside.min() < 0.05 or inside.max() > 0.95:  # Too near to the frame.
+            label.remove()
     for rank, track in enumerate(tracks):
         axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * (len(tracks) - 1 - rank), markersize=3,
                   label=labels[rank] if labels else f"rank {rank}")
         axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * (len(tracks) - 1 - rank),
                   markeredgecolor="black")
     for start in np.unique([track[0] for track in tracks], axis=0):
-        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
+        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in tracks for other in tracks)
     steps = plural(max(len(track) for track in tracks) - 1, "step")
     axes.set(xlabel=names[0], ylabel=names[1])
