@@ -54,7 +54,8 @@ def data_parallel(n: int = 4) -> Figure:
     _explain(axes, heights, n)
     left, column = 2.75, 6.0 / n
     wide = min(1.25, 0.86 * column)
-    size = 9 if n <= 5 else 7.5
+    few = n <= 5
+    size = 9 if few else 7.5
     for rank in range(n):
         x, colour = left + (rank + 0.5) * column, _colour(rank)
         axes.text(x, 4.72, f"rank {rank}", ha="center", va="center", fontsize=size, color=_ink_on_white(colour),
@@ -62,14 +63,14 @@ def data_parallel(n: int = 4) -> Figure:
         _box(axes, x, heights["weights"], wide, 0.34, "weights $w$", size)
         _images(axes, x, heights["shard"], wide, colour)
         axes.text(x, heights["shard"] - 0.24, "$b$ images", ha="center", va="center", fontsize=size)
-        _box(axes, x, heights["gradient"], wide, 0.34, f"gradient $g_{rank}$", size, colour)
+        _box(axes, x, heights["gradient"], wide, 0.34, f"gradient $g_{rank}$" if few else f"$g_{rank}$", size, colour)
         _box(axes, x, heights["update"], wide, 0.34, r"$w \leftarrow w - \eta\,g$" if n <= 4 else r"$w - \eta\,g$",
              size)
         _box(axes, x, heights["again"], wide, 0.3, "weights $w$", size)
         for above, below, ink in ((4.11, 3.68, "0.4"), (3.17, 2.84, colour), (2.46, 1.98, colour), (1.52, 1.09, "0.4"),
                                   (0.71, 0.42, "0.4")):
             _arrow(axes, (x, above), (x, below), ink)
-        if rank:
+        if rank and few:
             between = x - column / 2
             for row, sign in (("weights", "="), ("gradient", r"$\neq$"), ("update", "="), ("again", "=")):
                 axes.text(between, heights[row], sign, ha="center", va="center", fontsize=size + 1)
@@ -509,18 +510,21 @@ def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarra
     figure = plots.empty(WIDTH, 5)
     axes = figure.subplots()
     lines = axes.contour(*grid, loss(*grid), levels=contours, colors="0.72", linewidths=0.9)
-    for label in axes.clabel(lines, fontsize=7, colors="0.4"):
-        inside = (np.array(label.get_position()) - low + margin) / (high - low + 2 * margin)
-        if inside.min() < 0.05 or inside.max() > 0.95:  # Too near to the frame.
+    starts = np.unique([track[0] for track in tracks], axis=0)
+    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+        position, *taken = ((np.array(point) - low + margin) / (high - low + 2 * margin)
+                            for point in (label.get_position(), *starts))
+        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
+        if near or position.min() < 0.05 or position.max() > 0.95:  # It would touch "start", or the frame.
             label.remove()
     for rank, track in enumerate(tracks):
         axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * (len(tracks) - 1 - rank), markersize=3,
                   label=labels[rank] if labels else f"rank {rank}")
         axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * (len(tracks) - 1 - rank),
                   markeredgecolor="black")
-    for start in np.unique([track[0] for track in tracks], axis=0):
-        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9,
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    for start in starts:
+        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
     apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in tracks for other in tracks)
     steps = plural(max(len(track) for track in tracks) - 1, "step")
     axes.set(xlabel=names[0], ylabel=names[1])
