@@ -40,7 +40,7 @@ def data_parallel(n: int = 4) -> Figure:
         n: Number of workers, from 1 to 8.
 
     Raises:
-        LabError: More workers than the figure has room for.
+        LabError: More workers than the figure can show.
     """
     _check_ranks(n, 1)
     figure = plots.empty(WIDTH, 5.3)
@@ -174,7 +174,7 @@ def ring(n: int = 4, step: int | None = None) -> Figure:
         step: The only step to show, from 1; 0 is the start. By default all 2 (n - 1) steps.
 
     Raises:
-        LabError: The figure has no room for this number of ranks, or there is no such step.
+        LabError: The figure cannot show this number of ranks, or there is no such step.
     """
     _check_ranks(n, 2)
     last = 2 * (n - 1)
