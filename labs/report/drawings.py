@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 WIDTH = 9.0
 """Width of every figure, in inches."""
-MOST_RANKS = 8
-"""More ranks than this cannot be read at this width."""
+MOST_RANKS, MOST_IN_STEPS = 8, 5
+"""More ranks than this cannot be read at this width: in one drawing, and in one panel per step."""
 
 
 def data_parallel(n: int = 4) -> Figure:
@@ -94,6 +94,8 @@ def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
 
 def _mean(n: int) -> str:
     """Return the formula of the gradients' mean."""
+    if n == 1:
+        return "$g_0$"
     terms = [f"g_{rank}" for rank in range(n)] if n <= 4 else ["g_0", "g_1", r"\ldots", f"g_{n - 1}"]
     return f"$({' + '.join(terms)})\\,/\\,{n}$"
 
@@ -170,13 +172,13 @@ def ring(n: int = 4, step: int | None = None) -> Figure:
     frame. An arrow is a chunk that was sent in this step.
 
     Args:
-        n: Number of ranks, from 2 to 8.
+        n: Number of ranks, from 2 to 5; with `step`, to 8.
         step: The only step to show, from 1; 0 is the start. By default all 2 (n - 1) steps.
 
     Raises:
         LabError: The figure cannot show this number of ranks, or there is no such step.
     """
-    _check_ranks(n, 2)
+    _check_ranks(n, 2, MOST_IN_STEPS if step is None else MOST_RANKS)
     last = 2 * (n - 1)
     if step is not None and not 0 <= step <= last:
         raise LabError(f"a ring of {n} ranks has the steps 1 to {last}, and 0 for the start, not {step}")
@@ -184,21 +186,11 @@ def ring(n: int = 4, step: int | None = None) -> Figure:
     states = ring_steps([np.tile(np.eye(n, dtype=int)[rank], (n, 1)) for rank in range(n)])
     message = states[0].values[0].nbytes
     shown = range(1, last + 1) if step is None else [step]
-    columns = 1 if step is not None else min(3, n - 1)
-    rows = 1 if step is not None else 2 * math.ceil((n - 1) / columns)
-    tall = max(2.4, 0.6 * n + 0.55)
-    figure = plots.empty(WIDTH if step is None else min(WIDTH, 2.5 + 0.9 * n), rows * tall + 1)
+    rows, columns = (1, len(shown)) if len(shown) < 3 else (2, n - 1)
+    figure = plots.empty(WIDTH if step is None else min(WIDTH, 2.5 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
     panels = figure.subplots(rows, columns, squeeze=False)
-    per_phase = columns * rows // 2
-    used = set()
-    for number in shown:
-        after = (number - 1) // (n - 1) * per_phase + (number - 1) % (n - 1)
-        axes = panels.flat[after if step is None else 0]
-        used.add(axes)
+    for axes, number in zip(panels.flat, shown, strict=True):
         _panel(axes, states[number], number, message)
-    for axes in panels.flat:
-        if axes not in used:
-            axes.remove()
     sent = states[-1].sent_bytes.max() / message
     figure.suptitle(f"Ring all-reduce of M bytes on N = {n} ranks: {last} steps,\n"
                     f"each rank sends 2 (N - 1) / N M = {round(n * sent)}/{n} M = {sent:.3g} M", fontsize=11)
@@ -228,8 +220,8 @@ def _panel(axes: Axes, state: RingState, number: int, message: int) -> None:
             _arrow(axes, (chunk, source + high / 2), (chunk, source + 0.8), ink, 2)
             _arrow(axes, (chunk, target - 0.8), (chunk, target - high / 2), ink, 2)
     sent = round(n * state.sent_bytes.max() / message)
-    axes.set_title(f"step {number}, {state.phase}: sent so far {sent}/{n} M" if number else "start: nothing sent",
-                   fontsize=9)
+    heading = f"step {number}, {state.phase}" if number else "start"
+    axes.set_title(f"{heading}\nsent so far: {sent}/{n} M", fontsize=9)
     axes.set(xlim=(-0.6, n - 0.4), ylim=(n - 0.15, -0.85))
     axes.set_xticks(range(n), range(n), fontsize=8)
     axes.set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8)
@@ -542,9 +534,9 @@ def _padded(figure: Figure) -> Figure:
     return figure
 
 
-def _check_ranks(n: int, fewest: int) -> None:
-    if not fewest <= n <= MOST_RANKS:
-        raise LabError(f"this figure shows {fewest} to {MOST_RANKS} ranks, not {n}")
+def _check_ranks(n: int, fewest: int, most: int = MOST_RANKS) -> None:
+    if not fewest <= n <= most:
+        raise LabError(f"this figure shows {fewest} to {most} ranks, not {n}")
 
 
 def _colour(rank: int) -> str:
