@@ -187,7 +187,7 @@ def ring(n: int = 4, step: int | None = None) -> Figure:
     message = states[0].values[0].nbytes
     shown = range(1, last + 1) if step is None else [step]
     rows, columns = (1, len(shown)) if len(shown) < 3 else (2, n - 1)
-    figure = plots.empty(WIDTH if step is None else min(WIDTH, 2.5 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
+    figure = plots.empty(WIDTH if step is None else min(WIDTH, 3.7 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
     panels = figure.subplots(rows, columns, squeeze=False)
     for axes, number in zip(panels.flat, shown, strict=True):
         _panel(axes, states[number], number, message)
@@ -237,9 +237,9 @@ def _ring_legend(figure: Figure, n: int) -> None:
 
     entries: list[Any] = [Patch(color=_colour(rank), label=f"values of rank {rank}") for rank in range(n)]
     entries.append(Patch(facecolor="none", edgecolor="black", linewidth=2, label="sum over all ranks"))
-    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2, label="sent, in its sender's colour"))
+    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2, label="sent to the next rank (last: to rank 0)"))
     wide = figure.get_size_inches()[0]
-    figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.2)), fontsize=8)
+    figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.7)), fontsize=8)
 
 
 def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> Figure:

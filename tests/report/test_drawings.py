@@ -175,8 +175,8 @@ def test_a_cell_has_a_stripe_for_each_rank_in_its_sum():
 
 
 @pytest.mark.parametrize("call", [lambda: drawings.ring(1), lambda: drawings.ring(6), lambda: drawings.ring(9, 1),
-                                  lambda: drawings.ring(4, 7),
-                                  lambda: drawings.ring(4, -1), lambda: drawings.data_parallel(9)])
+                                  lambda: drawings.ring(4, 7), lambda: drawings.ring(4, -1),
+                                  lambda: drawings.data_parallel(9)])
 def test_a_figure_that_cannot_be_read_is_refused(call):
     with pytest.raises(LabError):
         call()
