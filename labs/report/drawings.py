@@ -237,7 +237,8 @@ def _ring_legend(figure: Figure, n: int) -> None:
 
     entries: list[Any] = [Patch(color=_colour(rank), label=f"values of rank {rank}") for rank in range(n)]
     entries.append(Patch(facecolor="none", edgecolor="black", linewidth=2, label="sum over all ranks"))
-    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2, label="sent to the next rank (last: to rank 0)"))
+    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2,
+                          label="sent to the next rank (last: to rank 0)"))
     wide = figure.get_size_inches()[0]
     figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.7)), fontsize=8)
 
