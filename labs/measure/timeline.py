@@ -45,6 +45,12 @@ def read(path: Path) -> list[Row]:
     return events
 
 
+def started(events: Iterable[Row]) -> float:
+    """Return when a timeline began, in seconds since 1970; its other times count from there."""
+    times = (event.get("args", {}).get("start_time_since_epoch_in_micros") for event in events)
+    return next((time / 1e6 for time in times if time is not None), 0.0)
+
+
 def repair(path: Path) -> list[Row]:
     """Rewrite a truncated timeline as valid JSON, which Perfetto needs, and return its events."""
     events = read(path)
@@ -59,7 +65,9 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
     """Yield a row for each exchange of each tensor, with times in seconds.
 
     `negotiating` ends when all workers have the tensor; the transfer is from `began` to `ended`; `waiting` is the time
-    before and after it, in the queue and the fusion buffer. Tensors with the same `message` were fused.
+    before and after it, in the queue and the fusion buffer. Tensors with the same `message` were fused. The negotiation
+    is from `requested` to `agreed`; `announced` has the time at which each rank's request reached rank 0, by rank. It
+    is empty where Horovod's response cache answered; HOROVOD_CACHE_CAPACITY=0 turns that cache off.
 
     Args:
         events: From `read`.
@@ -81,6 +89,8 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
             rows.setdefault(tensor, {"tensor": names.get(tensor, "")})
             if transfer:
                 rows[tensor] |= {"message": message, "began": event["ts"] / 1e6}
+        elif phase == "X" and tensor in rows and event["name"].isdigit():
+            rows[tensor].setdefault("announced", {})[int(event["name"])] = event["ts"] / 1e6
         elif phase == "E" and opened.get(tensor):  # Phases that began before the timeline are left out.
             fusing = False
             _end(rows[tensor], opened[tensor].pop(), event["ts"] / 1e6)
@@ -98,8 +108,9 @@ def _end(row: Row, begin: Row, end: float) -> None:
 
 def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
     """Return the row of an exchange, completed by its last event."""
-    agreed = row.pop("agreed", row["began"])
-    row["negotiating"] = agreed - row.pop("requested", agreed)
+    agreed = row.setdefault("agreed", row["began"])
+    row["negotiating"] = agreed - row.setdefault("requested", agreed)
+    row.setdefault("announced", {})
     row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])
     args = last.get("args")
     row["bytes"] = size_of(args["dtype"], args["shape"]) if args else sizes.get(row["tensor"])

@@ -4,4 +4,4 @@ from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "run_record": ["exchanged", "finish"],
-}, submodules=["layouts", "memory_limits", "over_links", "page", "plots", "transports"])
+}, submodules=["drawings", "layouts", "memory_limits", "over_links", "page", "plots", "transports"])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The colours of all plots; everything else is grey."""
+RANK_COLOURS = (*COLOURS, "#F0E442")
+"""The colour of each rank, the same in every figure that shows ranks; from rank 8 on they repeat."""
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
 """Position of a legend: next to the plot, not over it."""
 
@@ -264,7 +266,8 @@ def empty(width: float, height: float) -> Figure:
     """Return an empty figure; matplotlib is imported here, because workers import this module."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    # White whatever the style: labels are black, and a dark page would swallow them.
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def _errors(rows: pd.DataFrame, value: str):

@@ -26,6 +26,15 @@ def ring_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> flo
     return 2 * (n - 1) * (latency + nbytes / (n * bandwidth))
 
 
+def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth).
+
+    Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. Nothing uses this; it is what
+    the others are compared with. Arguments as of `ring_seconds`.
+    """
+    return 2 * (n - 1) * (latency + nbytes / bandwidth)
+
+
 def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
 

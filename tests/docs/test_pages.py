@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -25,11 +27,17 @@ def test_links_work(page):
         name, _, heading = target.partition("#")
         path = page.parent / name if name else page
         assert path.exists(), f"{page.name} links to {target}"
-        assert not heading or heading in set(anchors(path)), f"{page.name} links to {target}"
+        assert not heading or unquote(heading) in set(anchors(path)), f"{page.name} links to {target}"
 
 
 def anchors(page: Path) -> Iterator[str]:
-    """Yield the anchors of a page's headings."""
+    """Yield the anchors of a page's headings: GitHub's, or those of JupyterLab in a notebook."""
+    if page.suffix == ".ipynb":
+        cells = json.loads(page.read_text())["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+            yield heading.strip().replace(" ", "-")
+        return
     for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
         yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 

@@ -1,0 +1,586 @@
+"""Drawings of data-parallel training: a step, the ring all-reduce, its alternatives, a timeline, and paths of SGD.
+
+Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
+`plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from labs.measure import timeline
+from labs.report import plots
+from labs.results import cost_model
+from labs.run.errors import LabError
+from labs.run.text import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+Row = dict[str, Any]
+WIDTH = 9.0
+"""Width of every figure, in inches."""
+MOST_RANKS, MOST_IN_STEPS = 8, 5
+"""More ranks than this cannot be read at this width: in one drawing, and in one panel per step."""
+
+
+def data_parallel(n: int = 4) -> Figure:
+    """Draw one step of data-parallel training: equal weights, n shards, n gradients, their mean, equal updates.
+
+    Args:
+        n: Number of workers, from 1 to 8.
+
+    Raises:
+        LabError: More workers than the figure can show.
+    """
+    _check_ranks(n, 1)
+    figure = plots.empty(WIDTH, 5.3)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
+    axes.set(xlim=(0, WIDTH), ylim=(0, 5.3))
+    axes.axis("off")
+    axes.text(WIDTH / 2, 5.05, f"One step of data-parallel training on {plural(n, 'worker')}", ha="center", va="center",
+              fontsize=12)
+    heights = {"weights": 4.3, "shard": 3.5, "gradient": 2.65, "mean": 1.75, "update": 0.9, "again": 0.25}
+    _explain(axes, heights, n)
+    left, column = 2.75, 6.0 / n
+    wide = min(1.25, 0.86 * column)
+    few = n <= 5
+    size = 9 if few else 7.5
+    for rank in range(n):
+        x, colour = left + (rank + 0.5) * column, _colour(rank)
+        axes.text(x, 4.72, f"rank {rank}", ha="center", va="center", fontsize=size, color=_ink_on_white(colour),
+                  weight="bold")
+        _box(axes, x, heights["weights"], wide, 0.34, "weights $w$", size)
+        _images(axes, x, heights["shard"], wide, colour)
+        axes.text(x, heights["shard"] - 0.24, "$b$ images", ha="center", va="center", fontsize=size)
+        _box(axes, x, heights["gradient"], wide, 0.34, f"gradient $g_{rank}$" if few else f"$g_{rank}$", size, colour)
+        _box(axes, x, heights["update"], wide, 0.34, r"$w \leftarrow w - \eta\,g$" if n <= 4 else r"$w - \eta\,g$",
+             size)
+        _box(axes, x, heights["again"], wide, 0.3, "weights $w$", size)
+        for above, below, ink in ((4.11, 3.68, "0.4"), (3.17, 2.84, colour), (2.46, 1.98, colour), (1.52, 1.09, "0.4"),
+                                  (0.71, 0.42, "0.4")):
+            _arrow(axes, (x, above), (x, below), ink)
+        if rank and few:
+            between = x - column / 2
+            for row, sign in (("weights", "="), ("gradient", r"$\neq$"), ("update", "="), ("again", "=")):
+                axes.text(between, heights[row], sign, ha="center", va="center", fontsize=size + 1)
+    _box(axes, left + 3, heights["mean"], 5.9, 0.4, f"all-reduce: $g =$ {_mean(n)}", 10)
+    return figure
+
+
+def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
+    """Write the numbered text at the left of `data_parallel`."""
+    texts = {"weights": ("1  Equal weights", "broadcast before step 1"),
+             "shard": ("2  A shard for each", "global batch $B = N\\,b$"),
+             "gradient": ("3  Forward, backward", "no messages yet"),
+             "mean": ("4  All-reduce", "the only messages" if n > 1 else "one worker: no messages"),
+             "update": ("5  Equal updates", r"learning rate $\eta$"),
+             "again": ("", "ready for the next step")}
+    for row, (heading, text) in texts.items():
+        y = heights[row]
+        axes.text(0.15, y + 0.1, heading, va="center", fontsize=10.5, weight="bold")
+        axes.text(0.36, y - 0.1 if heading else y, text, va="center", fontsize=9, color="0.25")
+
+
+def _mean(n: int) -> str:
+    """Return the formula of the gradients' mean."""
+    if n == 1:
+        return "$g_0$"
+    terms = [f"g_{rank}" for rank in range(n)] if n <= 4 else ["g_0", "g_1", r"\ldots", f"g_{n - 1}"]
+    return f"$({' + '.join(terms)})\\,/\\,{n}$"
+
+
+def _images(axes: Axes, x: float, y: float, wide: float, colour: str) -> None:
+    """Draw a shard's images: four squares around (x, y)."""
+    from matplotlib.patches import Rectangle
+
+    pitch = min(0.24, wide / 4)
+    for image in range(4):
+        axes.add_patch(Rectangle((x + (image - 2) * pitch + 0.03, y - 0.09), pitch - 0.06, pitch - 0.06,
+                                 facecolor=colour, edgecolor="black", linewidth=0.6))
+
+
+class Send(NamedTuple):
+    """A chunk that one rank sends to another."""
+
+    source: int
+    target: int
+    chunk: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RingState:
+    """What all ranks hold after a step of a ring all-reduce."""
+
+    phase: str
+    """"start", "reduce-scatter" or "all-gather"."""
+    values: np.ndarray
+    """Each rank's values, [ranks, elements, ...]."""
+    sends: tuple[Send, ...]
+    """What was sent in this step, all of it at the same time."""
+    sent_bytes: np.ndarray
+    """Bytes that each rank has sent until now, [ranks]."""
+
+
+def ring_steps(values: Sequence[ArrayLike]) -> list[RingState]:
+    """Return the states of a ring all-reduce that sums one array per rank: the start, then one per step.
+
+    Each rank cuts its array into N chunks. Reduce-scatter: in each of N - 1 steps every rank sends a chunk to the next
+    rank, which adds it to its own. Then rank r holds the sum of chunk r + 1 over all ranks. All-gather: in N - 1 more
+    steps the complete chunks go round, and replace what the receiver held. Source: Patarasuk and Yuan, "Bandwidth
+    optimal all-reduce algorithms for clusters of workstations", JPDC 69(2), 2009.
+
+    Args:
+        values: An array of numbers per rank, all of the same shape; they are cut along their first axis.
+
+    Raises:
+        LabError: The arrays have different shapes, or are single numbers.
+    """
+    if len({np.shape(each) for each in values}) != 1 or not np.shape(values[0]):
+        raise LabError("a ring needs one array per rank, all of the same shape")
+    held = np.array(values)
+    n = len(held)
+    chunks = np.array_split(np.arange(held.shape[1]), n)
+    sent = np.zeros(n, int)
+    states = [RingState("start", held.copy(), (), sent.copy())]
+    for step in range(2 * (n - 1)):
+        sends = tuple(Send(rank, (rank + 1) % n, (rank - step) % n) for rank in range(n))
+        messages = [held[send.source, chunks[send.chunk]] for send in sends]  # Copies: all are sent at the same time.
+        for send, message in zip(sends, messages, strict=True):
+            where = send.target, chunks[send.chunk]
+            held[where] = message if step >= n - 1 else held[where] + message
+            sent[send.source] += message.nbytes
+        phase = "all-gather" if step >= n - 1 else "reduce-scatter"
+        states.append(RingState(phase, held.copy(), sends, sent.copy()))
+    return states
+
+
+def ring(n: int = 4, step: int | None = None) -> Figure:
+    """Draw a ring all-reduce as grids of ranks x chunks, a panel per step, simulated by `ring_steps`.
+
+    A cell has a stripe for each rank whose values its sum contains, in that rank's colour; a complete sum has a bold
+    frame. An arrow is a chunk that was sent in this step.
+
+    Args:
+        n: Number of ranks, from 2 to 5; with `step`, to 8.
+        step: The only step to show, from 1; 0 is the start. By default all 2 (n - 1) steps.
+
+    Raises:
+        LabError: The figure cannot show this number of ranks, or there is no such step.
+    """
+    _check_ranks(n, 2, MOST_IN_STEPS if step is None else MOST_RANKS)
+    last = 2 * (n - 1)
+    if step is not None and not 0 <= step <= last:
+        raise LabError(f"a ring of {n} ranks has the steps 1 to {last}, and 0 for the start, not {step}")
+    # Rank r starts with the unit vector r in every chunk, so that each sum counts how often it contains each rank.
+    states = ring_steps([np.tile(np.eye(n, dtype=int)[rank], (n, 1)) for rank in range(n)])
+    message = states[0].values[0].nbytes
+    shown = range(1, last + 1) if step is None else [step]
+    rows, columns = (1, len(shown)) if len(shown) < 3 else (2, n - 1)
+    figure = plots.empty(WIDTH if step is None else min(WIDTH, 3.7 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, number in zip(panels.flat, shown, strict=True):
+        _panel(axes, states[number], number, message)
+    sent = states[-1].sent_bytes.max() / message
+    figure.suptitle(f"Ring all-reduce of M bytes on N = {n} ranks: {last} steps,\n"
+                    f"each rank sends 2 (N - 1) / N M = {round(n * sent)}/{n} M = {sent:.3g} M", fontsize=11)
+    _ring_legend(figure, n)
+    return _padded(figure)
+
+
+def _panel(axes: Axes, state: RingState, number: int, message: int) -> None:
+    """Draw one state of the ring: its cells and what was sent."""
+    from matplotlib.patches import Rectangle
+
+    n, high = len(state.values), 0.56
+    for rank in range(n):
+        for chunk in range(n):
+            holds = state.values[rank, chunk]
+            for other in np.flatnonzero(holds):
+                axes.add_patch(Rectangle((chunk - 0.4 + 0.8 * other / n, rank - high / 2), 0.8 / n, high, linewidth=0,
+                                         facecolor=_colour(int(other)), label=f"rank {other}"))
+            complete = bool((holds == 1).all())
+            axes.add_patch(Rectangle((chunk - 0.4, rank - high / 2), 0.8, high, facecolor="none", zorder=3,
+                                     edgecolor="black" if complete else "0.6", linewidth=2 if complete else 0.8))
+    for source, target, chunk in state.sends:
+        ink = _colour(source)
+        if target > source:
+            _arrow(axes, (chunk, source + high / 2), (chunk, target - high / 2), ink, 2)
+        else:  # From the last rank to the first: out at the bottom, in at the top.
+            _arrow(axes, (chunk, source + high / 2), (chunk, source + 0.8), ink, 2)
+            _arrow(axes, (chunk, target - 0.8), (chunk, target - high / 2), ink, 2)
+    sent = round(n * state.sent_bytes.max() / message)
+    heading = f"step {number}, {state.phase}" if number else "start"
+    axes.set_title(f"{heading}\nsent so far: {sent}/{n} M", fontsize=9)
+    axes.set(xlim=(-0.6, n - 0.4), ylim=(n - 0.15, -0.85))
+    axes.set_xticks(range(n), range(n), fontsize=8)
+    axes.set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8)
+    axes.set_xlabel("chunk of M / N bytes", fontsize=8)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _ring_legend(figure: Figure, n: int) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    entries: list[Any] = [Patch(color=_colour(rank), label=f"values of rank {rank}") for rank in range(n)]
+    entries.append(Patch(facecolor="none", edgecolor="black", linewidth=2, label="sum over all ranks"))
+    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2,
+                          label="sent to the next rank (last: to rank 0)"))
+    wide = figure.get_size_inches()[0]
+    figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.7)), fontsize=8)
+
+
+def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> Figure:
+    """Draw the seconds of three all-reduces over the message size on logarithmic axes, from their formulas.
+
+    - naive: all ranks send to rank 0, which adds and sends back: 2 (N - 1) (alpha + beta M)
+    - tree: reduce and broadcast along a binomial tree: 2 ceil(log2 N) (alpha + beta M)
+    - ring: reduce-scatter and all-gather: 2 (N - 1) (alpha + beta M / N)
+
+    Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1),
+    2005; the functions are in `labs/results/cost_model.py`. The time of the additions is left out.
+
+    Args:
+        nbytes: Sizes of the message (all gradients of a worker), in bytes; by default 8 B to 1 GB.
+        n: Number of ranks.
+        alpha: Latency: seconds of an empty message.
+        beta: Seconds per byte, 1 / bandwidth; the default is 10 Gbit/s.
+    """
+    sizes = np.geomspace(8, 1e9, 200) if nbytes is None else np.sort(np.asarray(nbytes, float))
+    figure = plots.empty(WIDTH, 4.4)
+    axes = figure.subplots()
+    styles = {"naive": (":", "0.45"), "tree": ("--", "0.25"), "ring": ("-", "black")}
+    for name, (style, colour) in styles.items():
+        seconds = [COSTS[name](size, n, alpha, 1 / beta) for size in sizes]
+        axes.plot(sizes, seconds, style, color=colour, linewidth=2.2, label=name)
+    axes.plot(sizes, 2 * (n - 1) / n * beta * sizes, color="0.7", linewidth=1, zorder=1,
+              label=r"no latency: $2\,(N-1)/N \cdot \beta M$")
+    title = f"All-reduce on {plural(n, 'rank')}: latency {_si(alpha, 's')}, {_si(1 / beta, 'B/s')} per link"
+    even = _break_even(n, alpha, beta)
+    if even and sizes[0] < even < sizes[-1]:
+        axes.axvline(even, color="0.7", linewidth=1, linestyle="-.", zorder=1)
+        title += f"\nup to {_si(even, 'B')} the tree is faster, above it the ring"
+    fastest = min(cost(sizes[0], n, alpha, 1 / beta) for cost in COSTS.values())
+    axes.set(xscale="log", yscale="log", ylim=(fastest / 3, None), xlabel="message M (bytes)",
+             ylabel="time of one all-reduce (seconds)")
+    axes.set_title(title, fontsize=11)
+    axes.xaxis.set_major_formatter(lambda value, _: _si(value, "B"))
+    axes.yaxis.set_major_formatter(lambda value, _: _si(value, "s"))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+COSTS: dict[str, Callable[[float, int, float, float], float]] = {
+    "naive": cost_model.naive_seconds, "tree": cost_model.tree_seconds, "ring": cost_model.ring_seconds}
+"""The formula of each topology; arguments: bytes, ranks, latency, bandwidth."""
+
+
+def _break_even(n: int, alpha: float, beta: float) -> float | None:
+    """Return the bytes at which tree and ring take the same time; None if one of them is faster at every size."""
+    levels = math.ceil(math.log2(n)) if n > 1 else 0
+    slower = levels - (n - 1) / n  # Of the tree, per byte.
+    return (n - 1 - levels) * alpha / (slower * beta) if slower > 0 and n - 1 > levels else None
+
+
+def topology_table(nbytes: float, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> pd.DataFrame:
+    """Return steps, bytes and seconds of the three all-reduces of `topologies`, counted from their messages.
+
+    Columns: `steps` one after the other; `most_bytes_sent` by one rank; `bytes_sent` by all ranks together; `seconds`.
+
+    Args:
+        nbytes: Size of the message, in bytes.
+        n: Number of ranks.
+        alpha: Seconds of an empty message.
+        beta: Seconds per byte.
+    """
+    import pandas as pd
+
+    rows = {}
+    for name in COSTS:
+        steps = messages(name, n)
+        sent = np.zeros(n)
+        for source, _, share in (each for step in steps for each in step):
+            sent[source] += share * nbytes
+        seconds = sum(alpha + beta * nbytes * max(share for *_, share in step) for step in steps)
+        rows[name] = {"steps": len(steps), "most_bytes_sent": sent.max(), "bytes_sent": sent.sum(), "seconds": seconds}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index="topology").astype({"steps": int})
+
+
+def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
+    """Return the messages of an all-reduce, by step: source, target, and share of the message's bytes.
+
+    Args:
+        topology: "naive", "tree" (binomial) or "ring".
+        n: Number of ranks.
+    """
+    if topology == "ring":
+        return [[(rank, (rank + 1) % n, 1 / n) for rank in range(n)] for _ in range(2 * (n - 1))]
+    if topology == "naive":
+        reduce = [[(rank, 0, 1.0)] for rank in range(1, n)]
+    else:
+        distances = [2**level for level in range(math.ceil(math.log2(n)))]
+        reduce = [[(rank, rank - far, 1.0) for rank in range(far, n, 2 * far)] for far in distances]
+    return reduce + [[(target, source, share) for source, target, share in step] for step in reversed(reduce)]
+
+
+PHASES = {"forward": 0.45, "backward": 1.0, "apply": 0.7}
+"""Share of the rank's colour, the rest white, in the bars of each phase."""
+
+
+def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Figure:
+    """Draw one step as a Gantt chart of the ranks: forward, backward per layer, negotiate, all-reduce, apply.
+
+    Negotiations and all-reduces are from Horovod's timeline, which rank 0 writes. A negotiation of rank r begins when
+    its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the first request did) and ends when all
+    ranks have the tensor. Tensors that were fused are one all-reduce. The timeline does not contain the computation, so
+    each rank has to measure it.
+
+    Args:
+        events: From `timeline.read`. Gradients are shown; if there are none, all tensors.
+        computed: What each rank computed: rows with `rank`, `phase` ("forward", "backward", "apply" or another),
+            `name` (the layer, or ""), `began` and `ended`, in seconds since 1970 (`time.time()`).
+        step: The exchange to show of each tensor, from 0.
+
+    Raises:
+        LabError: There is neither an exchange of this step nor a computation.
+    """
+    from matplotlib.patches import Patch
+
+    events = list(events)
+    began = timeline.started(events)
+    bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
+    exchanges = _of_step(timeline.exchanges(events), step)
+    if not bars and not exchanges:
+        raise LabError(f"the timeline has no step {step}, and no computation was given")
+    ranks = sorted({row["rank"] for row in bars} | {rank for row in exchanges for rank in row["announced"]} | {0})
+    zero = min([row["began"] for row in bars] + [row["requested"] for row in exchanges])
+    end = max([row["ended"] for row in bars] + [row["ended"] for row in exchanges])
+    lanes = _lanes(ranks, bars, exchanges)
+    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
+    axes = figure.subplots()
+    y, ticks = 0.0, []
+    for lane in lanes:
+        ticks.append(y + len(lane.lines) * lane.high / 2)
+        for line in lane.lines:
+            for bar in line:
+                _bar(axes, bar, lane, y + lane.high / 2, (zero, end))
+            y += lane.high
+        y += GAP
+    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
+    axes.set(ylim=(y, -GAP), xlim=(-0.01 * 1e3 * (end - zero), 1.01 * 1e3 * (end - zero)),
+             xlabel="milliseconds since the step began")
+    axes.set_title(_gantt_title(bars, exchanges, len(ranks), end - zero), fontsize=11)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    if bars:
+        figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
+                               for name, share in PHASES.items()],
+                      title="shades of a rank's colour", loc="outside lower center", ncols=len(PHASES), fontsize=8,
+                      title_fontsize=8)
+    return _padded(figure)
+
+
+def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
+    """Return the exchanges of a step: the one with this number of each tensor, gradients alone if there are any."""
+    by_tensor: dict[str, list[Row]] = {}
+    for row in rows:
+        by_tensor.setdefault(row["tensor"], []).append(row)
+    each = [rows[step] for rows in by_tensor.values() if len(rows) > step]
+    gradients = [row for row in each if row["kind"] == "gradients"]
+    return sorted(gradients or each, key=lambda row: row["requested"])
+
+
+GAP = 0.3
+"""Space between two lanes of a Gantt chart; a line of a lane with text is 1 high."""
+
+
+class _Lane(NamedTuple):
+    """One kind of bars of one rank, in one or several lines."""
+
+    rank: int
+    name: str
+    lines: list[list[Row]]
+    high: float = 1.0
+
+
+def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) -> list[_Lane]:
+    """Return the lanes from top to bottom; bars that can overlap in time have separate lines."""
+    transfers: dict[int, list[Row]] = {}
+    for row in exchanges:
+        transfers.setdefault(row["message"], []).append(row)
+    reductions = [{"began": min(row["began"] for row in rows), "ended": max(row["ended"] for row in rows),
+                   "text": _si(sum(row["bytes"] or 0 for row in rows), "B"), "share": 1.0,
+                   "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
+    lanes = []
+    for rank in ranks:
+        own = [row | {"text": row["name"] or row["phase"], "share": PHASES.get(row["phase"], 0.25)}
+               for row in bars if row["rank"] == rank]
+        if own:
+            lanes.append(_Lane(rank, "compute", [own]))
+        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": 0.25,
+                   "text": _short(row["tensor"])}] for row in exchanges]
+        if waits:
+            lanes.append(_Lane(rank, "negotiate", waits, 0.6 if len(waits) <= 8 else 0.25))
+            lanes.append(_Lane(rank, "all-reduce", [reductions]))
+    return lanes
+
+
+def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, float]) -> None:
+    """Draw a bar, and its text where the bar is large enough for it."""
+    from matplotlib.colors import to_rgb
+
+    colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(lane.rank)))
+    left, length = 1e3 * (bar["began"] - between[0]), 1e3 * (bar["ended"] - bar["began"])
+    axes.barh(y, length, 0.84 * lane.high, left, color=[colour], edgecolor="black", linewidth=0.5)
+    characters = (7.2 * length / (1e3 * (between[1] - between[0])) - 0.06) / 0.075
+    texts = [text for text in (bar.get("longer", "") + bar["text"], bar["text"]) if len(text) < characters]
+    if texts and lane.high > 0.5:
+        axes.text(left + length / 2, y, texts[0], ha="center", va="center", fontsize=8 if lane.high == 1 else 7,
+                  color=_ink_on(colour))
+
+
+def _gantt_title(bars: Sequence[Row], exchanges: Sequence[Row], ranks: int, seconds: float) -> str:
+    title = f"One step on {plural(ranks, 'rank')}: {1e3 * seconds:.3g} ms"
+    backward = [row["ended"] for row in bars if row["phase"] == "backward"]
+    if backward and exchanges:
+        exposed = max(0.0, max(row["ended"] for row in exchanges) - max(backward))
+        title += f"; the all-reduces end {1e3 * exposed:.3g} ms after the last gradient"
+    waits = {}
+    for row in exchanges:
+        if len(row["announced"]) > 1:
+            first, last = min(row["announced"].values()), max(row["announced"].values())
+            waits[last - first] = max(row["announced"], key=row["announced"].__getitem__)
+    if waits:
+        title += f"\nlongest wait for a gradient: {1e3 * max(waits):.3g} ms, for that of rank {waits[max(waits)]}"
+    return title
+
+
+def _short(tensor: str) -> str:
+    """Return a tensor's name without what Horovod adds in front."""
+    return re.sub(r"^.*(?:HorovodAllreduce|Distributed[A-Za-z]*)_", "", tensor)
+
+
+def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarray], np.ndarray],
+               names: tuple[str, str] = ("weight $w_0$", "weight $w_1$"), labels: Sequence[str] | None = None,
+               contours: int = 10) -> Figure:
+    """Draw the contours of a loss with two weights, and on them the path of each rank's SGD steps.
+
+    Ranks that exchange gradients and began with equal weights have one path. Later ranks have thinner lines, so that
+    all colours can be seen on a shared path.
+
+    Args:
+        paths: Weights of each rank, by rank: [steps + 1, 2], the first row before step 1.
+        loss: Returns the losses of arrays of both weights.
+        names: Labels of the axes; weights have no unit.
+        labels: Labels of the paths; by default "rank 0", "rank 1" ...
+        contours: Number of contour lines, about.
+
+    Raises:
+        LabError: A path does not have two columns.
+    """
+    tracks = [np.asarray(path, float) for path in paths]
+    if not tracks or any(track.ndim != 2 or track.shape[1] != 2 for track in tracks):
+        raise LabError("a path has one row per step and two columns, one per weight")
+    points = np.concatenate(tracks)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.2 * np.maximum(high - low, 1e-6 + 0.3 * (high - low).max())
+    first, second = (np.linspace(low[axis] - margin[axis], high[axis] + margin[axis], 160) for axis in (0, 1))
+    grid = np.meshgrid(first, second)
+    figure = plots.empty(WIDTH, 5)
+    axes = figure.subplots()
+    lines = axes.contour(*grid, loss(*grid), levels=contours, colors="0.72", linewidths=0.9)
+    starts = np.unique([track[0] for track in tracks], axis=0)
+    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+        position, *taken = ((np.array(point) - low + margin) / (high - low + 2 * margin)
+                            for point in (label.get_position(), *starts))
+        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
+        if near or position.min() < 0.05 or position.max() > 0.95:  # It would touch "start", or the frame.
+            label.remove()
+    for rank, track in enumerate(tracks):
+        axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * (len(tracks) - 1 - rank), markersize=3,
+                  label=labels[rank] if labels else f"rank {rank}")
+        axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * (len(tracks) - 1 - rank),
+                  markeredgecolor="black")
+    for start in starts:
+        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
+    apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in tracks for other in tracks)
+    steps = plural(max(len(track) for track in tracks) - 1, "step")
+    axes.set(xlabel=names[0], ylabel=names[1])
+    axes.set_title(f"Weights after {steps} (squares): ranks at most {apart:.2g} apart\ngrey: contours of the loss",
+                   fontsize=11)
+    axes.legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+def _padded(figure: Figure) -> Figure:
+    """Leave a margin around a figure, and return it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[attr-defined]  # In inches; the engine is "constrained".
+    return figure
+
+
+def _check_ranks(n: int, fewest: int, most: int = MOST_RANKS) -> None:
+    if not fewest <= n <= most:
+        raise LabError(f"this figure shows {fewest} to {most} ranks, not {n}")
+
+
+def _colour(rank: int) -> str:
+    return plots.RANK_COLOURS[rank % len(plots.RANK_COLOURS)]
+
+
+def _luminance(colour: Any) -> float:
+    """Return a colour's relative luminance, from 0 for black to 1 for white; source: ITU-R BT.709."""
+    from matplotlib.colors import to_rgb
+
+    return float(np.dot(to_rgb(colour), (0.2126, 0.7152, 0.0722)))
+
+
+def _ink_on(colour: Any) -> str:
+    """Return the colour of a text on a background."""
+    return "black" if _luminance(colour) > 0.4 else "white"
+
+
+def _ink_on_white(colour: str) -> str:
+    """Return a rank's colour for text on white; the light ones cannot be read there, so they become black."""
+    return colour if _luminance(colour) < 0.6 else "black"
+
+
+def _box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, size: float,
+         colour: str = "0.93") -> None:
+    """Draw a box around (x, y) with a text in it."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, facecolor=colour, edgecolor="0.3",
+                             linewidth=0.8))
+    axes.text(x, y, text, ha="center", va="center", fontsize=size, color=_ink_on(colour))
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.6) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, shrinkA=0, shrinkB=0, color=colour,
+                                   linewidth=width, zorder=4))
+
+
+def _si(value: float, unit: str) -> str:
+    """Return a quantity with a decimal prefix: "1.25 GB/s", "50 µs"."""
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")):
+        if abs(value) >= 0.9995 * factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
