@@ -9,11 +9,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from labs import Lab, Options, Sweep, datasets, fields, main, measure, models, report, results, training
+from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, report, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,10 +140,15 @@ def _links(job):
 
 
 def _link(rows, size):
-    """Return a link's row: its fitted constants, and what its largest all-reduce has reached and sent."""
-    fitted, last = results.over_links.fit(rows, size), rows[-1]
-    return {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth,
-            "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
+    """Return a link's row: its fitted constants, and what its largest all-reduce has reached and sent.
+
+    A link so fast that other work drowns its times has no constants.
+    """
+    constants, last = {}, rows[-1]
+    with contextlib.suppress(LabError):
+        fitted = results.over_links.fit(rows, size)
+        constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
+    return {**constants, "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
             "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}
 
 

@@ -108,7 +108,7 @@ def _end(row: Row, begin: Row, end: float) -> None:
 
 def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
     """Return the row of an exchange, completed by its last event."""
-    agreed = row.setdefault("agreed", row["began"])
+    agreed: Any = row.setdefault("agreed", row["began"])
     row["negotiating"] = agreed - row.setdefault("requested", agreed)
     row.setdefault("announced", {})
     row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])

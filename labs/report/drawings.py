@@ -223,7 +223,7 @@ def _panel(axes: Axes, state: RingState, number: int, message: int) -> None:
     heading = f"step {number}, {state.phase}" if number else "start"
     axes.set_title(f"{heading}\nsent so far: {sent}/{n} M", fontsize=9)
     axes.set(xlim=(-0.6, n - 0.4), ylim=(n - 0.15, -0.85))
-    axes.set_xticks(range(n), range(n), fontsize=8)
+    axes.set_xticks(range(n), list(map(str, range(n))), fontsize=8)
     axes.set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8)
     axes.set_xlabel("chunk of M / N bytes", fontsize=8)
     axes.tick_params(length=0)
@@ -531,7 +531,7 @@ def _padded(figure: Figure) -> Figure:
     """Leave a margin around a figure, and return it."""
     engine = figure.get_layout_engine()
     if engine is not None:
-        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[attr-defined]  # In inches; the engine is "constrained".
+        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[call-arg]  # In inches; the engine is "constrained".
     return figure
 
 

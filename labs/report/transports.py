@@ -101,8 +101,10 @@ def crossover_text(rows: pd.DataFrame) -> str:
     if start is not None:
         text = f"crossover: from {start:,} parameters on, {workers} are faster than one"
     else:
-        text = (f"no crossover: on the largest model tried, of {rows['parameters'].max():,} parameters, {workers} are "
-                "not certain to be faster than one")
+        largest = rows.loc[rows["parameters"].idxmax()]
+        how = "slower" if largest["verdict"] == "slower" else "not certain to be faster"
+        text = (f"no crossover: on the largest model tried, of {largest['parameters']:,} parameters, {workers} are "
+                f"{how} than one")
     if below.empty:
         return f"{text}; no smaller model was tried"
     if unclear:

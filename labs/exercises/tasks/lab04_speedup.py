@@ -59,8 +59,8 @@ def _grade_efficiency(run: Written) -> str:
         call.expect(width <= WIDEST, "the interval is too wide: the mean of the repeats varies less than a single one")
         call.expect(min(value - low, high - value) >= 0.2 * (limits[1] - limits[0]),
                     "the value is at the edge of its interval, which should reach to both sides of it")
-    for one, many in (([100.0], [150.0, 152.0]), ([100.0, 101.0], [150.0])):
-        run.expect_value_error(one, many, 2, because="one repeat shows nothing about the variation")
+    for first, second in (([100.0], [150.0, 152.0]), ([100.0, 101.0], [150.0])):
+        run.expect_value_error(first, second, 2, because="one repeat shows nothing about the variation")
     return (f"the efficiency within {CENTRE:.0%}, the width of its interval within {NARROWEST:g} to {WIDEST:g} times "
             "Welch's; too few repeats are refused")
 

@@ -1,0 +1,94 @@
+"""Tables and figures of runs over links, from the committed reference runs of `labs cluster`."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.report import over_links
+from labs.results import reference
+from labs.run.errors import LabError
+
+CLUSTER = "laptop-cluster"
+
+
+@pytest.fixture(scope="module")
+def steps() -> list[dict]:
+    """The runs of lab 11's study of bandwidth."""
+    return [run for run in reference.read_all(CLUSTER, "lab11_multinode") if run["config"]["study"] == "bandwidth"]
+
+
+@pytest.fixture(scope="module")
+def allreduces() -> list[dict]:
+    """The runs of lab 5's study of links."""
+    return reference.read_all(CLUSTER, "lab05_allreduce")
+
+
+def labels(axes) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_the_reference_steps_are_predicted_as_the_page_says(steps):
+    cells = over_links.cells(steps)
+    assert len(cells) >= 60
+    assert set(cells["nodes"]) == {2, 4, 8}
+    errors = (cells["predicted_in_turn_seconds"] / cells["step_seconds"] - 1).abs()
+    assert errors.median() < 0.05
+    assert errors[cells["nodes"] == 2].max() < 0.15, "with a core for each node"
+    assert (errors <= 0.15).mean() > 0.9
+
+
+def test_each_point_of_the_predictions_is_a_cell_and_the_band_is_that_of_the_count(steps):
+    figure = over_links.prediction_figure(steps)
+    (axes,) = figure.axes
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    cells = over_links.cells(steps)
+    assert sum(len(line.get_xdata()) for line in points) == len(cells)
+    assert labels(axes) == ["within 15 %", "2 nodes", "4 nodes", "8 nodes"]
+    corners = axes.collections[0].get_paths()[0].vertices
+    predicted, measured = corners[corners[:, 0] == corners[:, 0].max()].T
+    assert predicted[0] / measured.min() - 1 == pytest.approx(0.15)
+    assert predicted[0] / measured.max() - 1 == pytest.approx(-0.15)
+
+
+def test_each_backend_has_a_panel_and_each_number_of_nodes_a_line(allreduces):
+    figure = over_links.share_figure(allreduces)
+    assert [axes.get_title() for axes in figure.axes] == ["over MPI", "over Gloo"]
+    assert labels(figure.axes[-1]) == ["2 nodes", "4 nodes", "8 nodes", "the link"]
+    assert all(axes.get_xlabel() == "bandwidth of each link (Mbit/s)" for axes in figure.axes)
+
+
+def test_a_slow_link_is_used_almost_whole_and_carries_a_rings_bytes(allreduces):
+    shares = over_links.shares(allreduces)
+    slow = shares[(shares["megabits"] <= 100) & (shares["backend"] == "MPI") & (shares["nodes"] == 2)]
+    assert (slow["share"] > 0.85).all()
+    assert (slow["share"] < 1.02).all()
+    assert slow["bytes_over_ring"].between(0.98, 1.1).all()
+
+
+def test_an_all_reduce_takes_longer_over_each_slower_link(allreduces):
+    figure = over_links.time_figure([run for run in allreduces if run["layout"]["backend"] == "MPI"], nodes=2)
+    (axes,) = figure.axes
+    points = {line.get_label(): line for line in axes.lines if line.get_marker() == "o"}
+    largest = [max(line.get_ydata()) for line in points.values()]
+    assert list(points) == ["50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "2gbit", "5gbit", "10gbit"]
+    assert largest[:5] == sorted(largest[:5], reverse=True)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("message (bytes)", "all-reduce (ms)")
+
+
+def test_the_crossover_has_a_line_for_each_bandwidth():
+    figure = over_links.crossover_figure(reference.read_all(CLUSTER, "lab07_vit"))
+    (axes,) = figure.axes
+    assert {"50mbit", "200mbit", "1gbit", "10gbit"} <= set(labels(axes))
+    assert axes.get_ylabel() == "speedup of two nodes over one"
+
+
+def test_a_summary_says_how_well_the_steps_were_predicted(steps):
+    first, *rest = over_links.summary(steps).splitlines()
+    assert first == f"{len(over_links.cells(steps))} steps predicted before they were measured:"
+    assert [line.partition(":")[0] for line in rest] == [
+        "as predicted", "with the computation timed in turns with the step"]
+
+
+def test_runs_without_such_a_table_are_refused_with_the_command(allreduces):
+    with pytest.raises(LabError, match="labs cluster sweep LAB --preset cluster"):
+        over_links.cells(allreduces)
