@@ -94,12 +94,15 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
         runs: Records of lab 5's study "links", of one backend.
         nodes: Number of nodes whose runs are plotted.
     """
+    from matplotlib import colormaps
+
     run = next(run for run in runs if run["layout"]["nodes"] == nodes)
     library = f"Horovod over {run['layout']['backend']}"
     points = _rows([run], "over_links").query("library == @library")
     figure = plots.empty(6.4, 3.8)
-    axes = figure.subplots()
-    for colour, (bandwidth, rows) in zip(plots.COLOURS, points.groupby("bandwidth", sort=False), strict=False):
+    axes, links = figure.subplots(), list(points.groupby("bandwidth", sort=False))
+    colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
+    for colour, (bandwidth, rows) in zip(colours, links, strict=True):
         axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=bandwidth)
         sizes = np.geomspace(over_links.SMALLEST, rows["bytes"].max())
         link = over_links.fit(rows.to_dict("records"), nodes)

@@ -58,7 +58,7 @@ def test_a_study_of_links_needs_a_cluster(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "labs: error: rank 0" in done.stderr
-    assert "this study sets the links of a cluster; `labs cluster up" in done.stderr.strip().splitlines()[-1]
+    assert "this study needs `labs cluster`: run `labs cluster up --nodes 2`" in done.stderr.strip().splitlines()[-1]
 
 
 def test_a_bandwidth_that_cannot_be_read_is_refused_before_a_link_is_set(two, tmp_path):

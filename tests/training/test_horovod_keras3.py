@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from labs.launch import mpirun
 from labs.run.errors import LabError
+from labs.run.paths import ROOT
 from labs.training.keras_internals import GENERATION
 
 needs_keras3 = pytest.mark.skipif(GENERATION < 3, reason="Keras 2 has Horovod's own layer")
@@ -142,7 +143,7 @@ def test_best_model_checkpoint_needs_its_path(tmp_path):
 @needs_keras3
 def test_it_stands_alone(tmp_path):
     """The file works as a copy beside a script, without the kit."""
-    source = (mpirun.ROOT / "labs/training/horovod_keras3.py").read_text()
+    source = (ROOT / "labs/training/horovod_keras3.py").read_text()
     assert "labs" not in source
     (tmp_path / "horovod_keras3.py").write_text(source)
     done = subprocess.run([sys.executable, "-c", "import horovod_keras3 as hvd; hvd.init(); print(hvd.size())"],
