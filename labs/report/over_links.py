@@ -141,12 +141,16 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     Args:
         runs: Records of lab 11's sweeps "weak" and "strong" over links.
     """
+    import pandas as pd
+
     frame = layouts.table(layouts.trained(runs))
     figure = plots.empty(10, 3.4)
     both = figure.subplots(1, 2)
     kinds: tuple[Literal["weak", "strong"], ...] = ("weak", "strong")
     for axes, kind in zip(both, kinds, strict=True):
-        plots.speedup(layouts.scaled(frame, kind), "link", axes=axes)
+        rows = layouts.scaled(frame, kind)
+        slow_to_fast = sorted(rows["link"].unique(), key=bits_per_second)
+        plots.speedup(rows.assign(link=pd.Categorical(rows["link"], slow_to_fast, ordered=True)), "link", axes=axes)
         axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each")
     both[0].get_legend().remove()
     return figure

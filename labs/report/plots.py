@@ -134,7 +134,7 @@ def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.Data
     if not columns:
         yield "measured", frame
         return
-    for values, rows in frame.groupby(columns, dropna=False, sort=True):
+    for values, rows in frame.groupby(columns, dropna=False, sort=True, observed=True):
         yield ", ".join(map(label_of, columns, values)), rows
 
 

@@ -86,7 +86,7 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
         right = solution(task)(*calls[-1])
         assert functions.shown(right) not in properties[0]
         mentioned = [float(number) for number in re.findall(r"\d+\.?\d*", properties[0])]
-        distinct = [value for value in values(right) if value > 4 or not value.is_integer()]
+        distinct = [value for value in values(right) if value > 4 or not math.isclose(value, round(value))]
         assert not [value for value in distinct if any(math.isclose(value, each, rel_tol=1e-3) for each in mentioned)]
 
 
@@ -240,7 +240,7 @@ def test_what_is_wrong_with_the_weights_of_two_workers(first, second, hint):
         two_workers.expect_weights(GOOD | first, GOOD | second)
 
 
-# Scripts with a planted bug. tests/workers/test_exercises.py runs them.
+# Scripts with a planted bug. tests/workers/test_tasks_on_workers.py runs them.
 
 def scripts(task: str) -> tuple[list[str], list[str]]:
     """Return the lines of the script with the bug, and of the repaired one."""
@@ -316,4 +316,4 @@ def test_every_open_question_has_a_model_answer_and_points(lab):
     assert [answer[2] for answer in answers] == re.findall(r"^(\d)\. ", questions, re.MULTILINE)
     for answer in answers:
         assert re.findall(r"^- \*\*(\d)\*\*: ", answer, re.MULTILINE) == ["2", "1", "0"], answer
-        assert len(answer.partition("- **2**")[0].splitlines()) > 2, answer
+        assert len(answer.partition("- **2**")[0].splitlines()) > 1, answer
