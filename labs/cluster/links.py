@@ -10,8 +10,10 @@ import contextlib
 import dataclasses
 import re
 import subprocess
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
+
+from filelock import Timeout
 
 from labs.cluster import enter, state
 from labs.run.errors import LabError, quoted
@@ -26,6 +28,8 @@ WHOLE_PACKET = 72 * 2**10
 up, at the cost of the nodes' cores."""
 BUCKET_SECONDS = 0.001
 """A fast link's bucket holds what the link sends in this time, since the kernel refills it with delays."""
+CHANGES = "changes.lock"
+"""Held in the cluster's folder by the process that sets links for a study or a sweep."""
 QUEUE_BYTES = 32 * 2**20
 """A queue so long that no packet is dropped: a drop would add TCP's waiting time to the link's."""
 
@@ -100,24 +104,26 @@ def set_links(nodes: Collection[str] = (), *, bandwidth: str | None = None, late
     return cluster
 
 
-def set_all(wanted: Mapping[str, state.Link]) -> None:
-    """Set each node's link, as after a study that has changed them.
-
-    Args:
-        wanted: The links, by node.
-    """
-    for node, link in wanted.items():
-        set_links([node], **dataclasses.asdict(link))
-
-
 @contextlib.contextmanager
 def restored() -> Iterator[None]:
-    """Restore every link's settings after the block."""
-    before = state.require().links
-    try:
-        yield
-    finally:
-        set_all(before)
+    """Restore every link's settings after the block; one process at a time may be in it.
+
+    Raises:
+        LabError: No cluster is up, or another run sets its links: each would measure the other's.
+    """
+    state.require()
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(Lock(state.folder() / CHANGES).hold())
+        except Timeout:
+            raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
+                           "with LABS_CLUSTER=DIR") from None
+        before = state.require().links
+        try:
+            yield
+        finally:
+            for node, link in before.items():
+                set_links([node], **dataclasses.asdict(link))
 
 
 def _apply(node: str, link: state.Link) -> None:

@@ -52,7 +52,7 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
         job: The run.
 
     Raises:
-        LabError: The run is not on a cluster of `labs cluster`.
+        LabError: The run is not on a cluster of `labs cluster`, or another run sets its links.
     """
     if not state.inside():
         raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
@@ -64,12 +64,8 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
             links.set_links(bandwidth=bandwidth)
         hvd_ops.barrier()
 
-    before = state.require().links
-    try:
+    with links.restored() if job.rank == 0 else contextlib.nullcontext():
         yield set_bandwidth
-    finally:
-        if job.rank == 0:
-            links.set_all(before)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,10 @@ import subprocess
 
 import pytest
 
+from labs.cluster import links
 from labs.report import over_links
 from labs.results import records
+from labs.run.lock import Lock
 from labs.run.paths import ROOT
 from tests.cluster.client import LABS
 
@@ -59,6 +61,16 @@ def test_a_study_of_links_needs_a_cluster(tmp_path):
     assert done.returncode == 1
     assert "labs: error: rank 0" in done.stderr
     assert "this study needs `labs cluster`: run `labs cluster up --nodes 2`" in done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["run", "lab05", "--study", "links"],
+                                   ["sweep", "lab11", "--preset", "cluster", "--only", "weak", "--workers", "2"]])
+def test_two_runs_never_set_the_same_links(two, tmp_path, words):
+    before = two.labs("status").stdout
+    with Lock(two.folder / links.CHANGES).hold():
+        done = two.labs(*words, "--results", tmp_path, code=1)
+    assert "another run sets the links of this cluster; wait until it ends" in done.stdout + done.stderr
+    assert two.labs("status").stdout == before
 
 
 def test_a_bandwidth_that_cannot_be_read_is_refused_before_a_link_is_set(two, tmp_path):
