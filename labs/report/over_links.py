@@ -151,7 +151,10 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
         rows = layouts.scaled(frame, kind)
         slow_to_fast = sorted(rows["link"].unique(), key=bits_per_second)
         plots.speedup(rows.assign(link=pd.Categorical(rows["link"], slow_to_fast, ordered=True)), "link", axes=axes)
-        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each")
+        axes.axhline(1, color="0.4", linewidth=0.8)
+        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each", yscale="log", ylim=(0.02, 10))
+        axes.set_yticks(ticks := [0.03, 0.1, 0.3, 1, 2, 4, 8], ticks)
+        axes.minorticks_off()
     both[0].get_legend().remove()
     return figure
 

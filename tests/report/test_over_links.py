@@ -107,7 +107,7 @@ def test_both_kinds_of_scaling_have_a_line_for_each_bandwidth(trained):
         assert axes.get_xlabel() == "nodes, one worker each"
         lines = [line for line in axes.lines if line.get_marker() == "o"]
         assert [set(line.get_xdata()) for line in lines] == [{1, 2, 4, 8}] * 3
-    assert [label.split()[-1] for label in labels(figure.axes[1])] == ["100mbit", "1gbit", "10gbit", "ideal"]
+    assert [label.split()[-1] for label in labels(figure.axes[1])] == ["ideal", "100mbit", "1gbit", "10gbit"]
 
 
 def test_equal_global_batches_reach_about_equal_accuracy_on_any_number_of_nodes(trained):
