@@ -226,9 +226,6 @@ def test_a_gantt_has_a_lane_for_each_activity_of_each_rank():
     assert lanes == [f"rank {rank}: {lane}" for rank in (0, 1) for lane in ("compute", "negotiate", "all-reduce")]
     shown = [each.get_text() for each in axes.texts]
     assert {"forward", "apply", "dense", "conv2", "conv1"} <= set(shown)
-    messages = {text.rpartition(", ")[2] for text in shown if text.endswith("kB")}
-    assert messages
-    assert messages <= {f"{4 * parameters / 1000:.3g} kB" for parameters in LAYERS.values()}
     assert len(axes.patches) == 2 * (5 + 3 + 3)
     assert "56 ms" in axes.get_title()
     assert "4 ms, for that of rank 1" in axes.get_title()
