@@ -22,7 +22,6 @@ SETTINGS = {
     "ServerApp.ip": "127.0.0.1",
     "ServerApp.port": 8888,  # The first port to try.
     "ServerApp.root_dir": ROOT,
-    "LabApp.default_url": "/lab/tree/notebooks",
     "ServerApp.kernel_spec_manager_class": "labs.cli.jupyter_server.OwnKernel",
     "KernelManager.ip": "127.0.0.1",
     "KernelManager.transport_encryption": "required",  # Other users of the machine can reach that address, too.
@@ -35,15 +34,17 @@ SETTINGS = {
 """Passed as command-line options, so they override a user's own settings in ~/.jupyter and elsewhere."""
 
 
-def serve(open_browser: bool, announce: Callable[[int, str], None]) -> None:
+def serve(folder: str, open_browser: bool, announce: Callable[[int, str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM, then stop the kernels.
 
     Args:
+        folder: The folder to show first, relative to the kit.
         open_browser: Open the notebooks in a browser on this machine.
         announce: Called with the port and the token once the server listens.
     """
     token = secrets.token_hex(24)
-    settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser}
+    settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser,
+                           "LabApp.default_url": f"/lab/tree/{folder}"}
     server = LabApp.initialize_server([f"--{name}={value}" for name, value in settings.items()])
     server.io_loop.add_callback(lambda: announce(server.port, token))  # Runs after the callback that binds the port.
     server.start()

@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import getpass
 import os
 import socket
 from collections.abc import Mapping
 
+from labs.cli import working_copies
+from labs.run.paths import ROOT
+
+WORK = "work"
+"""The folder of the working copies. It lies beside notebooks/, so that their relative links work."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe `labs notebook`, which has no options."""
-    parser.description = ("Open the notebooks in JupyterLab, with this Python as their kernel. The server accepts "
-                          "connections only from this machine, with a token; if your browser is on another machine, "
-                          "use the ssh command that is printed. Ctrl-C stops the server and its kernels.")
+    parser.description = ("Open the notebooks in JupyterLab, with this Python as their kernel. They open as copies in "
+                          "work/, which git ignores; a copy that you have edited is never overwritten. The server "
+                          "accepts connections only from this machine, with a token; if your browser is on another "
+                          "machine, use the ssh command that is printed. Ctrl-C stops the server and its kernels.")
 
 
 def main(args: argparse.Namespace) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     from labs.cli import jupyter_server  # Loads JupyterLab, for a second.
 
-    jupyter_server.serve(opens_browser(), _announce)
+    folder = _folder()
+    jupyter_server.serve(folder, opens_browser(), functools.partial(_announce, folder))
 
 
-def _announce(port: int, token: str) -> None:
+def _folder() -> str:
+    """Bring the working copies up to date, and return the folder to open, relative to the kit."""
+    try:
+        outdated = working_copies.update(ROOT / "notebooks", ROOT / WORK)
+    except OSError as problem:
+        print(f"the notebooks open without copies: {problem}")
+        return "notebooks"
+    for name in outdated:
+        print(f"{WORK}/{name} stays as you edited it; to get the notebook's new version, rename your copy, "
+              "then start again")
+    return WORK
+
+
+def _announce(folder: str, port: int, token: str) -> None:
     """Print the server's address, and how to reach it from another machine."""
-    print(f"JupyterLab: http://127.0.0.1:{port}/lab/tree/notebooks?token={token}")
+    print(f"JupyterLab: http://127.0.0.1:{port}/lab/tree/{folder}?token={token}")
     if is_remote():
         print(f"for a browser on your own machine, there: {tunnel(port)}")
     print("Ctrl-C ends it and its kernels", flush=True)

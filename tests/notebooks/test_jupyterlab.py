@@ -33,11 +33,11 @@ def browser() -> Iterator[Browser]:
 @pytest.mark.parametrize("lab", ["lab01_baseline", "lab10_caltech"])
 def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tmp_path):
     """Both take two minutes, as the notebooks do."""
-    file = ROOT / f"notebooks/{lab}.ipynb"
+    file = ROOT / f"work/{lab}.ipynb"  # The student's copy, which `labs notebook` makes.
     kept = file.read_text()
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(60_000)
-    page.goto(server.address.replace("/lab/tree/notebooks", f"/lab/workspaces/{lab}/tree/notebooks/{file.name}"))
+    page.goto(server.address.replace("/lab/tree/work", f"/lab/workspaces/{lab}/tree/work/{file.name}"))
     page.get_by_text(IDLE).wait_for()  # What is run before there is a kernel, JupyterLab forgets silently.
     choose(page, "Edit", "Clear Outputs of All Cells")
     assert set(prompts(page)) == {"[ ]:"}

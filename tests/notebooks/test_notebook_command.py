@@ -72,7 +72,7 @@ def test_a_browser_opens_the_notebooks(server):
     opened, deadline = server.home / "opened", time.monotonic() + 30
     while not opened.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert f"/lab/tree/notebooks?token={server.token}" in opened.read_text()
+    assert f"/lab/tree/work?token={server.token}" in opened.read_text()
     assert "ssh" not in server.output
 
 
