@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                     help="cores of each node; default: 1. Nodes share cores if this machine has too few")
     up.add_argument("--slurm", action="store_true", help="run Slurm on it: slurmctld, and a slurmd on each node")
     up.add_argument("--cpus", type=usage.count, default=0, metavar="N",
-                    help="CPUs per node that Slurm assumes; default: its cores. With more, Slurm accepts jobs that "
-                         "request several cores per task; the tasks share the real cores")
+                    help="CPUs per node that Slurm assumes; default: its cores, and at least the 2 that a task of the "
+                         "kit's jobs requests. Tasks share the real cores")
     up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
                     help="GPUs per node that Slurm assumes, so that it accepts GPU jobs; the nodes have no GPUs")
     up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",

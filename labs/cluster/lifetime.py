@@ -43,7 +43,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         bandwidth: Of each link, in each direction.
         latency: Added to each link, in each direction.
         with_slurm: Run Slurm on it.
-        cpus: CPUs of each node that Slurm assumes; 0: its cores.
+        cpus: CPUs of each node that Slurm assumes; 0: its cores, and at least those of a task of the kit's jobs.
         gpus: GPUs of each node that Slurm assumes.
         shared: Folders below /tmp that all nodes are to see.
 

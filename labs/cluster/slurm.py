@@ -16,6 +16,8 @@ from labs.run.errors import LabError
 from labs.run.paths import search_path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
+TASK_CPUS = 2
+"""CPUs that the kit's jobs request per task. Slurm would keep a job pending for ever if no node had as many."""
 # The spool is in each node's own /tmp, because the sockets in it need a short path.
 # config_overrides: a node has the CPUs written here, not those of the machine. MinJobAge: scontrol shows finished jobs
 # for a day.
@@ -86,7 +88,7 @@ def _configure(folder: Path, cluster: state.Cluster) -> Path:
             (folder / f"slurm/gpu{number}").touch()
         (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{cluster.gpus - 1}]\n")
     lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} "
-             f"CPUs={cluster.cpus or len(cores)} RealMemory=4000{gres}" for node, cores in cluster.cores.items())
+             f"CPUs={cluster.cpus or max(len(cores), TASK_CPUS)} RealMemory=4000{gres}" for node, cores in cluster.cores.items())
     user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,

@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from labs.cluster.slurm import TASK_CPUS
 from tests.cluster.client import until
 from tests.slurm.client import ROOT, processes
 
@@ -24,6 +25,7 @@ needs_labs = pytest.mark.skipif(
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
 def test_job_file(slurm, job):
     text = job.read_text()
+    assert f"#SBATCH --cpus-per-task={TASK_CPUS}\n" in text, "a node of `labs cluster` has as many for Slurm"
     assert text.splitlines()[-1] == f'launch {job.stem} "$@"'
     assert f"#SBATCH --job-name={job.stem}\n" in text
     assert not re.search(
