@@ -87,8 +87,9 @@ def _configure(folder: Path, cluster: state.Cluster) -> Path:
         for number in range(cluster.gpus):
             (folder / f"slurm/gpu{number}").touch()
         (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{cluster.gpus - 1}]\n")
-    lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} "
-             f"CPUs={cluster.cpus or max(len(cores), TASK_CPUS)} RealMemory=4000{gres}" for node, cores in cluster.cores.items())
+    cpus = {node: cluster.cpus or max(len(cores), TASK_CPUS) for node, cores in cluster.cores.items()}
+    lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} CPUs={number} RealMemory=4000{gres}"
+             for node, number in cpus.items())
     user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,
