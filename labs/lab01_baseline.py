@@ -17,6 +17,8 @@ class Config:
 
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    images: fields.ImageCount = 0
+    """Training images to use, to keep a measurement short; 0: all."""
     batch_size: fields.BatchSize = 128
     """Images per step."""
     epochs: fields.Epochs = 8
@@ -39,11 +41,12 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             raise LabError("lab 1 measures one worker; add --workers 1, or run lab02_horovod on several")
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
-        job.say(digits.description)
+        train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
+        job.say(f"{digits.description}; {len(train)} used for training" if config.images else digits.description)
         model = models.mnist_cnn()
         with measure.Utilization() as busy:
             history = training.fit(
-                job, model, tf.keras.optimizers.Adam(config.base_lr), digits.train,
+                job, model, tf.keras.optimizers.Adam(config.base_lr), train,
                 batch_size=config.batch_size, epochs=config.epochs,
             )
         test = training.evaluate(job, model, digits.test, config.batch_size)

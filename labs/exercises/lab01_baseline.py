@@ -28,13 +28,20 @@ NEWEST = newest("a run of two epochs or more", COMMAND, images_per_sec)
 
 
 def _by_batch(records: list[Record], least: int) -> list[Record]:
-    """Return the newest run of each batch size, sorted by batch size; all on the data of the newest run."""
-    (last,) = NEWEST(records)
-    same_data = [run for run in records if images_per_sec(run) and run["config"]["data"] == last["config"]["data"]]
-    by_batch = {run["config"]["batch_size"]: run for run in same_data}
-    if len(by_batch) < least:
-        raise missing_run(f"{least} batch sizes (there are {len(by_batch)})", M1)
-    return [by_batch[size] for size in sorted(by_batch)]
+    """Return the newest run of each batch size, sorted by batch size; all on the newest data that has enough of them.
+
+    Runs on another number of images are not mixed in: their last batches may be padded, which lowers images_per_sec.
+    """
+    groups: dict[tuple, dict[int, Record]] = {}
+    for run in filter(images_per_sec, records):  # Oldest first.
+        data = run["config"]["data"], run["config"].get("images", 0)
+        by_batch = groups.pop(data, {})
+        groups[data] = by_batch | {run["config"]["batch_size"]: run}
+    enough = [group for group in groups.values() if len(group) >= least]
+    if not enough:
+        most = max(map(len, groups.values()), default=0)
+        raise missing_run(f"{least} batch sizes (there are {most})", M1)
+    return [enough[-1][size] for size in sorted(enough[-1])]
 
 
 def _steps(answer, runs: list[Record]) -> str:

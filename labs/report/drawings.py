@@ -1,4 +1,4 @@
-"""Drawings of data-parallel training: a step, the ring all-reduce, its alternatives, a timeline, and paths of SGD.
+"""Drawings of training: cost of a step, data parallelism, the ring all-reduce, its alternatives, timeline, SGD's paths.
 
 Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
 `plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
@@ -31,6 +31,45 @@ WIDTH = 9.0
 """Width of every figure, in inches."""
 MOST_RANKS, MOST_IN_STEPS = 8, 5
 """More ranks than this cannot be read at this width: in one drawing, and in one panel per step."""
+MOST_BARS = 8
+"""The most batch sizes in `step_cost`."""
+
+
+def step_cost(fixed: float, per_image: float, batch_sizes: Sequence[int]) -> Figure:
+    """Draw the time of one worker's step, a + c b, as a bar per batch size, with its throughput.
+
+    Args:
+        fixed: a, the seconds of a step that do not depend on its batch.
+        per_image: c, the seconds per image.
+        batch_sizes: b, images per step; one to eight of them.
+
+    Raises:
+        LabError: No step has these costs, or the figure cannot show these batch sizes.
+    """
+    if fixed < 0 or per_image <= 0:
+        raise LabError(f"no step has a fixed cost of {fixed:g} s and a cost of {per_image:g} s per image")
+    if not 1 <= len(batch_sizes) <= MOST_BARS or min(batch_sizes) < 1:
+        raise LabError(f"this figure shows 1 to {MOST_BARS} batch sizes of at least one image")
+    figure = plots.empty(WIDTH, 1.5 + 0.45 * len(batch_sizes))
+    axes = figure.subplots()
+    rows = range(len(batch_sizes))
+    varying = [1e3 * per_image * size for size in batch_sizes]
+    axes.barh(rows, 1e3 * fixed, 0.62, color="0.75", edgecolor="black", linewidth=0.8, label="fixed cost: $a$")
+    axes.barh(rows, varying, 0.62, 1e3 * fixed, color=_colour(0), edgecolor="black", linewidth=0.8,
+              label=r"images: $c\,b$")
+    longest = 1e3 * fixed + max(varying)
+    for row, size in zip(rows, batch_sizes, strict=True):
+        seconds = fixed + per_image * size
+        axes.text(1e3 * seconds + 0.012 * longest, row, f"{size / seconds:,.0f} images/s; {fixed / seconds:.0%} fixed",
+                  va="center", fontsize=9)
+    axes.set(xlim=(0, 1.45 * longest), xlabel="time of one step (milliseconds)", ylabel="batch size $b$ (images)")
+    axes.set_yticks(rows, [f"{size:,}" for size in batch_sizes])
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"One step: $a$ = {_si(fixed, 's')}, $c$ = {_si(per_image, 's')} per image, "
+                   f"so at most 1 / $c$ = {1 / per_image:,.0f} images/s", fontsize=11)
+    axes.legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
 
 
 def data_parallel(n: int = 4) -> Figure:

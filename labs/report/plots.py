@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from labs.results.step_cost import StepCost
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The colours of all plots; everything else is grey."""
 RANK_COLOURS = (*COLOURS, "#F0E442")
@@ -171,6 +173,35 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
     return _finished(axes)
+
+
+def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
+    """Draw one worker's measured steps over the batch size, with the fitted cost: their time, and their throughput.
+
+    Args:
+        epochs: Columns `batch_size` (images) and `seconds` of a step: a row per epoch of each run.
+        cost: From `step_cost.fit`.
+    """
+    figure = empty(9, 3.4)
+    left, right = figure.subplots(1, 2)
+    measured, ticks = epochs["batch_size"], sorted(set(epochs["batch_size"]))
+    batch = np.geomspace(ticks[0], ticks[-1])
+    for axes, dots, curve, limit, name in (
+            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), 1e3 * cost.fixed.value, "$a$"),
+            (right, measured / epochs["seconds"], batch / cost.seconds(batch), 1 / cost.per_image.value, "$1/c$")):
+        axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
+        axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
+        axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
+        axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
+        axes.set(xscale="log", xlabel="batch size b (images per step)")
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    left.set(yscale="log", ylabel="time of a step (ms)")
+    left.yaxis.set_major_formatter("{x:g}")
+    right.set(ylim=(0, None), ylabel="throughput (images/s)")
+    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.08, 1))
+    return figure
 
 
 def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",

@@ -11,7 +11,7 @@ import numpy as np
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return Student's 95 % interval of the mean; NaN for fewer than two values."""
     numbers = np.asarray(values, float)
-    half = _half_width(*_spread(numbers))
+    half = half_width(*_spread(numbers))
     return float(numbers.mean() - half), float(numbers.mean() + half)
 
 
@@ -30,7 +30,7 @@ def interval_of_logs(mean, variance, freedom):
         variance: The squared standard error of each.
         freedom: The degrees of freedom of each.
     """
-    half = _half_width(variance, freedom)
+    half = half_width(variance, freedom)
     return np.exp(mean - half), np.exp(mean + half)
 
 
@@ -45,7 +45,7 @@ def difference(first: Sequence[float] | np.ndarray, second: Sequence[float] | np
     one, other = np.asarray(first, float), np.asarray(second, float)
     (a, freedom_a), (b, freedom_b) = _spread(one), _spread(other)
     freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b) if a + b > 0 else 1.0
-    centre, half = float(one.mean() - other.mean()), float(_half_width(a + b, freedom))
+    centre, half = float(one.mean() - other.mean()), float(half_width(a + b, freedom))
     return centre, centre - half, centre + half
 
 
@@ -54,7 +54,13 @@ def _spread(values: np.ndarray) -> tuple[float, float]:
     return (float(values.var(ddof=1) / len(values)), len(values) - 1) if len(values) > 1 else (math.nan, math.nan)
 
 
-def _half_width(variance, freedom):
+def half_width(variance, freedom):
+    """Return half the width of Student's 95 % interval.
+
+    Args:
+        variance: The squared standard error of an estimate, or an array of them.
+        freedom: The degrees of freedom of each.
+    """
     from scipy.special import stdtrit  # The quantile alone: scipy.stats takes a second to load.
 
     return stdtrit(freedom, 0.975) * np.sqrt(variance)

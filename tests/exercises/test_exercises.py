@@ -172,6 +172,18 @@ def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
 
 # Which runs.
 
+def test_runs_of_lab_01_are_compared_on_the_same_images(tmp_path):
+    full = [planted.made("lab01", images=1024, batch_size=size) for size in (8, 128, 32)]
+    padded = [planted.made("lab01", batch_size=size) for size in (128, 1024)]
+    again = planted.made("lab01", images=1024, batch_size=128)
+    planted.write(tmp_path, *full, *padded)
+    names = [run["run"] for run in (full[0], full[2], full[1])]
+    assert [run["run"] for run in exercises.runs("lab01.q4", tmp_path)] == names, "three batch sizes"
+    assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [run["run"] for run in padded], "the newest"
+    planted.write(tmp_path, again)
+    assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [*names[:2], again["run"]]
+
+
 def pair(*runs, **how) -> list[str]:
     return [run["run"] for run in grading.pair_with_one_worker("nothing", **how)(runs)]
 

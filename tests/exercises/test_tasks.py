@@ -312,8 +312,8 @@ def test_every_open_question_has_a_model_answer_and_points(lab):
     (questions,) = ["".join(cell["source"]).partition("## Questions\n")[2] for cell in cells
                     if "## Questions\n" in "".join(cell["source"])]
     section = re.split(r"^## Lab ", (ROOT / "solutions/rubric.md").read_text(), flags=re.MULTILINE)[int(lab[3:5])]
-    answers = re.split(r"^(?=\*\*\d\. )", section, flags=re.MULTILINE)[1:]
-    assert [answer[2] for answer in answers] == re.findall(r"^(\d)\. ", questions, re.MULTILINE)
+    answers = re.split(r"^(?=\*\*\d+\. )", section, flags=re.MULTILINE)[1:]
+    assert [answer[2:].partition(".")[0] for answer in answers] == re.findall(r"^(\d+)\. ", questions, re.MULTILINE)
     for answer in answers:
         assert re.findall(r"^- \*\*(\d)\*\*: ", answer, re.MULTILINE) == ["2", "1", "0"], answer
         assert len(answer.partition("- **2**")[0].splitlines()) > 1, answer

@@ -54,9 +54,15 @@ def test_the_baseline_of_two_workers_is_refused():
         local.run(lab, [], workers=2, oversubscribe=True)
 
 
+@pytest.mark.workers
+def test_a_run_on_some_of_the_images_has_only_full_batches():
+    record = local.run(lab, ["--epochs", "2", "--images", "256", "--batch-size", "64"], workers=1)
+    assert [(row["images"], row["steps"]) for row in record["history"]] == [(256, 4)] * 2
+
+
 def test_paper_is_the_reports_setting():
     paper = lab.PRESETS["paper"]
-    assert (paper.data, paper.batch_size, paper.epochs) == ("real", 128, 40)
+    assert (paper.data, paper.images, paper.batch_size, paper.epochs) == ("real", 0, 128, 40), "0: all of them"
     assert paper.epochs * steps_per_epoch(60_000, paper.batch_size, 1) == 18_760  # Not 18,750.
 
 

@@ -11,7 +11,7 @@ import pytest
 from labs.run.paths import ROOT
 
 SEED = 2
-SIZES = [512]
+SIZES = [32, 256, 512]
 
 
 @pytest.mark.notebooks
@@ -27,4 +27,4 @@ def test_papermill_runs_a_notebook_with_other_parameters(tmp_path, monkeypatch):
     assert {record["config"]["seed"] for record in records} == {SEED}
     assert {record["config"]["batch_size"] for record in records} > set(SIZES)
     pictures = [output for cell in code for output in cell.outputs if "image/png" in output.get("data", {})]
-    assert len(pictures) == 2, "figures stand below their cells"
+    assert len(pictures) == 3, "figures stand below their cells"

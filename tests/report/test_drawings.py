@@ -60,6 +60,9 @@ def bowl(first, second):
 
 TRACKS = [[(3, 1.5), (1, 0.2), (0.4, -0.1)], [(3, 1.5), (1.6, -0.4), (0.9, 0.3)]]
 FIGURES = {
+    **{f"step_cost, {len(sizes)} sizes": lambda sizes=sizes: drawings.step_cost(0.006, 0.0004, sizes)
+       for sizes in ([1], [8, 32, 128], [1, 8, 32, 128, 256, 512, 1024, 8192])},
+    "step_cost of a GPU": lambda: drawings.step_cost(0.0195, 38e-6, [128, 1024]),
     **{f"data_parallel of {n}": lambda n=n: drawings.data_parallel(n) for n in (1, 2, 4, 8)},
     **{f"ring of {n}": lambda n=n: drawings.ring(n) for n in (2, 3, 4, 5)},
     **{f"step {step} of a ring of {n}": lambda n=n, step=step: drawings.ring(n, step)
@@ -119,10 +122,29 @@ def test_a_figure_is_as_wide_as_a_page_and_white_under_any_style(figure):
 
 def test_axes_have_labels_with_units(figure):
     shown = [axes for axes in figure.axes if axes.axison]
-    units = ("bytes", "seconds", "rank", "weight")
+    units = ("bytes", "seconds", "rank", "weight", "images")
     for axes in shown:
         for label in (axes.get_xlabel(), axes.get_ylabel() or axes.get_yticklabels()[0].get_text()):
             assert any(unit in label for unit in units), label
+
+
+def test_a_step_is_a_bar_of_its_fixed_cost_and_a_bar_of_its_images():
+    axes = drawings.step_cost(0.006, 0.0004, [8, 128]).axes[0]
+    fixed, images = axes.containers
+    assert [bar.get_width() for bar in fixed] == pytest.approx([6, 6]), "milliseconds"
+    assert [bar.get_width() for bar in images] == pytest.approx([3.2, 51.2])
+    assert [bar.get_x() for bar in images] == pytest.approx([6, 6]), "the second bar begins where the first one ends"
+    assert [text.get_text() for text in axes.texts] == ["870 images/s; 65% fixed", "2,238 images/s; 10% fixed"]
+    assert "2,500 images/s" in axes.get_title()
+    ends = [bar.get_x() + bar.get_width() for bar in images]
+    assert all(text.get_position()[0] > end for text, end in zip(axes.texts, ends, strict=True))
+
+
+@pytest.mark.parametrize("costs", [(-0.001, 0.0004, [8]), (0.006, 0.0, [8]), (0.006, -0.0004, [8]),
+                                   (0.006, 0.0004, []), (0.006, 0.0004, [0, 8]), (0.006, 0.0004, range(1, 10))])
+def test_a_step_without_cost_and_too_many_bars_are_refused(costs):
+    with pytest.raises(LabError, match=r"no step has|shows 1 to 8 batch sizes"):
+        drawings.step_cost(*costs)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7])

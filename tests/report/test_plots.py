@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pandas as pd
+import pytest
 
 from labs.report import plots
+from labs.results import step_cost
 
 
 def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
@@ -16,3 +18,19 @@ def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
                for each, label in zip(handles, labels, strict=True)}
     assert colours["batch 32"] == colours["report, batch 32"]
     assert len({colours[name] for name in ("batch 16", "batch 32", "report, batch 128")}) == 3
+
+
+def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
+    sizes = [8, 32, 128]
+    cost = step_cost.fit(sizes, [0.006 + 0.0004 * size for size in sizes])
+    epochs = pd.DataFrame({"batch_size": sizes * 2}).assign(seconds=lambda row: cost.seconds(row["batch_size"]))
+    left, right = plots.step_times(epochs, cost).axes
+    for axes, value, limit, unit in ((left, lambda b: 6 + 0.4 * b, 6, "(ms)"),
+                                     (right, lambda b: 1000 * b / (6 + 0.4 * b), 2500, "(images/s)")):
+        dots, curve, bound = axes.lines
+        assert list(dots.get_ydata()) == pytest.approx([value(size) for size in sizes * 2])
+        assert list(curve.get_ydata()) == pytest.approx([value(size) for size in curve.get_xdata()])
+        assert list(bound.get_ydata()) == pytest.approx([limit, limit])
+        assert axes.get_ylabel().endswith(unit)
+        assert axes.get_xlabel() == "batch size b (images per step)"
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32", "128"]
