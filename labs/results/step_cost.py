@@ -49,7 +49,8 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
 
     Raises:
         LabError: The times are not positive numbers, or belong to fewer than two batch sizes, or the line is impossible
-            because a or c is negative.
+            because c is negative, or a and its whole interval. An a below zero whose interval reaches zero is too
+            small to tell from zero.
     """
     b, t = np.asarray(batch_sizes, float), np.asarray(seconds, float)
     if b.shape != t.shape or b.ndim != 1 or not (np.isfinite(t).all() and (t > 0).all()):
@@ -64,8 +65,9 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
     half = statistics.half_width(np.diag(covariance), freedom)
     cost = StepCost(*(Estimate(float(value), float(value - width), float(value + width))
                       for value, width in zip((a, c), half, strict=True)))
-    if min(a, c) < 0:
-        raise LabError(f"the line has {'a' if a < 0 else 'c'} < 0 (a = {1e3 * a:.3g} ms, c = {1e3 * c:.3g} ms per "
+    impossible = a < 0 and not cost.fixed.high >= 0  # Two points have no interval: NaN.
+    if impossible or c < 0:
+        raise LabError(f"the line has {'a' if impossible else 'c'} < 0 (a = {1e3 * a:.3g} ms, c = {1e3 * c:.3g} ms per "
                        "image), but no part of a step takes less than no time. Use measured steps, train_seconds / "
                        "steps of the epochs after the first: batch size / images_per_sec is not the time of a step if "
                        "the last batch is smaller or padded. If you did, another program was running: measure again")

@@ -81,6 +81,10 @@ def test_the_figure_is_read_as_the_table_says():
     gain = rows[1024]["images_per_sec"] / rows[8]["images_per_sec"]
     assert float(re.search(r"128 times the batch, ([\d.]+) times the throughput", message)[1]) == pytest.approx(
         gain, abs=0.06)
+    batch, times, verdict = re.search(r"fastest: batch size ([\d,]+), ([\d.]+) times 1/c, (.*)", message).groups()
+    assert rows[int(batch.replace(",", ""))]["images_per_sec"] == max(row["images_per_sec"] for row in rows.values())
+    assert float(times) == pytest.approx(max(row["images_per_sec"] for row in rows.values()) * c / 1000, abs=0.02)
+    assert (verdict == "more than the formula allows") == (float(times) > 1)
 
 
 def test_utilization_is_set_beside_throughput_and_beside_report_m():
