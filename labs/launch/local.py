@@ -38,20 +38,41 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     """
     from labs.results import records
 
+    planned = prepare(lab, args, workers, oversubscribe)
+    with run_lock.discarding_unused(planned.folder):
+        launcher = planned.lab.launcher(planned.config, planned.workers, planned.folder)
+        if announce:
+            print(f"labs: starting {plural(planned.workers, 'worker')} ...", file=sys.stderr, flush=True)
+        program = [sys.executable, "-m", planned.lab.module, *planned.arguments]
+        _launch(launcher, planned.workers, program, planned.lab.environment, log, planned.stall_seconds, planned.folder)
+    return records.read(planned.folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A run that is about to start."""
+
+    lab: Lab
+    config: Any
+    arguments: list[str]
+    """What follows the lab's name on the command line, with the run's name."""
+    workers: int
+    folder: Path
+    stall_seconds: float
+    """How long a worker may take between two steps."""
+
+
+def prepare(lab: str | ModuleType | Lab, args: Any, workers: int | None, oversubscribe: bool) -> Run:
+    """Return the run that is to start; arguments and exceptions are those of `run`."""
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
     workers = capacity.choose_workers(workers, oversubscribe)
     runs = naming.results_root(options) / lab.name
-    run_name = naming.run_name(options, runs, workers)
-    run_lock.refuse_held(runs / run_name)
-    program = [sys.executable, "-m", lab.module, *arguments, *([] if options.name else ["--name", run_name])]
-    with run_lock.discarding_unused(runs / run_name):
-        launcher = lab.launcher(config, workers, runs / run_name)
-        if announce:
-            print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
-        _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
-    return records.read(runs / run_name)
+    name = naming.run_name(options, runs, workers)
+    run_lock.refuse_held(runs / name)
+    arguments += [] if options.name else ["--name", name]
+    return Run(lab, config, arguments, workers, runs / name, options.stall_seconds)
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
