@@ -1,0 +1,378 @@
+"""Resident workers: ranks inside a notebook, from their start to their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import stat
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from jupyter_client.manager import KernelManager
+
+from labs import lab04_speedup, lab06_memory, lab12_elastic
+from labs.launch import capacity, local, resident, supervisor
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
+from tests import listening
+from tests.workers.programs import checksums, single_fault
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+
+INIT = "import os, numpy as np, tensorflow as tf, horovod.tensorflow as hvd; hvd.init()"
+SUM = "print(hvd.allreduce(tf.constant([1., 2.] if hvd.rank() == 0 else [3., 4.]), op=hvd.Sum).numpy())"
+SUMS = ["rank 0: [4. 6.]", "rank 1: [4. 6.]"]
+SECONDS_TO_END = 20
+
+
+@pytest.fixture
+def workers():
+    """Two workers, on which Horovod runs; those of the last test, if they still live."""
+    with contextlib.redirect_stdout(None):
+        two = resident.start(2)
+        two.px(INIT)
+    return two
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stop_at_the_end():
+    yield
+    resident.stop()
+
+
+def family(pid: int | None = None) -> list[psutil.Process]:
+    """Return the processes that a process has started."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+def printed(capsys) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+# What the ranks compute.
+
+def test_start_says_so_at_once_and_the_ranks_are_those_of_horovod(capsys):
+    resident.stop()
+    capsys.readouterr()
+    thread = threading.Timer(0.5, lambda: early.append(capsys.readouterr().out))
+    early: list[str] = []
+    thread.start()
+    two = resident.start(2)
+    assert early == ["starting 2 workers ...\n"]
+    two.px(f"{INIT}; print(hvd.rank(), hvd.local_rank(), hvd.size(), os.environ['OMPI_COMM_WORLD_RANK'])")
+    assert printed(capsys) == ["rank 0: 0 0 2 0", "rank 1: 1 1 2 1"]
+
+
+def test_an_allreduce_gives_all_ranks_the_same(workers, capsys):
+    workers.px(SUM)
+    workers.px(SUM.replace("Sum", "Average"))
+    assert printed(capsys) == [*SUMS, "rank 0: [2. 3.]", "rank 1: [2. 3.]"]
+
+
+def test_what_a_cell_returns_is_shown_and_can_be_fetched_and_ranks_can_be_chosen(workers, capsys):
+    workers.px("mine = np.arange(2) + hvd.rank()\nmine")
+    workers.px("print('alone')", ranks=[1])
+    assert printed(capsys) == ["rank 0: array([0, 1])", "rank 1: array([1, 2])", "rank 1: alone"]
+    assert [list(each) for each in workers.pull("mine")] == [[0, 1], [1, 2]]
+
+
+def test_the_settings_of_a_run_are_there_before_tensorflow_loads(workers):
+    names = ("TF_ENABLE_ONEDNN_OPTS", "OMPI_MCA_mpi_yield_when_idle", "GLIBC_TUNABLES", "PYTHONPATH")
+    for variables in workers.pull("dict(os.environ)"):
+        assert [name for name in names if name not in variables] == []
+    # Read at the start of the process, not set later.
+    engines = [psutil.Process(pid) for pid in workers.pull("os.getpid()")]
+    assert {engine.environ()["GLIBC_TUNABLES"] for engine in engines} == {"glibc.malloc.hugetlb=1"}
+    assert workers.pull("tf.config.threading.get_intra_op_parallelism_threads()") == [workers.threads] * 2
+
+
+# Runs.
+
+TIMES = {"started", "run", "timings"}
+
+
+def lasting(record: dict) -> dict:
+    """Return a record without what differs between two equal runs: times, names, and the pages that the kernel gave."""
+    kept = {name: value for name, value in record.items() if name not in TIMES}
+    kept["machine"] = {name: value for name, value in record["machine"].items() if name != "huge_pages_mb"}
+    kept["history"] = [{name: value for name, value in row.items() if "second" not in name and "per_sec" not in name}
+                       for row in record["history"]]
+    return kept
+
+
+def test_a_run_has_the_record_of_a_run_with_workers_of_its_own(workers, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    config = checksums.Config(seed=3)
+    # What a page may have done before: a model more on one rank, other seeds, Horovod at work.
+    workers.px("if hvd.rank() == 0: tf.keras.Sequential([tf.keras.layers.Dense(3)]).build((None, 2))")
+    workers.px(f"tf.keras.utils.set_random_seed(hvd.rank()); {SUM}")
+    capfd.readouterr()
+    records = [workers.run(checksums, config), workers.run(checksums, config)]
+    output = capfd.readouterr().out
+    assert output.count("training begins") == 2, "rank 0's output"
+    assert output.count("epoch 2/2") == 2
+    records.append(local.run(checksums, config, workers=2))
+    one, two, expected = map(lasting, records)
+    assert expected["tables"]["checksums"]
+    assert expected["layout"]["size"] == 2
+    assert one == two == expected
+    assert len({record["run"] for record in records}) == 3
+
+
+def test_output_of_a_run_comes_as_it_is_printed(workers, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    moments = []
+
+    class Output:
+        def write(self, text):
+            moments.extend([(time.monotonic(), text)] * bool(text.strip()))
+
+        def flush(self):
+            pass
+
+    with contextlib.redirect_stdout(Output()):
+        workers.run(checksums, checksums.Config(epochs=60))
+    first, last = moments[0][0], moments[-1][0]
+    assert "epoch 60/60" not in moments[0][1]
+    assert last - first > 0.5
+
+
+def test_horovod_goes_on_after_a_run(workers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    before = workers.pull("dict(os.environ)")
+    workers.run(checksums)
+    capsys.readouterr()
+    workers.px(SUM)
+    assert printed(capsys) == SUMS
+    assert workers.pull("dict(os.environ)") == before
+
+
+@pytest.mark.parametrize(("lab", "config", "reason"), [
+    (lab06_memory, lab06_memory.Config(), "its workers need other environment variables"),
+    (lab12_elastic, lab12_elastic.Config(), "it has its own launcher"),
+    (lab04_speedup, lab04_speedup.Config(threads=7), "it asks for 7 threads each"),
+])
+def test_a_run_that_needs_other_workers_is_refused(workers, tmp_path, monkeypatch, lab, config, reason):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    with pytest.raises(LabError, match=rf"{lab.LAB.name} cannot run on these 2 workers, .*: {reason}; "
+                                       r"use labs\.launch\.local\.run"):
+        workers.run(lab, config)
+    assert not list(tmp_path.iterdir())
+
+
+# Mistakes.
+
+def test_a_second_start_returns_the_running_workers(workers, capsys):
+    assert resident.start(2) is workers
+    assert printed(capsys) == [f"{workers} are running already"]
+    with pytest.raises(LabError, match=r"2 workers, .* are running; end them first with resident\.stop\(\)"):
+        resident.start(1)
+
+
+def test_more_workers_than_cores_are_refused(capsys):
+    resident.stop()
+    with pytest.raises(LabError, match=f"ask for at most {capacity.slots()}"):
+        resident.start(capacity.slots() + 1)
+    assert printed(capsys) == []
+
+
+def test_stopped_workers_say_so(workers):
+    workers.stop()
+    with pytest.raises(LabError, match=r"the workers have been stopped; resident\.start\(2\) starts new ones"):
+        workers.px("1")
+
+
+@pytest.mark.parametrize(("end", "reason"), [
+    ("os._exit(3)", "exited before the run ended, with code 3"),
+    ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+    ("print('labs: error: rank 1 on it: has made no progress', file=__import__('sys').stderr, flush=True); os._exit(1)",
+     "on it: has made no progress"),
+], ids=["exits", "is killed", "speaks"])
+def test_a_worker_that_dies_is_named_and_new_ones_can_be_started(workers, capsys, end, reason):
+    with pytest.raises(LabError, match=rf"^rank 1 .*{reason}.*; resident\.start\(2\) starts new ones$"):
+        workers.px(f"if hvd.rank() == 1:\n    {end}\n{SUM}")
+    new = resident.start(2)
+    assert new is not workers
+    new.px(INIT)
+    capsys.readouterr()
+    new.px(SUM)
+    assert printed(capsys) == SUMS
+
+
+@pytest.mark.parametrize("loser", [0, 1])
+def test_a_rank_that_raises_is_named_although_the_other_waits_for_it(workers, capsys, loser):
+    began = time.monotonic()
+    with pytest.raises(resident.WorkerError) as caught:
+        workers.px(f"if hvd.rank() == {loser}:\n    raise ValueError('burst')\n{SUM}")
+    assert str(caught.value) == f"rank {loser}: ValueError: burst; rank {1 - loser} waited for it"
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert "raise ValueError('burst')" in re.sub(r"\x1b\[[\d;]*m", "", "\n".join(caught.value._render_traceback_()))
+    capsys.readouterr()
+    workers.px(SUM)
+    assert printed(capsys) == SUMS, "the workers are the same, and Horovod runs again"
+
+
+def test_an_error_of_all_ranks_is_one(workers):
+    with pytest.raises(resident.WorkerError, match=r"^rank 0: NameError: name 'nonsense' is not defined$"):
+        workers.px("nonsense")
+
+
+def test_an_exchange_in_which_a_rank_takes_no_part_ends(workers, capsys, monkeypatch):
+    monkeypatch.setattr(resident, "SECONDS_AFTER_END", 1.0)
+    with pytest.raises(resident.WorkerError, match=r"^rank 0 waited for an exchange in which not all ranks took part"):
+        workers.px(f"if hvd.rank() == 0:\n    {SUM}")
+    capsys.readouterr()
+    workers.px(SUM)
+    assert printed(capsys) == SUMS
+
+
+def test_a_rank_that_only_works_longer_than_the_other_is_left_alone(workers, capsys, monkeypatch):
+    monkeypatch.setattr(resident, "SECONDS_AFTER_END", 0.5)
+    workers.px("import time\nif hvd.rank() == 0:\n    time.sleep(2)\nprint('done')")
+    assert printed(capsys) == ["rank 0: done", "rank 1: done"]
+
+
+@pytest.mark.parametrize("loser", [0, 1])
+def test_a_run_that_fails_on_one_rank_says_where(workers, tmp_path, monkeypatch, loser):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    workers.px(f"os.environ['FAULT'] = '{loser} raises'")
+    began = time.monotonic()
+    with pytest.raises(LabError, match=rf"^rank {loser} on \S+ \(epoch 2, step 3\): RuntimeError: the pipe has burst"):
+        workers.run(single_fault)
+    assert time.monotonic() - began < SECONDS_TO_END
+    workers.px("del os.environ['FAULT']")
+    assert workers.run(single_fault)["layout"]["size"] == 2
+
+
+def test_an_error_that_a_lab_explains_is_one_line(workers, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    workers.px("os.environ['FAULT'] = '1 computes_nan'")
+    with pytest.raises(resident.WorkerError, match="the loss is not finite at epoch 2") as caught:
+        workers.run(single_fault)
+    assert len(caught.value._render_traceback_()) == 1
+    workers.px("del os.environ['FAULT']")
+
+
+# What is left, and who can listen.
+
+def test_all_listen_on_the_loopback_interface_only_and_the_keys_are_private(workers):
+    mine = [process for process in family() if "mpirun" not in process.name() and "prte" not in process.name()]
+    assert len([each for each in mine if "labs.launch.engine" in each.cmdline()]) == 2
+    assert listening.addresses(*mine) == {"127.0.0.1"}
+    (folder,) = {Path(each.environ()["IPYTHONDIR"]) for each in mine if "IPYTHONDIR" in each.environ()}
+    assert stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+    keys = list(folder.rglob("ipcontroller-*.json"))
+    assert len(keys) == 2
+    assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
+
+
+def test_stop_leaves_nothing(tmp_path, monkeypatch):
+    resident.stop()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    before, memory = {process.pid for process in family()}, set(os.listdir("/dev/shm"))
+    with resident.start(2) as two:
+        two.px(INIT)
+        two.px(SUM)
+        mine = [process for process in family() if process.pid not in before]
+        assert len(mine) >= 4
+        assert list(tmp_path.glob("labs-mpi-*"))
+    assert not [process for process in mine if process.is_running()]
+    assert not list(tmp_path.iterdir())
+    assert not [name for name in set(os.listdir("/dev/shm")) - memory if "sm_segment" in name or "vader" in name]
+
+
+class Kernel:
+    """An IPython kernel, as JupyterLab, papermill and others start it.
+
+    Args:
+        folder: Its working directory and home.
+    """
+
+    def __init__(self, folder: Path):
+        self.manager = KernelManager()
+        env = os.environ | {"HOME": str(folder), "IPYTHONDIR": "", "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
+        self.manager.start_kernel(cwd=str(folder), env=env)
+        self.pid = self.manager.provisioner.pid
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+
+    def run(self, code: str, seconds: float = 120) -> tuple[str, list[str], list[str]]:
+        """Run a cell; return its status, the lines that it printed and those of its error."""
+        outputs = []
+        reply = self.client.execute_interactive(code, timeout=seconds, output_hook=outputs.append)["content"]
+        text = "".join(each["content"]["text"] for each in outputs if each["msg_type"] == "stream")
+        lines = re.sub(r"\x1b\[[\d;]*m", "", "\n".join(reply.get("traceback", []))).splitlines()
+        return reply["status"], text.splitlines(), lines
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """A kernel with two workers, in an empty folder; other workers of this process are stopped."""
+    resident.stop()
+    kernel = Kernel(tmp_path)
+    try:
+        assert kernel.run("from labs.launch import resident; workers = resident.start(2)") == (
+            "ok", ["starting 2 workers ..."], [])
+        assert kernel.run(f"%%px\n{INIT}") == ("ok", [], [])
+        yield kernel
+    finally:
+        if kernel.manager.has_kernel:
+            kernel.manager.shutdown_kernel(now=True)
+
+
+def test_cells_run_on_the_ranks_and_a_kernel_that_ends_takes_all_with_it(kernel, tmp_path):
+    assert kernel.run(f"%%px\n{SUM}") == ("ok", SUMS, [])
+    assert kernel.run("%px print(os.getcwd())") == ("ok", [f"rank {rank}: {tmp_path}" for rank in (0, 1)], [])
+    assert kernel.run("%%px --targets 1\nprint(hvd.rank())") == ("ok", ["rank 1: 1"], [])
+    status, _, error = kernel.run(f"%%px\nif hvd.rank() == 1:\n    raise ValueError('burst')\n{SUM}")
+    assert (status, error[-1]) == ("error", "WorkerError: rank 1: ValueError: burst; rank 0 waited for it")
+    assert not [line for line in error if "resident.py" in line], "the ranks' traceback, not that of the kit"
+    mine = family(kernel.pid)
+    kernel.manager.shutdown_kernel()
+    assert not psutil.wait_procs(mine, timeout=SECONDS_TO_END)[1]
+    assert not list(tmp_path.glob("labs-mpi-*"))
+    assert not [path for path in tmp_path.rglob("*") if "ipcontroller" in path.name]
+
+
+@pytest.mark.parametrize("code", [f"if hvd.rank() == 0:\n    {SUM}", f"if hvd.rank() == 1:\n    {SUM}",
+                                  "import time\ntime.sleep(600)", f"while True: {SUM.replace('print', 'str')}"],
+                         ids=["0 waits", "1 waits", "both sleep", "both exchange"])
+def test_a_cell_can_be_interrupted(kernel, code):
+    began = time.monotonic()
+    threading.Timer(3, kernel.manager.interrupt_kernel).start()
+    status, _, error = kernel.run(f"%%px\n{code}")
+    assert status == "error"
+    assert error[-1].startswith("KeyboardInterrupt")
+    assert time.monotonic() - began < SECONDS_TO_END
+    assert kernel.run(f"%%px\n{SUM}") == ("ok", SUMS, [])
+
+
+def test_a_run_can_be_interrupted(kernel):
+    kernel.run("from tests.workers.programs import checksums")
+    threading.Timer(4, kernel.manager.interrupt_kernel).start()
+    run = "workers.run(checksums, ['--epochs', '100000', '--results', '.'])"
+    status, _, error = kernel.run(run)
+    assert (status, error[-1].split(":")[0]) == ("error", "KeyboardInterrupt")
+    assert kernel.run(f"%%px\n{SUM}") == ("ok", SUMS, [])
+
+
+def test_when_the_kernel_is_killed_nothing_goes_on(kernel, tmp_path, monkeypatch):
+    mine = family(kernel.pid)
+    assert len([each for each in mine if "labs.launch.engine" in each.cmdline()]) == 2
+    os.kill(kernel.pid, signal.SIGKILL)
+    assert not psutil.wait_procs(mine, timeout=SECONDS_TO_END)[1]
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for folder in tmp_path.glob("labs-mpi-*"):
+        os.utime(folder, (time.time() - 600,) * 2)
+    with supervisor.started(["true"]):
+        assert len(list(tmp_path.glob("labs-mpi-*"))) == 1, "the next start removes the files of a killed one"
