@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -21,7 +21,8 @@ class Finished(KeyboardInterrupt):
 
 
 def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
-        log: IO[str] | None = None, announce: bool = False) -> dict:
+        log: IO[str] | None = None, announce: bool = False,
+        launch: Callable[[Lab, Any, Sequence[str]], None] | None = None) -> dict:
     """Run a lab on several workers and return rank 0's record; the workers' output is forwarded as it arrives.
 
     Args:
@@ -31,6 +32,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         oversubscribe: Allow more workers than cores.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
+        launch: Trains, given the lab, its Config and what follows the lab's name on the command line. By default new
+            workers are started.
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
@@ -38,41 +41,24 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     """
     from labs.results import records
 
-    planned = prepare(lab, args, workers, oversubscribe)
-    with run_lock.discarding_unused(planned.folder):
-        launcher = planned.lab.launcher(planned.config, planned.workers, planned.folder)
-        if announce:
-            print(f"labs: starting {plural(planned.workers, 'worker')} ...", file=sys.stderr, flush=True)
-        program = [sys.executable, "-m", planned.lab.module, *planned.arguments]
-        _launch(launcher, planned.workers, program, planned.lab.environment, log, planned.stall_seconds, planned.folder)
-    return records.read(planned.folder)
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A run that is about to start."""
-
-    lab: Lab
-    config: Any
-    arguments: list[str]
-    """What follows the lab's name on the command line, with the run's name."""
-    workers: int
-    folder: Path
-    stall_seconds: float
-    """How long a worker may take between two steps."""
-
-
-def prepare(lab: str | ModuleType | Lab, args: Any, workers: int | None, oversubscribe: bool) -> Run:
-    """Return the run that is to start; arguments and exceptions are those of `run`."""
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
     workers = capacity.choose_workers(workers, oversubscribe)
     runs = naming.results_root(options) / lab.name
-    name = naming.run_name(options, runs, workers)
-    run_lock.refuse_held(runs / name)
-    arguments += [] if options.name else ["--name", name]
-    return Run(lab, config, arguments, workers, runs / name, options.stall_seconds)
+    run_name = naming.run_name(options, runs, workers)
+    run_lock.refuse_held(runs / run_name)
+    arguments += [] if options.name else ["--name", run_name]
+    with run_lock.discarding_unused(runs / run_name):
+        if launch:
+            launch(lab, config, arguments)
+            return records.read(runs / run_name)
+        launcher = lab.launcher(config, workers, runs / run_name)
+        if announce:
+            print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
+        program = [sys.executable, "-m", lab.module, *arguments]
+        _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
+    return records.read(runs / run_name)
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],

@@ -15,157 +15,158 @@ import atexit
 import contextlib
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ipyparallel import Client
-from ipyparallel.client.magics import ParallelMagics
+from ipyparallel import AsyncResult, Client
 from IPython import get_ipython
+from IPython.display import publish_display_data
 
 from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
-from labs.launch.ranks import Calls, NoAnswerError, Ranks
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import fields, lifeline, run_lock
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run import fields, worker
+from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.lab import Lab
 from labs.run.options import Options
-from labs.run.text import one_line, plural
+from labs.run.text import plural
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40"]
-SECONDS_TO_START = 180.0
+SECONDS_TO_START, SECONDS_TO_ANSWER = 180.0, 30.0
+SECONDS_AFTER_FAILURE = 2.0
+"""How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
+POLL_SECONDS = 0.1
+Calls = dict[int, AsyncResult]
+"""The same call on several ranks, by rank."""
 
 _running: Workers | None = None
 """The workers of this process: a second set would share their cores."""
 
 
-def start(workers: int = 2, oversubscribe: bool = False) -> Workers:
-    """Start workers for this notebook, or return those that are running.
+def start(workers: int = 2, threads: int = 0) -> Workers:
+    """Start workers for this notebook; those of an earlier start are stopped first.
 
     Args:
         workers: How many.
-        oversubscribe: Allow more workers than cores.
+        threads: TensorFlow's threads of one worker; 0: its share of the cores.
 
     Raises:
-        LabError: There are too few cores, another number of workers is running, or the workers did not start.
+        LabError: There are too few cores, or the workers did not start.
     """
     global _running
-    if _running is not None:
-        with contextlib.suppress(LabError):
-            _running.check()  # Workers that have ended are forgotten.
-    if _running is not None and _running.size != workers:
-        raise LabError(f"{_running} are running; end them first with resident.stop()")
-    if _running is not None:
-        print(f"{_running} are running already")
-        return _running
-    workers = capacity.choose_workers(workers, oversubscribe)
+    if _running:
+        _running.stop()
+    capacity.choose_workers(workers, oversubscribe=False)
     if hosts.nodes() > 1:
         raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
     print(f"starting {plural(workers, 'worker')} ...", flush=True)
-    _running = Workers(workers)
+    _running = Workers(workers, threads)
     return _running
 
 
-def stop() -> None:
-    """End the workers of this notebook, if there are any."""
-    if _running is not None:
-        _running.stop()
+class WorkerError(LabError):
+    """A worker raised an exception; the message names the rank, and a notebook shows that worker's traceback."""
+
+    traceback = ""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of the traceback of this process."""
+        return [*self.traceback.splitlines(), f"{type(self).__name__}: {self}"]
 
 
 class Workers:
-    """Resident workers, from `start`; as a context manager they end with the block.
+    """Resident workers, from `start`.
 
     Args:
         size: How many to start.
+        threads: As of `start`.
 
     Raises:
         LabError: They did not start.
     """
 
-    def __init__(self, size: int):
-        self.size, self._ended, self._folder = size, "", Path(os.devnull)
-        self._log, self._evidence = io.StringIO(), failure.Evidence(Options.stall_seconds)
-        self._calls: Calls = {}
-        self._processes: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
+    def __init__(self, size: int, threads: int):
+        self.size, self._ended = size, ""
+        self._evidence = failure.Evidence(Options.stall_seconds)
+        self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
         self._opened = contextlib.ExitStack()
+        atexit.register(self.stop)
         try:
-            with self._giving_up():
-                self._ranks = self._start()
+            self._start(threads)
         except BaseException:
             self.stop()
             raise
-        atexit.register(self.stop)
         if shell := get_ipython():
-            shell.register_magics(Magics(shell, self, self._ranks.client.direct_view("all", block=True)))
+            shell.register_magic_function(self._run_cell, "cell", "px")
 
-    def _start(self) -> Ranks:
+    def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
-        env = mpirun.environment(bar=False) | self._private_folder()
-        env = engine.STALL_LIMITS | env | {lifeline.SUPERVISOR: lifeline.supervisor_name()}
-        self._open([sys.executable, *CONTROLLER], env)
-        keys = Path(env["IPP_PROFILE_DIR"], "security")
-        self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
-        client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
-        self._opened.callback(client.close, linger=0)
-        self._open([*mpirun.command(self.size, env), sys.executable, "-m", engine.__name__], env)
-        self._await(lambda: len(client.ids) == self.size)
-        return Ranks(client, self.check, self._calls)
-
-    def _private_folder(self) -> dict[str, str]:
-        """Make the folder of ipyparallel's files and keys; return the variables that name it."""
         folder = self._opened.enter_context(private_tmpdir(os.environ)).get("TMPDIR")
         if folder is None:
             raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
-        return {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
+        env = engine.STALL_LIMITS | mpirun.environment(bar=False)
+        env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
+        self._open([sys.executable, *CONTROLLER], env)
+        keys = Path(env["IPP_PROFILE_DIR"], "security")
+        self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
+        self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
+        self._opened.callback(self._client.close, linger=0)
+        program = [sys.executable, "-m", engine.__name__, str(threads)]
+        self._open([*mpirun.command(self.size, env), *program], env)
+        self._await(lambda: len(self._client.ids) == self.size)
+        self._pids, numbers = zip(*self._on_all(engine.introduce), strict=True)
+        self.threads = numbers[0]
 
     def _open(self, command: list[str], env: dict[str, str]) -> None:
         """Start a program that ends with the workers, or with this process."""
         process = self._opened.enter_context(supervisor.started(command, env))
-        self._processes.append((process, supervisor.pass_output_on(process, self._log, self._evidence)))
+        self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
 
     def _await(self, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS_TO_START
         while not is_ready():
-            self.check()
+            self._check()
             if time.monotonic() > deadline:
-                raise NoAnswerError(f"not started in {SECONDS_TO_START:.0f} s")
+                self._give_up(f"not started in {SECONDS_TO_START:.0f} s")
             time.sleep(0.02)
 
-    def __enter__(self) -> Workers:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.stop()
-
     def __repr__(self) -> str:
-        return f"{plural(self.size, 'worker')}, {plural(self._ranks.threads, 'thread')} each"
+        return f"{plural(self.size, 'worker')}, {plural(self.threads, 'thread')} each"
 
     def stop(self) -> None:
         """End the workers, and remove their files."""
-        global _running
-        _running = None if _running is self else _running
         self._ended = self._ended or "the workers have been stopped"
         atexit.unregister(self.stop)
         self._opened.close()
 
-    def px(self, code: str, ranks: Iterable[int] | None = None) -> None:
-        """Run code on all ranks or on some, and show what each has printed; `%%px` calls this.
+    def px(self, code: str) -> None:
+        """Run code on all ranks, and show what each has printed, drawn and returned; a `%%px` cell calls this.
 
         Raises:
             WorkerError: The code raised an exception.
             LabError: A worker has ended.
         """
-        self.check()
-        with self._giving_up():
-            self._ranks.execute(code, range(self.size) if ranks is None else ranks)
+        self._check()
+        calls = {rank: self._client[rank].execute(code, silent=False, block=False) for rank in range(self.size)}
+        try:
+            self._finish(calls)
+        finally:
+            for rank, call in calls.items():
+                _show(rank, call)
+
+    def _run_cell(self, line: str, cell: str) -> None:
+        if line.strip():
+            raise LabError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
+        self.px(cell)
 
     def pull(self, expression: str) -> list:
         """Return the value of an expression on every rank, by rank.
@@ -173,8 +174,8 @@ class Workers:
         Args:
             expression: Such as the name of a variable that a `%%px` cell has set.
         """
-        self.check()
-        return [self._ranks.client[rank].pull(expression, block=True) for rank in range(self.size)]
+        self._check()
+        return [self._client[rank].pull(expression, block=True) for rank in range(self.size)]
 
     def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
         """Run a lab on the workers and return rank 0's record; rank 0's output is printed as it arrives.
@@ -186,67 +187,137 @@ class Workers:
         Raises:
             LabError: The lab needs workers of its own, or the run failed.
         """
-        from labs.results import records
+        self._check()
+        return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
 
-        self.check()
-        run = local.prepare(lab, args, self.size, oversubscribe=True)
-        self._refuse(run)
-        self._folder = run.folder
-        with run_lock.discarding_unused(run.folder), self._giving_up():
-            self._ranks.apply(engine.train, run.lab.module, run.arguments)
-        self._folder = Path(os.devnull)
-        return records.read(run.folder)
+    def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
+        """Run a lab, unless its workers need other settings or another launcher."""
+        threads = fields.value(config, Role.THREADS) or self.threads
+        if lab.environment or lab.launcher is not Lab.launcher or threads != self.threads:
+            raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
+                           "another launcher; use labs.launch.local.run")
+        calls = {rank: self._client[rank].apply_async(engine.train, lab.module, arguments)
+                 for rank in range(self.size)}
+        self._finish(calls, _forwarder(calls[0]))
 
-    def _refuse(self, run: local.Run) -> None:
-        """Raise if a run needs workers of its own: with other settings, or started in another way."""
-        threads = fields.value(run.config, Role.THREADS) or self._ranks.threads
-        reason = ("its workers need other environment variables" if run.lab.environment
-                  else "it has its own launcher" if run.lab.launcher is not Lab.launcher
-                  else f"it asks for {plural(threads, 'thread')} each" if threads != self._ranks.threads else "")
-        if reason:
-            raise LabError(f"{run.lab.name} cannot run on these {self}: {reason}; use labs.launch.local.run")
+    def _finish(self, calls: Calls, forward: Callable[[], None] = lambda: None) -> None:
+        """Wait for calls; raise a WorkerError if one fails.
 
-    def check(self) -> None:
+        Args:
+            calls: On all ranks.
+            forward: Is called while they run, and at the end.
+        """
+        failed_at, stuck = 0.0, set()
+        try:
+            while busy := _busy(calls):
+                calls[busy[0]].wait(POLL_SECONDS)
+                forward()
+                self._check()
+                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls.values())) else 0.0)
+                if failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE:
+                    stuck.update(_busy(calls))
+                    self._interrupt(calls)
+        except KeyboardInterrupt:
+            self._interrupt(calls)
+            self._on_all(engine.restart_horovod)
+            raise
+        for call in calls.values():
+            call.wait_for_output(1)
+        forward()
+        if any(map(_has_failed, calls.values())):
+            self._on_all(engine.restart_horovod)
+            raise _error(calls, stuck)
+
+    def _interrupt(self, calls: Calls) -> None:
+        """Interrupt the ranks that are still busy, in Python and in exchanges."""
+        for number in (signal.SIGINT, engine.END_EXCHANGES) * 2:
+            for rank in _busy(calls):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pids[rank], number)
+            for call in calls.values():
+                call.wait(1.0)
+        if busy := _busy(calls):
+            self._give_up(f"{_names(busy)} could not be interrupted")
+
+    def _on_all(self, function: Callable) -> list:
+        """Return the results of a short function, by rank."""
+        try:
+            return self._client[:].apply_async(function).get(timeout=SECONDS_TO_ANSWER)
+        except TimeoutError:
+            self._give_up(f"no answer in {SECONDS_TO_ANSWER:.0f} s")
+            raise
+
+    def _check(self) -> None:
         """Raise a LabError if the workers have ended."""
-        for process, readers in self._processes:
+        for process, readers in self._programs:
             if not self._ended and process.poll() is not None:
                 for reader in readers:
                     reader.join(timeout=2)
-                self._ended = self._cause_of_death(process.returncode)
+                self._ended = self._evidence.cause(process.returncode, Path(os.devnull))
                 self.stop()
         if self._ended:
-            raise LabError(f"{one_line(self._ended)}; resident.start({self.size}) starts new ones")
+            raise LabError(f"{self._ended}; resident.start({self.size}) starts new ones")
 
-    def _cause_of_death(self, code: int) -> str:
-        """Return which rank has ended, how, and what it said."""
-        lines = self._log.getvalue().splitlines()
-        lines += [line for call in self._calls.values() for line in call.stderr.splitlines()]
-        for line in lines:
-            if ERROR_PREFIX in line:
-                self._evidence.add_error(line.split(ERROR_PREFIX, 1)[1])
-        cause = self._evidence.cause(code, self._folder)
-        said = failure.likely_cause(filter(failure.ERROR_LINE.search, lines))
-        return cause if not said or said.endswith(cause) else f"{cause}; it said: {said}"
-
-    @contextlib.contextmanager
-    def _giving_up(self):
-        """Stop the workers if they do not answer in this block."""
-        try:
-            yield
-        except NoAnswerError as problem:
-            self._ended = f"{problem}, so the workers were stopped"
-            self.stop()
-        self.check()
+    def _give_up(self, cause: str) -> None:
+        """Stop workers that do not answer, and raise a LabError."""
+        self._ended = self._ended or f"{cause}, so the workers were stopped"
+        self.stop()
+        self._check()
 
 
-class Magics(ParallelMagics):
-    """`%px` and `%%px`, which print each rank's output in the order of the ranks."""
+def _busy(calls: Calls) -> list[int]:
+    return [rank for rank, call in calls.items() if not call.ready()]
 
-    def __init__(self, shell, workers: Workers, view):
-        self.workers = workers
-        super().__init__(shell, view)
 
-    def parallel_execute(self, cell, block=None, **_):
-        """Run a cell on the ranks that the magic's options name."""
-        targets = self.view.targets
-        self.workers.px(cell, None if targets == "all" else [targets] if isinstance(targets, int) else targets)
+def _has_failed(call: AsyncResult) -> bool:
+    return call.ready() and not call.successful()
+
+
+def _error(calls: Calls, stuck: set[int]) -> WorkerError:
+    """Return the error of the first rank that failed by itself, not because another one did.
+
+    Args:
+        calls: All have ended.
+        stuck: The ranks that had to be interrupted, because another one had failed.
+    """
+    errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
+    causes = [rank for rank, error in errors.items() if rank not in stuck and not worker.is_echo(error)]
+    if not causes:
+        return WorkerError(f"{_names(errors)} waited for an exchange in which not all ranks took part; "
+                           "all ranks must call the same operations of Horovod, in the same order")
+    rank, error = causes[0], errors[causes[0]]
+    is_explained = error.ename == "LabError"
+    message = next(iter(str(error.evalue).strip().splitlines()), "")
+    problem = WorkerError(f"rank {rank}: {'' if is_explained else f'{error.ename}: '}{message}"
+                          + (f"; {_names(stuck)} waited for it" if stuck else ""))
+    problem.traceback = "" if is_explained else error.traceback
+    return problem
+
+
+def _names(ranks) -> str:
+    """Return "rank 1" or "ranks 0, 1"."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+
+
+def _forwarder(call: AsyncResult) -> Callable[[], None]:
+    """Return a function that prints what a call has printed since the function was last called."""
+    shown = 0
+
+    def forward() -> None:
+        nonlocal shown
+        text = call.stdout
+        print(text[shown:], end="", flush=True)
+        shown = len(text)
+
+    return forward
+
+
+def _show(rank: int, call: AsyncResult) -> None:
+    """Show what a rank has printed, drawn and returned."""
+    for text, stream in ((call.stdout, sys.stdout), (call.stderr, sys.stderr)):
+        for line in text.splitlines():
+            print(f"rank {rank}: {line}", file=stream)
+    for output in call.outputs:
+        publish_display_data(output["data"], output["metadata"])
+    if call.execute_result:
+        print(f"rank {rank}: {call.execute_result['data']['text/plain']}")

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
-        _leave(explained(problem))
+        _leave(_explain_out_of_memory(atomic.explain_full_disk(problem)))
 
 
 def _leave(problem: BaseException) -> None:
@@ -43,25 +43,24 @@ def _leave(problem: BaseException) -> None:
         traceback.print_exception(problem)
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
-    cause = "stopped, since another worker has ended" if echo else cause_of(problem)
+    cause = "stopped, since another worker has ended" if echo else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
 
 
 def is_echo(problem: BaseException) -> bool:
-    """Return whether a worker's error says only that another worker has ended an exchange."""
+    """Return whether a worker's error only says that another worker has ended an exchange."""
     return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
 
 
-def explained(problem: BaseException) -> BaseException:
-    """Return the error of a full disk or a failed allocation as a LabError, and any other unchanged."""
-    problem = atomic.explain_full_disk(problem)
+def _explain_out_of_memory(problem: BaseException) -> BaseException:
+    """Return the error of a failed allocation, Python's or TensorFlow's, as a LabError, and any other unchanged."""
     if isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError":
         return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
     return problem
 
 
-def cause_of(problem: BaseException) -> str:
+def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
     first = (str(problem).strip() or "no reason given").splitlines()[0]
     if isinstance(problem, LabError):
