@@ -80,16 +80,6 @@ def test_lab01_says_of_the_largest_batch_what_its_table_shows():
     assert [int(share) for share in result.groups()] == pytest.approx([100 * below, 100 * padding], abs=1)
 
 
-# Lab 2.
-
-def test_lab02_prints_each_comment_with_its_code():
-    message = printed("lab02", "(loop, saver)")
-    blocks = [block for block in message.split("\n\n") if "# Horovod:" in block]
-    assert len(blocks) == message.count("# Horovod:") >= 9
-    for block in blocks:
-        assert [line for line in block.splitlines() if not line.lstrip().startswith("#")], block
-
-
 # Lab 3.
 
 def test_lab03_runs_every_preset_on_its_own_number_of_workers():

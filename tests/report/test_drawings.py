@@ -59,6 +59,7 @@ def bowl(first, second):
 
 
 TRACKS = [[(3, 1.5), (1, 0.2), (0.4, -0.1)], [(3, 1.5), (1.6, -0.4), (0.9, 0.3)]]
+PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] * 2}
 FIGURES = {
     **{f"data_parallel of {n}": lambda n=n: drawings.data_parallel(n) for n in (1, 2, 4, 8)},
     **{f"ring of {n}": lambda n=n: drawings.ring(n) for n in (2, 3, 4, 5)},
@@ -70,6 +71,7 @@ FIGURES = {
     "step_gantt, fused": lambda: drawings.step_gantt(timeline_of_a_step(marks=False, fused=True)),
     "step_gantt, four ranks": lambda: drawings.step_gantt(timeline_of_a_step(), computation(4)),
     "loss_paths": lambda: drawings.loss_paths(TRACKS, bowl),
+    "loss_paths, three panels": lambda: drawings.loss_paths(PANELS, bowl),
 }
 
 
@@ -262,6 +264,13 @@ def test_paths_of_ranks_that_exchange_are_one():
     assert np.diff([line.get_linewidth() for line in lines]).max() < 0, "thinner, so that all can be seen"
     with pytest.raises(LabError, match="two columns"):
         drawings.loss_paths([[1, 2, 3]], bowl)
+
+
+def test_panels_of_paths_have_one_scale_and_each_its_distance():
+    panels = drawings.loss_paths(PANELS, bowl).axes
+    assert [axes.get_title().splitlines()[0] for axes in panels] == list(PANELS)
+    assert [axes.get_title().endswith(" 0 apart") for axes in panels] == [False, False, True]
+    assert len({(axes.get_xlim(), axes.get_ylim()) for axes in panels}) == 1
 
 
 def test_every_rank_has_a_colour_that_differs():
