@@ -50,8 +50,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     run_lock.refuse_held(runs / run_name)
     arguments += [] if options.name else ["--name", run_name]
     with run_lock.discarding_unused(runs / run_name):
-        if launch:
-            launch(lab, config, arguments)
+        if launch:  # Workers that have started already may have another results root in their environment.
+            launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
             return records.read(runs / run_name)
         launcher = lab.launcher(config, workers, runs / run_name)
         if announce:

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ipyparallel import AsyncResult, Client
+from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
@@ -41,12 +41,16 @@ from labs.run.text import plural
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40"]
-SECONDS_TO_START, SECONDS_TO_ANSWER = 180.0, 30.0
+STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
+"""After how long Horovod ends an exchange that not all ranks have joined."""
+SECONDS_TO_START = 180.0
 SECONDS_AFTER_FAILURE = 2.0
 """How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
 POLL_SECONDS = 0.1
+HOROVODS = (Role.BACKEND, Role.CYCLE_TIME, Role.FUSION_THRESHOLD)
+"""Fields that Horovod reads when it starts, and here it has started."""
 Calls = dict[int, AsyncResult]
-"""The same call on several ranks, by rank."""
+"""The same call on all ranks, by rank."""
 
 _running: Workers | None = None
 """The workers of this process: a second set would share their cores."""
@@ -113,7 +117,7 @@ class Workers:
         folder = self._opened.enter_context(private_tmpdir(os.environ)).get("TMPDIR")
         if folder is None:
             raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
-        env = engine.STALL_LIMITS | mpirun.environment(bar=False)
+        env = STALL_LIMITS | mpirun.environment(bar=False)
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
         self._open([sys.executable, *CONTROLLER], env)
         keys = Path(env["IPP_PROFILE_DIR"], "security")
@@ -123,7 +127,7 @@ class Workers:
         program = [sys.executable, "-m", engine.__name__, str(threads)]
         self._open([*mpirun.command(self.size, env), *program], env)
         self._await(lambda: len(self._client.ids) == self.size)
-        self._pids, numbers = zip(*self._on_all(engine.introduce), strict=True)
+        self._pids, numbers = zip(*self._on_all(lambda rank: rank.apply_async(engine.introduce)), strict=True)
         self.threads = numbers[0]
 
     def _open(self, command: list[str], env: dict[str, str]) -> None:
@@ -136,15 +140,19 @@ class Workers:
         while not is_ready():
             self._check()
             if time.monotonic() > deadline:
-                self._give_up(f"not started in {SECONDS_TO_START:.0f} s")
+                raise LabError(f"the workers have not started in {SECONDS_TO_START:.0f} s")
             time.sleep(0.02)
 
     def __repr__(self) -> str:
         return f"{plural(self.size, 'worker')}, {plural(self.threads, 'thread')} each"
 
-    def stop(self) -> None:
-        """End the workers, and remove their files."""
-        self._ended = self._ended or "the workers have been stopped"
+    def stop(self, cause: str = "the workers have been stopped") -> None:
+        """End the workers, and remove their files.
+
+        Args:
+            cause: What later calls say.
+        """
+        self._ended = self._ended or cause
         atexit.unregister(self.stop)
         self._opened.close()
 
@@ -155,13 +163,7 @@ class Workers:
             WorkerError: The code raised an exception.
             LabError: A worker has ended.
         """
-        self._check()
-        calls = {rank: self._client[rank].execute(code, silent=False, block=False) for rank in range(self.size)}
-        try:
-            self._finish(calls)
-        finally:
-            for rank, call in calls.items():
-                _show(rank, call)
+        self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=_show)
 
     def _run_cell(self, line: str, cell: str) -> None:
         if line.strip():
@@ -174,8 +176,7 @@ class Workers:
         Args:
             expression: Such as the name of a variable that a `%%px` cell has set.
         """
-        self._check()
-        return [self._client[rank].pull(expression, block=True) for rank in range(self.size)]
+        return self._on_all(lambda rank: rank.pull(expression, block=False))
 
     def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
         """Run a lab on the workers and return rank 0's record; rank 0's output is printed as it arrives.
@@ -193,59 +194,69 @@ class Workers:
     def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
         """Run a lab, unless its workers need other settings or another launcher."""
         threads = fields.value(config, Role.THREADS) or self.threads
-        if lab.environment or lab.launcher is not Lab.launcher or threads != self.threads:
+        if (lab.environment or lab.launcher is not Lab.launcher or threads != self.threads
+                or any(fields.value(config, role) is not None for role in HOROVODS)):
             raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
                            "another launcher; use labs.launch.local.run")
-        calls = {rank: self._client[rank].apply_async(engine.train, lab.module, arguments)
-                 for rank in range(self.size)}
-        self._finish(calls, _forwarder(calls[0]))
+        self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)
 
-    def _finish(self, calls: Calls, forward: Callable[[], None] = lambda: None) -> None:
-        """Wait for calls; raise a WorkerError if one fails.
+    def _on_all(self, call_on: Callable[[DirectView], AsyncResult],
+                show: Callable[[int, AsyncResult], None] | None = None, forward: bool = False) -> list:
+        """Make a call on each rank, wait for all, and return the results by rank.
 
         Args:
-            calls: On all ranks.
-            forward: Is called while they run, and at the end.
+            call_on: Starts the call on a rank.
+            show: Is called with each rank and its call at the end, even if it has failed.
+            forward: Print what rank 0 prints, as it arrives.
+
+        Raises:
+            WorkerError: A call has failed.
+            LabError: A worker has ended.
         """
-        failed_at, stuck = 0.0, set()
+        self._check()
+        calls = {rank: call_on(self._client[rank]) for rank in range(self.size)}
         try:
-            while busy := _busy(calls):
+            stuck = self._wait(calls, _forwarder(calls[0]) if forward else lambda: None)
+        finally:
+            for rank, call in calls.items() if show else ():
+                show(rank, call)
+        errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
+        if not errors:
+            return [call.get() for call in calls.values()]
+        problem = _explain(errors)
+        if waiting := stuck or [rank for rank, error in errors.items() if worker.is_echo(error)]:
+            # Horovod cannot forget an exchange that some ranks have begun.
+            self.stop(f"{problem}; {_names(waiting)} waited, so the workers were stopped")
+            problem.args = (self._farewell(),)
+        raise problem
+
+    def _wait(self, calls: Calls, forward: Callable[[], None]) -> list[int]:
+        """Wait until all calls have ended; return the ranks that do not end, because another one has failed."""
+        failed_at, busy = 0.0, _busy(calls)
+        try:
+            while busy and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
                 calls[busy[0]].wait(POLL_SECONDS)
                 forward()
                 self._check()
+                busy = _busy(calls)
                 failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls.values())) else 0.0)
-                if failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE:
-                    stuck.update(_busy(calls))
-                    self._interrupt(calls)
         except KeyboardInterrupt:
             self._interrupt(calls)
-            self._on_all(engine.restart_horovod)
             raise
-        for call in calls.values():
-            call.wait_for_output(1)
+        for rank, call in calls.items():
+            if rank not in busy:
+                call.wait_for_output(1)
         forward()
-        if any(map(_has_failed, calls.values())):
-            self._on_all(engine.restart_horovod)
-            raise _error(calls, stuck)
+        return busy
 
     def _interrupt(self, calls: Calls) -> None:
-        """Interrupt the ranks that are still busy, in Python and in exchanges."""
-        for number in (signal.SIGINT, engine.END_EXCHANGES) * 2:
-            for rank in _busy(calls):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._pids[rank], number)
-            for call in calls.values():
-                call.wait(1.0)
+        """Interrupt all ranks; in an exchange they run no Python, and have to be stopped."""
+        for rank in _busy(calls):
+            os.kill(self._pids[rank], signal.SIGINT)
+        for call in calls.values():
+            call.wait(SECONDS_AFTER_FAILURE)
         if busy := _busy(calls):
-            self._give_up(f"{_names(busy)} could not be interrupted")
-
-    def _on_all(self, function: Callable) -> list:
-        """Return the results of a short function, by rank."""
-        try:
-            return self._client[:].apply_async(function).get(timeout=SECONDS_TO_ANSWER)
-        except TimeoutError:
-            self._give_up(f"no answer in {SECONDS_TO_ANSWER:.0f} s")
-            raise
+            self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted")
 
     def _check(self) -> None:
         """Raise a LabError if the workers have ended."""
@@ -253,16 +264,12 @@ class Workers:
             if not self._ended and process.poll() is not None:
                 for reader in readers:
                     reader.join(timeout=2)
-                self._ended = self._evidence.cause(process.returncode, Path(os.devnull))
-                self.stop()
+                self.stop(self._evidence.cause(process.returncode, Path(os.devnull)))
         if self._ended:
-            raise LabError(f"{self._ended}; resident.start({self.size}) starts new ones")
+            raise LabError(self._farewell())
 
-    def _give_up(self, cause: str) -> None:
-        """Stop workers that do not answer, and raise a LabError."""
-        self._ended = self._ended or f"{cause}, so the workers were stopped"
-        self.stop()
-        self._check()
+    def _farewell(self) -> str:
+        return f"{self._ended}; resident.start({self.size}) starts new workers"
 
 
 def _busy(calls: Calls) -> list[int]:
@@ -273,23 +280,16 @@ def _has_failed(call: AsyncResult) -> bool:
     return call.ready() and not call.successful()
 
 
-def _error(calls: Calls, stuck: set[int]) -> WorkerError:
-    """Return the error of the first rank that failed by itself, not because another one did.
-
-    Args:
-        calls: All have ended.
-        stuck: The ranks that had to be interrupted, because another one had failed.
-    """
-    errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
-    causes = [rank for rank, error in errors.items() if rank not in stuck and not worker.is_echo(error)]
-    if not causes:
-        return WorkerError(f"{_names(errors)} waited for an exchange in which not all ranks took part; "
-                           "all ranks must call the same operations of Horovod, in the same order")
-    rank, error = causes[0], errors[causes[0]]
+def _explain(errors: dict[int, Any]) -> WorkerError:
+    """Return the error of the first rank that failed by itself, not because another one did."""
+    own = [rank for rank, error in errors.items() if not worker.is_echo(error)]
+    if not own:
+        return WorkerError("not all ranks have joined an exchange: all must call the same operations of Horovod, in "
+                           "the same order")
+    error = errors[own[0]]
     is_explained = error.ename == "LabError"
     message = next(iter(str(error.evalue).strip().splitlines()), "")
-    problem = WorkerError(f"rank {rank}: {'' if is_explained else f'{error.ename}: '}{message}"
-                          + (f"; {_names(stuck)} waited for it" if stuck else ""))
+    problem = WorkerError(f"rank {own[0]}: {'' if is_explained else f'{error.ename}: '}{message}")
     problem.traceback = "" if is_explained else error.traceback
     return problem
 
