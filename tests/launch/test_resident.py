@@ -380,7 +380,7 @@ def test_a_cell_can_be_interrupted(kernel, cell, goes_on):
     assert (status, error[-1].split(":")[0]) == ("error", "KeyboardInterrupt")
     assert time.monotonic() - began < SECONDS_TO_END
     status, lines, error = kernel.run(f"%%px\n{SUM}")
-    assert (status, lines) == ("ok", SUMS) or not goes_on and re.fullmatch(INTERRUPTED, error[-1])
+    assert (status, lines) == ("ok", SUMS) or (not goes_on and re.fullmatch(INTERRUPTED, error[-1]))
 
 
 def test_when_the_kernel_is_killed_nothing_goes_on(kernel, tmp_path, monkeypatch):
