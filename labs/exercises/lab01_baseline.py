@@ -37,11 +37,11 @@ def _by_batch(records: list[Record], least: int) -> list[Record]:
         data = run["config"]["data"], run["config"].get("images", 0)
         by_batch = groups.pop(data, {})
         groups[data] = by_batch | {run["config"]["batch_size"]: run}
-    enough = [group for group in groups.values() if len(group) >= least]
-    if not enough:
+    complete = [group for group in groups.values() if len(group) >= least]
+    if not complete:
         most = max(map(len, groups.values()), default=0)
         raise missing_run(f"{least} batch sizes (there are {most})", M1)
-    return [enough[-1][size] for size in sorted(enough[-1])]
+    return [complete[-1][size] for size in sorted(complete[-1])]
 
 
 def _steps(answer, runs: list[Record]) -> str:

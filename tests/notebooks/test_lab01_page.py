@@ -35,9 +35,9 @@ def steps() -> tuple[np.ndarray, np.ndarray]:
 
 def fitted() -> dict[str, tuple[float, float, float]]:
     """Return a and c as printed, with their intervals, in ms."""
-    found = re.findall(r"^([ac]) = (\S+) ms(?: per image)?, 95 % interval (\S+) to (\S+)$",
+    matches = re.findall(r"^([ac]) = (\S+) ms(?: per image)?, 95 % interval (\S+) to (\S+)$",
                        printed(cell(LAB, "step_cost.fit(")), re.MULTILINE)
-    return {name: tuple(map(float, values)) for name, *values in found}
+    return {name: tuple(map(float, values)) for name, *values in matches}
 
 
 def test_all_batches_are_full_so_that_a_step_is_measured():
@@ -160,8 +160,8 @@ def test_the_questions_are_a_ladder():
 def test_the_friends_line_is_impossible_and_the_measured_one_is_not():
     """Question 9, as the rubric answers it."""
     text = " ".join(prose(cells(LAB)).split())
-    found = re.search(r"([\d, ]+) and (\d+) images/s at batch sizes 8, 32, 128 and 1024", text)
-    images_per_sec = np.array([float(each) for each in (*found[1].split(","), found[2])])
+    match = re.search(r"([\d, ]+) and (\d+) images/s at batch sizes 8, 32, 128 and 1024", text)
+    images_per_sec = np.array([float(each) for each in (*match[1].split(","), match[2])])
     batches = np.array([8, 32, 128, 1024])
     friend = 1000 * batches / images_per_sec
     measured = 1000 * 1438 / images_per_sec / np.ceil(1438 / batches)
