@@ -218,8 +218,9 @@ class Workers:
         try:
             stuck = self._wait(calls, _forwarder(calls[0]) if forward else lambda: None)
         finally:
-            for rank, call in calls.items() if show else ():
-                show(rank, call)
+            if show:
+                for rank, call in calls.items():
+                    show(rank, call)
         errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
         if not errors:
             return [call.get() for call in calls.values()]
