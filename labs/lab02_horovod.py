@@ -1,18 +1,17 @@
 """Lab 2: from one worker to many: the lines that change, and the speedup.
 
     labs run lab02_horovod --workers 2
+    labs sweep lab02_horovod
     sbatch --ntasks-per-node=4 jobs/lab02_horovod.sh --preset paper
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import textwrap
 import time
 from typing import Literal
 
-from labs import Lab, Options, datasets, fields, main, models, report, training
+from labs import Lab, Options, Sweep, datasets, fields, main, models, report, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +20,8 @@ class Config:
 
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
+    images: fields.ImageCount = 0
+    """Training images to use; 0: all."""
     batch_size: fields.BatchSize = 32
     """Images per worker and step."""
     epochs: fields.Epochs = 5
@@ -29,13 +30,26 @@ class Config:
     """Learning rate of Adam for one worker, before scaling."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with the number of workers."""
+    threads: fields.Threads = 0
+    """TensorFlow's threads of one worker; 0: its share of the node's cores."""
     seed: fields.Seed = 1
     """Seed of the weights, the order of the images, and dropout."""
     code: Literal["kit", "textbook"] = "kit"
     """The training loop: the kit's `fit`, or `train_together` below, which uses plain Keras and Horovod."""
 
 
-PRESETS = {"demo": Config(), "paper": Config(data="real", batch_size=128, epochs=40)}
+PRESETS = {
+    "demo": Config(),
+    "paper": Config(data="real", batch_size=128, epochs=40),
+    # Report M's table on two cores: fewer images, and a smaller batch, so that four workers still take several steps.
+    "laptop": Config(data="real", images=1024, epochs=40, threads=1),
+}
+M3 = "M3: test accuracy, time and speedup by number of epochs and of workers"
+SWEEPS = {
+    "demo": (Sweep("table", M3, {"epochs": (3, 5), "threads": (1,)}),),
+    "paper": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)),),
+    "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)),),
+}
 
 
 def plain_cnn():
@@ -95,31 +109,15 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     return model
 
 
-def marked_lines(source: str) -> list[str]:
-    """Return each `# Horovod:` comment of a module, with the statement that it explains.
-
-    Args:
-        source: The module's source code.
-    """
-    lines, marked = source.splitlines(), []
-    ends: dict[int, int] = {}
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.stmt):
-            ends[node.lineno] = max(node.end_lineno or 0, ends.get(node.lineno, 0))
-    for first, line in enumerate(lines, 1):
-        if "# Horovod:" in line:
-            start = next(number for number in range(first, len(lines) + 1)
-                         if not lines[number - 1].lstrip().startswith("#"))
-            marked.append(textwrap.dedent("\n".join(lines[first - 1:ends[start]])))
-    return marked
-
-
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's shard, evaluate on the test images, and return the run's record."""
     import tensorflow as tf
 
     with training.start(config, options) as job:
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
+        kept = slice(config.images or None)
+        arrays = dataclasses.replace(arrays, train_images=arrays.train_images[kept],
+                                     train_labels=arrays.train_labels[kept])
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         job.say(digits.description)
         if config.code == "textbook":
@@ -151,7 +149,7 @@ def _run_by_hand(job, digits):
     return report.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
 
-LAB = Lab(Config, PRESETS, run)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
 
 if __name__ == "__main__":
     main()

@@ -6,4 +6,4 @@ __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "local": ["Finished", "run"],
     "sweep": ["run_sweep"],
     "capacity": ["check_slots", "slots", "visible_gpus"],
-}, submodules=["elastic"])
+}, submodules=["elastic", "resident"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -21,7 +21,8 @@ class Finished(KeyboardInterrupt):
 
 
 def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None, oversubscribe: bool = False,
-        log: IO[str] | None = None, announce: bool = False) -> dict:
+        log: IO[str] | None = None, announce: bool = False,
+        launch: Callable[[Lab, Any, Sequence[str]], None] | None = None) -> dict:
     """Run a lab on several workers and return rank 0's record; the workers' output is forwarded as it arrives.
 
     Args:
@@ -31,6 +32,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         oversubscribe: Allow more workers than cores.
         log: Where to forward the workers' output; by default the terminal.
         announce: Print a line at once, because the workers take a while to start.
+        launch: Trains, given the lab, its Config and what follows the lab's name on the command line. By default new
+            workers are started.
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
@@ -45,11 +48,15 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     runs = naming.results_root(options) / lab.name
     run_name = naming.run_name(options, runs, workers)
     run_lock.refuse_held(runs / run_name)
-    program = [sys.executable, "-m", lab.module, *arguments, *([] if options.name else ["--name", run_name])]
+    arguments += [] if options.name else ["--name", run_name]
     with run_lock.discarding_unused(runs / run_name):
+        if launch:  # Workers that have started already may have another results root in their environment.
+            launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
+            return records.read(runs / run_name)
         launcher = lab.launcher(config, workers, runs / run_name)
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
+        program = [sys.executable, "-m", lab.module, *arguments]
         _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
     return records.read(runs / run_name)
 

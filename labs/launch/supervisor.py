@@ -110,11 +110,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     readers = []
     try:
         with started(command, env) as process:
-            streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
-            readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
-                       for source, target, errors in streams]
-            for reader in readers:
-                reader.start()
+            readers = pass_output_on(process, log, evidence)
             with _signals_interrupt():
                 try:
                     return _wait(process, evidence) if is_mpirun else process.wait()
@@ -125,6 +121,23 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     finally:
         for reader in readers:
             reader.join(timeout=2)
+
+
+def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
+                   ) -> list[threading.Thread]:
+    """Start threads that forward a program's output, and return them; they end when the program has ended.
+
+    Args:
+        process: The program, from `started`.
+        log: Where to forward the output; the terminal, if None.
+        evidence: Collects the facts for the last line of a failed run.
+    """
+    streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
+    readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
+               for source, target, errors in streams]
+    for reader in readers:
+        reader.start()
+    return readers
 
 
 def _wait(process: subprocess.Popen, evidence: failure.Evidence) -> int:

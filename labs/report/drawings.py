@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -513,7 +513,8 @@ def _short(tensor: str) -> str:
     return re.sub(r"^.*(?:HorovodAllreduce|Distributed[A-Za-z]*)_", "", tensor)
 
 
-def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarray], np.ndarray],
+def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
+               loss: Callable[[np.ndarray, np.ndarray], np.ndarray],
                names: tuple[str, str] = ("weight $w_0$", "weight $w_1$"), labels: Sequence[str] | None = None,
                contours: int = 10) -> Figure:
     """Draw the contours of a loss with two weights, and on them the path of each rank's SGD steps.
@@ -522,7 +523,8 @@ def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarra
     all colours can be seen on a shared path.
 
     Args:
-        paths: Weights of each rank, by rank: [steps + 1, 2], the first row before step 1.
+        paths: Weights of each rank, by rank: [steps + 1, 2], the first row before step 1. Several of these by their
+            title get a panel each.
         loss: Returns the losses of arrays of both weights.
         names: Labels of the axes; weights have no unit.
         labels: Labels of the paths; by default "rank 0", "rank 1" ...
@@ -531,39 +533,54 @@ def loss_paths(paths: Sequence[ArrayLike], loss: Callable[[np.ndarray, np.ndarra
     Raises:
         LabError: A path does not have two columns.
     """
-    tracks = [np.asarray(path, float) for path in paths]
+    titled = paths if isinstance(paths, Mapping) else {"": paths}
+    panels = {title: [np.asarray(path, float) for path in ranks] for title, ranks in titled.items()}
+    tracks = [track for ranks in panels.values() for track in ranks]
     if not tracks or any(track.ndim != 2 or track.shape[1] != 2 for track in tracks):
         raise LabError("a path has one row per step and two columns, one per weight")
     points = np.concatenate(tracks)
     low, high = points.min(axis=0), points.max(axis=0)
     margin = 0.2 * np.maximum(high - low, 1e-6 + 0.3 * (high - low).max())
-    first, second = (np.linspace(low[axis] - margin[axis], high[axis] + margin[axis], 160) for axis in (0, 1))
-    grid = np.meshgrid(first, second)
-    figure = plots.empty(WIDTH, 5)
-    axes = figure.subplots()
-    lines = axes.contour(*grid, loss(*grid), levels=contours, colors="0.72", linewidths=0.9)
-    starts = np.unique([track[0] for track in tracks], axis=0)
-    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
-        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-        position, *taken = ((np.array(point) - low + margin) / (high - low + 2 * margin)
-                            for point in (label.get_position(), *starts))
-        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
-        if near or position.min() < 0.05 or position.max() > 0.95:  # It would touch "start", or the frame.
-            label.remove()
+    grid = np.meshgrid(*(np.linspace(low[axis] - margin[axis], high[axis] + margin[axis], 160) for axis in (0, 1)))
+    heights = loss(*grid)
+    figure = plots.empty(WIDTH, 5 if len(panels) == 1 else 3.7)
+    row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (title, ranks) in zip(row, panels.items(), strict=True):
+        lines = axes.contour(*grid, heights, levels=contours, colors="0.72", linewidths=0.9)
+        starts = _ranks_paths(axes, ranks, labels or [f"rank {rank}" for rank in range(len(ranks))])
+        if len(panels) == 1:
+            _label_contours(axes, lines, starts, low - margin, high + margin)
+        apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in ranks for other in ranks)
+        steps = plural(max(len(track) for track in ranks) - 1, "step")
+        axes.set_title(f"{title}\nafter {steps} {apart:.2g} apart" if title else
+                       f"Weights after {steps} (squares): ranks at most {apart:.2g} apart\n"
+                       "grey: contours of the loss", fontsize=11)
+        axes.set_xlabel(names[0])
+    row[0].set_ylabel(names[1])
+    row[-1].legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]) -> np.ndarray:
+    """Draw the path of each rank, and return the points where paths start."""
     for rank, track in enumerate(tracks):
-        axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * (len(tracks) - 1 - rank), markersize=3,
-                  label=labels[rank] if labels else f"rank {rank}")
-        axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * (len(tracks) - 1 - rank),
-                  markeredgecolor="black")
+        later = len(tracks) - 1 - rank
+        axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * later, markersize=3, label=labels[rank])
+        axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * later, markeredgecolor="black")
+    starts = np.unique([track[0] for track in tracks], axis=0)
     for start in starts:
         axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
-    apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in tracks for other in tracks)
-    steps = plural(max(len(track) for track in tracks) - 1, "step")
-    axes.set(xlabel=names[0], ylabel=names[1])
-    axes.set_title(f"Weights after {steps} (squares): ranks at most {apart:.2g} apart\ngrey: contours of the loss",
-                   fontsize=11)
-    axes.legend(fontsize=9, **plots.BESIDE)
-    return _padded(figure)
+    return starts
+
+
+def _label_contours(axes: Axes, lines, starts: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Write the loss on its contours, except where the text would touch "start" or the frame."""
+    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+        position, *taken = ((np.array(point) - low) / (high - low) for point in (label.get_position(), *starts))
+        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
+        if near or position.min() < 0.05 or position.max() > 0.95:
+            label.remove()
 
 
 def _padded(figure: Figure) -> Figure:

@@ -38,7 +38,7 @@ def _leave(problem: BaseException) -> None:
     if isinstance(problem, SystemExit) and heartbeat.current() is None:
         raise problem  # --help, and tyro's own messages.
     sys.stdout.flush()
-    echo = "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
+    echo = is_echo(problem)
     if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
         traceback.print_exception(problem)
     if echo or heartbeat.rank() != 0:
@@ -46,6 +46,11 @@ def _leave(problem: BaseException) -> None:
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
     os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+
+
+def is_echo(problem: BaseException) -> bool:
+    """Return whether a worker's error only says that another worker has ended an exchange."""
+    return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
 
 
 def _explain_out_of_memory(problem: BaseException) -> BaseException:

@@ -49,7 +49,7 @@ LINES = {
     "labs run lab10_caltech --ba": ["--batch-size", "--base-lr"],
     "labs run lab10 --workers 2 --no-a": ["--no-augment"],
     "labs sweep lab04 --sb": ["--sbatch"],
-    "labs run lab02 --workers 2 --preset ": ["demo", "paper"],
+    "labs run lab02 --workers 2 --preset ": ["demo", "paper", "laptop"],
     "labs run lab09 --optimizer ": ["adam", "sgd"],
     "labs run lab10 --timel": ["--timeline"],
     "labs run lab2 --co": ["--code"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import inspect
 
@@ -11,7 +10,6 @@ import pytest
 from labs import lab02_horovod as lab
 from labs.datasets import arrays, fetch
 from labs.launch import local
-from labs.run.paths import ROOT
 from tests.exercises.solved import solved
 
 
@@ -28,26 +26,6 @@ def test_the_diff_is_short_and_every_new_line_is_marked():
     assert len(added) <= 10
     assert all("# Horovod: " in line for line in added), "\n".join(added)
     assert "# Horovod" not in "".join(versions[0])
-
-
-@pytest.mark.parametrize("module", ["loop", "saver"])
-def test_each_comment_is_listed_with_the_statement_it_explains(module):
-    source = (ROOT / f"labs/training/{module}.py").read_text()
-    listed = lab.marked_lines(source)
-    assert len(listed) == source.count("# Horovod:") > 0
-    for each in listed:
-        comment, *rest = each.splitlines()
-        assert "# Horovod:" in comment
-        (statement,) = ast.parse(each).body  # A comment alone would have none.
-        assert statement.end_lineno == len(each.splitlines())
-        assert statement.lineno == 1 or all(line.startswith("#") for line in rest[:statement.lineno - 2])
-
-
-def test_a_comment_of_two_lines_and_a_statement_of_two_are_listed_whole():
-    source = ("def f(x):\n    # Horovod: one\n    # and two.\n    y = g(\n        x)\n    return y\n\n"
-              "if f(1):  # Horovod: here.\n    f(2)\nf(3)\n")
-    assert lab.marked_lines(source) == ["# Horovod: one\n# and two.\ny = g(\n    x)",
-                                        "if f(1):  # Horovod: here.\n    f(2)"]
 
 
 @pytest.mark.workers
@@ -83,3 +61,19 @@ def test_paper_is_the_reports_setting():
     paper = lab.PRESETS["paper"]
     assert (paper.data, paper.batch_size, paper.epochs) == ("real", 128, 40)
     assert (paper.base_lr, paper.scaling) == (0.001, "linear")
+
+
+def test_laptop_is_the_reports_table_on_fewer_images():
+    (paper,), (laptop,) = lab.SWEEPS["paper"], lab.SWEEPS["laptop"]
+    assert paper == laptop
+    assert (laptop.workers, laptop.grid["epochs"]) == ((1, 2, 4), (21, 40))
+    config = lab.PRESETS["laptop"]
+    assert config.threads == 1, "one worker may not have more cores than each of several"
+    assert config.images % (4 * config.batch_size) == 0, "all steps are full"
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("code", ["kit", "textbook"])
+def test_a_run_trains_on_as_many_images_as_it_is_given(code):
+    record = local.run(lab, ["--images", "96", "--epochs", "1", "--code", code], workers=1)
+    assert record["history"][-1]["images"] == 96

@@ -52,16 +52,6 @@ def table(lab: str, column: str) -> pd.DataFrame:
     return frame.replace("", None).apply(pd.to_numeric)
 
 
-# Lab 2.
-
-def test_lab02_prints_each_comment_with_its_code():
-    message = printed("lab02", "(loop, saver)")
-    blocks = [block for block in message.split("\n\n") if "# Horovod:" in block]
-    assert len(blocks) == message.count("# Horovod:") >= 9
-    for block in blocks:
-        assert [line for line in block.splitlines() if not line.lstrip().startswith("#")], block
-
-
 # Lab 3.
 
 def test_lab03_runs_every_preset_on_its_own_number_of_workers():

@@ -59,6 +59,7 @@ def bowl(first, second):
 
 
 TRACKS = [[(3, 1.5), (1, 0.2), (0.4, -0.1)], [(3, 1.5), (1.6, -0.4), (0.9, 0.3)]]
+PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] * 2}
 FIGURES = {
     **{f"step_cost, {len(sizes)} sizes": lambda sizes=sizes: drawings.step_cost(0.006, 0.0004, sizes)
        for sizes in ([1], [8, 32, 128], [1, 8, 32, 128, 256, 512, 1024, 8192])},
@@ -73,6 +74,7 @@ FIGURES = {
     "step_gantt, fused": lambda: drawings.step_gantt(timeline_of_a_step(marks=False, fused=True)),
     "step_gantt, four ranks": lambda: drawings.step_gantt(timeline_of_a_step(), computation(4)),
     "loss_paths": lambda: drawings.loss_paths(TRACKS, bowl),
+    "loss_paths, three panels": lambda: drawings.loss_paths(PANELS, bowl),
 }
 
 
@@ -283,6 +285,13 @@ def test_paths_of_ranks_that_exchange_are_one():
     assert np.diff([line.get_linewidth() for line in lines]).max() < 0, "thinner, so that all can be seen"
     with pytest.raises(LabError, match="two columns"):
         drawings.loss_paths([[1, 2, 3]], bowl)
+
+
+def test_panels_of_paths_have_one_scale_and_each_its_distance():
+    panels = drawings.loss_paths(PANELS, bowl).axes
+    assert [axes.get_title().splitlines()[0] for axes in panels] == list(PANELS)
+    assert [axes.get_title().endswith(" 0 apart") for axes in panels] == [False, False, True]
+    assert len({(axes.get_xlim(), axes.get_ylim()) for axes in panels}) == 1
 
 
 def test_every_rank_has_a_colour_that_differs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -24,3 +25,12 @@ def test_one_seed_says_nothing_about_chance():
 
 def test_equal_values_have_an_interval_of_no_width():
     assert statistics.difference([2, 2], [1, 1]) == (1, 1, 1)
+
+
+def test_the_spread_of_a_setting_is_its_mean_and_students_interval():
+    frame = pd.DataFrame({"size": [1, 1, 1, 2], "share": [0.1, 0.2, 0.3, 0.5]})
+    table = seeds.spread(frame, ["size"], "share")
+    half = 4.3027 * 0.1 / 3**0.5  # Student's quantile for two degrees of freedom.
+    assert table.loc[1].tolist() == pytest.approx([0.2, 0.2 - half, 0.2 + half], abs=1e-4)
+    assert table["share"][2] == 0.5
+    assert table.loc[2].isna().tolist() == [False, True, True]

@@ -1,0 +1,324 @@
+"""Workers that stay: ranks inside a notebook, which many cells use.
+
+    workers = resident.start(2)      then a cell that begins with %%px runs on both
+    workers.run(lab, config)         a run, as `labs.launch.local.run` makes it, but its workers have started already
+    workers.stop()
+
+mpirun starts the workers as for `labs run`. Each is an engine of ipyparallel (labs/launch/engine.py). The notebook
+reaches them through ipyparallel's controller. Controller and engines listen on the loopback interface, and accept only
+messages signed with a key. The key lies in a temporary folder that only this user can read.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ipyparallel import AsyncResult, Client, DirectView
+from IPython import get_ipython
+from IPython.display import publish_display_data
+
+from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
+from labs.launch.tmpdir import private_tmpdir
+from labs.run import fields, worker
+from labs.run.errors import LabError
+from labs.run.fields import Role
+from labs.run.lab import Lab
+from labs.run.options import Options
+from labs.run.text import plural
+
+CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
+              "--log-level=40"]
+STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
+"""After how long Horovod ends an exchange that not all ranks have joined."""
+SECONDS_TO_START = 180.0
+SECONDS_AFTER_FAILURE = 2.0
+"""How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
+POLL_SECONDS = 0.1
+HOROVODS = (Role.BACKEND, Role.CYCLE_TIME, Role.FUSION_THRESHOLD)
+"""Fields that Horovod reads when it starts, and here it has started."""
+Calls = dict[int, AsyncResult]
+"""The same call on all ranks, by rank."""
+
+_running: Workers | None = None
+"""The workers of this process: a second set would share their cores."""
+
+
+def start(workers: int = 2, threads: int = 0) -> Workers:
+    """Start workers for this notebook; those of an earlier start are stopped first.
+
+    Args:
+        workers: How many.
+        threads: TensorFlow's threads of one worker; 0: its share of the cores.
+
+    Raises:
+        LabError: There are too few cores, or the workers did not start.
+    """
+    global _running
+    if _running:
+        _running.stop()
+    capacity.choose_workers(workers, oversubscribe=False)
+    if hosts.nodes() > 1:
+        raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
+    print(f"starting {plural(workers, 'worker')} ...", flush=True)
+    _running = Workers(workers, threads)
+    return _running
+
+
+class WorkerError(LabError):
+    """A worker raised an exception; the message names the rank, and a notebook shows that worker's traceback."""
+
+    traceback = ""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of the traceback of this process."""
+        return [*self.traceback.splitlines(), f"{type(self).__name__}: {self}"]
+
+
+class Workers:
+    """Resident workers, from `start`.
+
+    Args:
+        size: How many to start.
+        threads: As of `start`.
+
+    Raises:
+        LabError: They did not start.
+    """
+
+    def __init__(self, size: int, threads: int):
+        self.size, self._ended = size, ""
+        self._evidence = failure.Evidence(Options.stall_seconds)
+        self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
+        self._opened = contextlib.ExitStack()
+        atexit.register(self.stop)
+        try:
+            self._start(threads)
+        except BaseException:
+            self.stop()
+            raise
+        if shell := get_ipython():
+            shell.register_magic_function(self._run_cell, "cell", "px")
+
+    def _start(self, threads: int) -> None:
+        """Start controller and engines, and connect to them."""
+        folder = self._opened.enter_context(private_tmpdir(os.environ)).get("TMPDIR")
+        if folder is None:
+            raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
+        env = STALL_LIMITS | mpirun.environment(bar=False)
+        env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
+        self._open([sys.executable, *CONTROLLER], env)
+        keys = Path(env["IPP_PROFILE_DIR"], "security")
+        self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
+        self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
+        self._opened.callback(self._client.close, linger=0)
+        program = [sys.executable, "-m", engine.__name__, str(threads)]
+        self._open([*mpirun.command(self.size, env), *program], env)
+        self._await(lambda: len(self._client.ids) == self.size)
+        self._pids, numbers = zip(*self._on_all(lambda rank: rank.apply_async(engine.introduce)), strict=True)
+        self.threads = numbers[0]
+
+    def _open(self, command: list[str], env: dict[str, str]) -> None:
+        """Start a program that ends with the workers, or with this process."""
+        process = self._opened.enter_context(supervisor.started(command, env))
+        self._programs.append((process, supervisor.pass_output_on(process, io.StringIO(), self._evidence)))
+
+    def _await(self, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + SECONDS_TO_START
+        while not is_ready():
+            self._check()
+            if time.monotonic() > deadline:
+                raise LabError(f"the workers have not started in {SECONDS_TO_START:.0f} s")
+            time.sleep(0.02)
+
+    def __repr__(self) -> str:
+        return f"{plural(self.size, 'worker')}, {plural(self.threads, 'thread')} each"
+
+    def stop(self, cause: str = "the workers have been stopped") -> None:
+        """End the workers, and remove their files.
+
+        Args:
+            cause: What later calls say.
+        """
+        self._ended = self._ended or cause
+        atexit.unregister(self.stop)
+        self._opened.close()
+
+    def px(self, code: str) -> None:
+        """Run code on all ranks, and show what each has printed, drawn and returned; a `%%px` cell calls this.
+
+        Raises:
+            WorkerError: The code raised an exception.
+            LabError: A worker has ended.
+        """
+        self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=_show)
+
+    def _run_cell(self, line: str, cell: str) -> None:
+        if line.strip():
+            raise LabError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
+        self.px(cell)
+
+    def pull(self, expression: str) -> list:
+        """Return the value of an expression on every rank, by rank.
+
+        Args:
+            expression: Such as the name of a variable that a `%%px` cell has set.
+        """
+        return self._on_all(lambda rank: rank.pull(expression, block=False))
+
+    def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
+        """Run a lab on the workers and return rank 0's record; rank 0's output is printed as it arrives.
+
+        Args:
+            lab: Its name, the beginning of its name, or its module.
+            args: The lab's Config, or what follows the lab's name on the command line.
+
+        Raises:
+            LabError: The lab needs workers of its own, or the run failed.
+        """
+        self._check()
+        return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
+
+    def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
+        """Run a lab, unless its workers need other settings or another launcher."""
+        threads = fields.value(config, Role.THREADS) or self.threads
+        if (lab.environment or lab.launcher is not Lab.launcher or threads != self.threads
+                or any(fields.value(config, role) is not None for role in HOROVODS)):
+            raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
+                           "another launcher; use labs.launch.local.run")
+        self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)
+
+    def _on_all(self, call_on: Callable[[DirectView], AsyncResult],
+                show: Callable[[int, AsyncResult], None] | None = None, forward: bool = False) -> list:
+        """Make a call on each rank, wait for all, and return the results by rank.
+
+        Args:
+            call_on: Starts the call on a rank.
+            show: Is called with each rank and its call at the end, even if it has failed.
+            forward: Print what rank 0 prints, as it arrives.
+
+        Raises:
+            WorkerError: A call has failed.
+            LabError: A worker has ended.
+        """
+        self._check()
+        calls = {rank: call_on(self._client[rank]) for rank in range(self.size)}
+        try:
+            stuck = self._wait(calls, _forwarder(calls[0]) if forward else lambda: None)
+        finally:
+            if show:
+                for rank, call in calls.items():
+                    show(rank, call)
+        errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
+        if not errors:
+            return [call.get() for call in calls.values()]
+        problem = _explain(errors)
+        if waiting := stuck or [rank for rank, error in errors.items() if worker.is_echo(error)]:
+            # Horovod cannot forget an exchange that some ranks have begun.
+            self.stop(f"{problem}; {_names(waiting)} waited, so the workers were stopped")
+            problem.args = (self._farewell(),)
+        raise problem
+
+    def _wait(self, calls: Calls, forward: Callable[[], None]) -> list[int]:
+        """Wait until all calls have ended; return the ranks that do not end, because another one has failed."""
+        failed_at, busy = 0.0, _busy(calls)
+        try:
+            while busy and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
+                calls[busy[0]].wait(POLL_SECONDS)
+                forward()
+                self._check()
+                busy = _busy(calls)
+                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls.values())) else 0.0)
+        except KeyboardInterrupt:
+            self._interrupt(calls)
+            raise
+        for rank, call in calls.items():
+            if rank not in busy:
+                call.wait_for_output(1)
+        forward()
+        return busy
+
+    def _interrupt(self, calls: Calls) -> None:
+        """Interrupt all ranks; in an exchange they run no Python, and have to be stopped."""
+        for rank in _busy(calls):
+            os.kill(self._pids[rank], signal.SIGINT)
+        for call in calls.values():
+            call.wait(SECONDS_AFTER_FAILURE)
+        if busy := _busy(calls):
+            self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted")
+
+    def _check(self) -> None:
+        """Raise a LabError if the workers have ended."""
+        for process, readers in self._programs:
+            if not self._ended and process.poll() is not None:
+                for reader in readers:
+                    reader.join(timeout=2)
+                self.stop(self._evidence.cause(process.returncode, Path(os.devnull)))
+        if self._ended:
+            raise LabError(self._farewell())
+
+    def _farewell(self) -> str:
+        return f"{self._ended}; resident.start({self.size}) starts new workers"
+
+
+def _busy(calls: Calls) -> list[int]:
+    return [rank for rank, call in calls.items() if not call.ready()]
+
+
+def _has_failed(call: AsyncResult) -> bool:
+    return call.ready() and not call.successful()
+
+
+def _explain(errors: dict[int, Any]) -> WorkerError:
+    """Return the error of the first rank that failed by itself, not because another one did."""
+    own = [rank for rank, error in errors.items() if not worker.is_echo(error)]
+    if not own:
+        return WorkerError("not all ranks have joined an exchange: all must call the same operations of Horovod, in "
+                           "the same order")
+    error = errors[own[0]]
+    is_explained = error.ename == "LabError"
+    message = next(iter(str(error.evalue).strip().splitlines()), "")
+    problem = WorkerError(f"rank {own[0]}: {'' if is_explained else f'{error.ename}: '}{message}")
+    problem.traceback = "" if is_explained else error.traceback
+    return problem
+
+
+def _names(ranks) -> str:
+    """Return "rank 1" or "ranks 0, 1"."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+
+
+def _forwarder(call: AsyncResult) -> Callable[[], None]:
+    """Return a function that prints what a call has printed since the function was last called."""
+    shown = 0
+
+    def forward() -> None:
+        nonlocal shown
+        text = call.stdout
+        print(text[shown:], end="", flush=True)
+        shown = len(text)
+
+    return forward
+
+
+def _show(rank: int, call: AsyncResult) -> None:
+    """Show what a rank has printed, drawn and returned."""
+    for text, stream in ((call.stdout, sys.stdout), (call.stderr, sys.stderr)):
+        for line in text.splitlines():
+            print(f"rank {rank}: {line}", file=stream)
+    for output in call.outputs:
+        publish_display_data(output["data"], output["metadata"])
+    if call.execute_result:
+        print(f"rank {rank}: {call.execute_result['data']['text/plain']}")

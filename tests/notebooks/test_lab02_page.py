@@ -1,0 +1,164 @@
+"""The committed page of lab 2: what its ranks print is what the text says, and its tables follow from the records."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labs.results import records, reference
+from labs.run.paths import ROOT
+from tests.notebooks import committed
+
+LAB = "lab02_horovod"
+TWO_CORES = reference.read_all("two-cores", LAB)
+REPORT = pd.read_csv(ROOT / "data/reference/lab02_mnist_accuracy.csv")
+
+
+def by_rank(fragment: str) -> dict[str, list[str]]:
+    """Return the lines that each rank has printed in the one cell that has a fragment in its source."""
+    lines = committed.printed(committed.cell(LAB, fragment)).splitlines()
+    return {rank: [line.partition(": ")[2] for line in lines if line.startswith(f"rank {rank}: ")] for rank in "01"}
+
+
+def numbers(line: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+\.\d*(?:e-?\d+)?|-?\d+", line)]
+
+
+def test_the_live_cells_run_on_both_ranks():
+    live = [cell for cell in committed.cells(LAB) if "".join(cell["source"]).startswith("%%px\n")]
+    assert len(live) >= 8
+    for cell in live:
+        assert "rank 0: " in committed.printed(cell)
+        compile("".join(cell["source"]).removeprefix("%%px\n"), "cell", "exec")
+
+
+def test_ranks_and_the_allreduce_are_those_of_two_workers():
+    assert {rank: numbers(line)[:3] for rank, (line,) in by_rank("hvd.init()").items()} == {
+        "0": [0, 0, 2], "1": [1, 1, 2]}
+    for rank, has in (("0", [1, 2]), ("1", [3, 4])):
+        assert numbers(by_rank("op=hvd.Sum")[rank][0]) == [*has, 4, 6, 2, 3]
+
+
+def test_the_mean_of_two_gradients_is_that_of_all_examples():
+    zero, one = ({line.split("[")[0].strip(): numbers(line.partition("[")[2]) for line in lines}
+                 for lines in by_rank('"all 32": gradient').values())
+    assert zero["own"] != one["own"]
+    assert np.mean([zero["own"], one["own"]], axis=0) == pytest.approx(zero["mean"], abs=1e-4)
+    assert zero["mean"] == one["mean"] == zero["all 32"] == one["all 32"]
+
+
+def test_paths_stay_apart_come_apart_or_are_one():
+    text = committed.printed(committed.cell(LAB, "drawings.loss_paths"))
+    ends = {line.partition(":")[0]: numbers(line.partition(":")[2]) for line in text.splitlines()}
+    assert ends["no broadcast"][0] == ends["no broadcast"][1] > 0.5, "parallel"
+    assert ends["no all-reduce"][0] == 0 < 0.3 < ends["no all-reduce"][1]
+    assert ends["both"] == [0, 0]
+
+
+def test_the_step_by_hand_is_that_of_the_optimizer_bit_for_bit():
+    for lines in by_rank("DistributedOptimizer(tf.keras").values():
+        assert numbers(lines[0]) == [0]
+    shown = committed.printed(committed.cell(LAB, "_reduce_then_apply"))
+    assert "hvd.grouped_allreduce(" in shown
+    assert "apply_of_keras(passes.reduce(grads, variables))" in shown
+    assert 15 <= len(shown.splitlines()) <= 30
+
+
+def test_examples_used_are_counted_as_the_text_says():
+    used = {line.partition(":")[0]: int(numbers(line.partition(":")[2])[0]) for line in by_rank("common[:16]")["0"]}
+    orders = [np.random.default_rng(rank).permutation(32)[rank::2] for rank in range(2)]
+    assert used == {"one seed, no shard": 16, "own seed, shard": len(np.union1d(*orders)), "one seed, shard": 32}
+    assert 16 < used["own seed, shard"] < 32
+
+
+def test_twice_the_learning_rate_makes_up_for_half_of_the_steps():
+    losses = [numbers(line)[-1] for line in by_rank("loss_after_an_epoch")["0"]]
+    one, two, doubled, exploded = losses
+    assert two > 1.1 * one
+    assert doubled == pytest.approx(one, rel=0.05)
+    assert exploded > 100 * one
+
+
+def test_what_all_ranks_write_is_there_once_per_rank():
+    lines = by_rank("log.csv")["0"]
+    assert lines[:3] == ["epoch 1, written by all ranks"] * 2 + ["epoch 1, written by rank 0"]
+    assert lines[3].startswith("3 lines")
+
+
+def test_the_difference_has_ten_lines_that_say_why():
+    diff = committed.printed(committed.cell(LAB, "difflib.ndiff")).splitlines()
+    added = [line for line in diff if line.startswith("+ ") and line[2:].strip()]
+    assert len(added) <= 10
+    assert all("# Horovod:" in line for line in added)
+
+
+def test_two_workers_compute_what_one_computes():
+    one, two = re.findall(r"workers?: test_loss ([\d.]+)", committed.printed(committed.cell(LAB, "pair.run(")))
+    assert float(two) == pytest.approx(float(one), rel=0.01)
+
+
+def test_the_own_speedup_is_that_of_the_table():
+    cell = committed.cell(LAB, "throughput.seconds_per_step")
+    rows = {int(n): {name: float(value) for name, value in row.items()} for (n,), row in committed.table(cell).items()}
+    text = committed.printed(cell)
+    most = max(rows)
+    speedup = rows[most]["images_per_sec"] / rows[1]["images_per_sec"]
+    assert float(re.search(r"S = ([\d.]+)", text)[1]) == rows[most]["S"] == pytest.approx(speedup, abs=0.006)
+    assert rows[most]["E"] == pytest.approx(speedup / most, abs=0.006)
+    times = re.search(r"takes ([\d.]+) ms instead of ([\d.]+) ms: (-?[\d.]+) ms", text)
+    longer, before, more = map(float, times.groups())
+    assert (longer, before) == (rows[most]["step (ms)"], rows[1]["step (ms)"])
+    assert more == pytest.approx(longer - before, abs=0.11)
+
+
+def test_the_answer_to_m3_is_that_of_the_records_beside_the_reports():
+    rows = committed.table(committed.cell(LAB, "names = {\"test_accuracy\""))
+    assert [tuple(map(int, key)) for key in rows] == [(epochs, n) for epochs in (21, 40) for n in (1, 2, 4)]
+    kept = records.table(TWO_CORES)
+    assert (kept.groupby(["epochs", "size"])["seed"].nunique() == 3).all()
+    page = committed.cell(LAB, "names = {\"test_accuracy\"")
+    html = "".join(next(output["data"]["text/html"] for output in page["outputs"] if "data" in output))
+    accuracies = kept.groupby(["epochs", "size"])["test_accuracy"].mean()
+    speeds = kept.groupby(["epochs", "size"])["images_per_sec"].median()
+    for (epochs, n), accuracy in accuracies.items():
+        shown = rows[str(epochs), str(n)]
+        assert f"<td>{accuracy:.4f}".rstrip("0") in html
+        assert f"<td>{round(speeds[epochs, n] / speeds[epochs, 1], 2)}" in html
+        assert len(shown) <= 8
+    theirs = REPORT.query("nodes == 1 and epochs == 40").set_index("workers")["train_seconds"]
+    for n, right in ((2, 1.2), (4, 2.24)):
+        assert theirs[1] / theirs[n] == pytest.approx(right, abs=0.006)
+        assert f"<td>{right}" in html
+
+
+def test_the_reference_runs_are_the_laptop_preset_on_real_digits():
+    for record in TWO_CORES:
+        assert record["config"]["data"] == "real"
+        assert record["layout"]["threads"] == 1
+        assert record["metrics"]["test_accuracy"] > 0.9
+
+
+def test_steps_of_report_m_give_its_efficiency():
+    text = committed.printed(committed.cell(LAB, "ms per step on 1, 2, 4 GPUs"))
+    one, two, four = numbers(text.splitlines()[-1].partition("GPUs:")[2])
+    assert round(one / two, 2) == 0.60
+    assert round(one / four, 2) == 0.56
+    prose = committed.prose(committed.cells(LAB))
+    assert f"{two - one:.1f} ms longer" in prose
+    assert f"{four - two:.1f} ms more" in prose
+    assert f"{18_750 / 3_120:.2f}" in prose
+
+
+def test_sharing_follows_its_formula():
+    text = committed.printed(committed.cell(LAB, "own_order"))
+    whole, own, same = (int(re.search(r": (\d+) of 8000", line)[1]) for line in text.splitlines()[:3])
+    assert (whole, same) == (8000, 2000)
+    assert own / 8000 == pytest.approx(1 - (1 - 1 / 4) ** 4, abs=0.01)
+
+
+def test_no_cell_writes_to_the_error_stream():
+    assert not [output for cell in committed.cells(LAB) for output in cell.get("outputs", [])
+                if output.get("name") == "stderr"]
