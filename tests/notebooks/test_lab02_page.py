@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.results import records, reference
+from labs.results import records, reference, seeds
 from labs.run.paths import ROOT
 from tests.notebooks import committed
 
@@ -132,6 +132,23 @@ def test_the_answer_to_m3_is_that_of_the_records_beside_the_reports():
     for n, right in ((2, 1.2), (4, 2.24)):
         assert theirs[1] / theirs[n] == pytest.approx(right, abs=0.006)
         assert f"<td>{right}" in html
+
+
+def test_the_answer_to_m3_says_what_the_records_show():
+    kept = records.table(TWO_CORES)
+    prose = committed.prose(committed.cells(LAB))
+    speeds = kept.groupby(["epochs", "size"])["images_per_sec"].median()
+    two = sorted(round(speeds[epochs, 2] / speeds[epochs, 1], 1) for epochs in (21, 40))
+    assert f"two workers trained {two[0]} and {two[1]} times as fast as one" in prose
+    assert all(speeds[epochs, 4] < speeds[epochs, 2] for epochs in (21, 40)), "Four workers were slower than two"
+    accuracy = kept.groupby(["epochs", "size"])["test_accuracy"]
+    means = accuracy.mean()
+    largest = max(abs(means[epochs, n] - means[epochs, 1]) for epochs in (21, 40) for n in (2, 4))
+    assert f"by at most {largest:.3f} on two cores" in prose
+    assert f"lower by {means[40, 1] - means[40, 4]:.3f}," in prose
+    verdicts = {epochs: seeds.compared(*(accuracy.get_group((epochs, n)) for n in (4, 1))) for epochs in (21, 40)}
+    assert verdicts[21].endswith("the seeds cannot tell them apart")
+    assert verdicts[40].endswith("more than the seeds do")
 
 
 def test_the_reference_runs_are_the_laptop_preset_on_real_digits():
