@@ -100,7 +100,7 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     data = data.shard(hvd.size(), hvd.rank())  # Horovod: each takes every size-th image of one order.
     steps = len(images) // (batch_size * hvd.size())  # Horovod: each step trains on `size` batches.
     model = plain_cnn()
-    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: steps on more images may be longer.
+    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: a step on more images may go farther.
     optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients before they are applied.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
     callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: all begin at rank 0's weights.

@@ -142,12 +142,14 @@ def cell(task: str) -> str:
 
 def markdown(lab: str) -> str:
     """Return the questions of a lab as its notebook shows them."""
-    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in questions(lab).items()]
-    return "\n".join(["### Graded from your own records", "", INTRODUCTION, "", *lines])
+    entries = questions(lab)
+    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in entries.items()]
+    return "\n".join(["### Graded from your own records", "", INTRODUCTION.format(next(iter(entries))), "", *lines])
 
 
-INTRODUCTION = ("Each question refers to runs in your results folder; `exercises.runs(id)` lists them. Write your "
-                "answers in place of `None`. A wrong answer gets a hint, never the right number.")
+INTRODUCTION = ("Each question is about runs in your results folder, such as those of this page. "
+                '`exercises.runs("{}")` returns the records of a question\'s runs. Write your answers in place of '
+                "`None`. A wrong answer gets a hint, never the right number.")
 
 
 def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:

@@ -129,14 +129,14 @@ def _fitted(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
-    "q2": Question("At this run's throughput, how long would the full run of report M take: 40 epochs of 60,000 "
-                   "images?", "a number, in minutes", NEWEST, _minutes),
-    "q3": Question("These runs have one batch size each. Which batch size has the highest throughput?",
+    "q2": Question("At this run's `images_per_sec`, which leave out the first epoch, how long would the full run of "
+                   "report M take: 40 epochs of 60,000 images?", "a number, in minutes", NEWEST, _minutes),
+    "q3": Question("Each of these runs has another batch size. Which batch size has the highest throughput?",
                    "a batch size", lambda records: _by_batch(records, 2), _fastest),
     "q4": Question("Fit a straight line `a + c b` to the measured milliseconds per step `t` of these runs as a "
-                   "function of their batch size `b`. `t` is `1000 * train_seconds / steps` of all epochs after the "
-                   "first. "
+                   "function of their batch size `b`, one point per run. `t` is 1000 times the sum of "
+                   "`train_seconds`, divided by the sum of `steps`, of all epochs after the first. "
                    "Its error grows with `t`, so each point gets the weight `1 / t` (`np.polyfit(b, t, 1, w=1 / t)`). "
-                   "What are `a` and `c`, and how long should a step of 256 images take?",
+                   "What are `a` and `c`, and how long does a step of 256 images take by your line?",
                    '`{"a": ..., "c": ..., "step": ...}`, in ms', lambda records: _by_batch(records, 3), _fitted),
 }

@@ -119,10 +119,10 @@ def data_parallel(n: int = 4) -> Figure:
 
 def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
     """Write the numbered text at the left of `data_parallel`."""
-    texts = {"weights": ("1  Equal weights", "broadcast before step 1"),
+    texts = {"weights": ("1  Equal weights", "broadcast once, at the start"),
              "shard": ("2  A shard for each", "global batch $B = N\\,b$"),
-             "gradient": ("3  Forward, backward", "no messages yet"),
-             "mean": ("4  All-reduce", "the only messages" if n > 1 else "one worker: no messages"),
+             "gradient": ("3  Forward, backward", "each on its own images"),
+             "mean": ("4  All-reduce", "the only messages of a step" if n > 1 else "one worker: no messages"),
              "update": ("5  Equal updates", r"learning rate $\eta$"),
              "again": ("", "ready for the next step")}
     for row, (heading, text) in texts.items():

@@ -182,13 +182,16 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
         epochs: Columns `batch_size` (images) and `seconds` of a step: a row per epoch of each run.
         cost: From `step_cost.fit`.
     """
+    from matplotlib.ticker import LogLocator, NullLocator
+
     figure = empty(9, 3.4)
     left, right = figure.subplots(1, 2)
     measured, ticks = epochs["batch_size"], sorted(set(epochs["batch_size"]))
     batch = np.geomspace(ticks[0], ticks[-1])
+    fixed, fastest = 1e3 * cost.fixed.value, 1 / cost.per_image.value
     for axes, dots, curve, limit, name in (
-            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), 1e3 * cost.fixed.value, "$a$"),
-            (right, measured / epochs["seconds"], batch / cost.seconds(batch), 1 / cost.per_image.value, "$1/c$")):
+            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g}"),
+            (right, measured / epochs["seconds"], batch / cost.seconds(batch), fastest, f"$1/c$ = {fastest:,.0f}")):
         axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
         axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
         axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
@@ -198,9 +201,13 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
         axes.minorticks_off()
         axes.grid(alpha=0.3)
     left.set(yscale="log", ylabel="time of a step (ms)")
+    left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_locator(NullLocator())
+    if cost.per_image.low > 0:
+        right.axhspan(1 / cost.per_image.high, 1 / cost.per_image.low, color="0.9", label="95 % interval of $1/c$")
     right.set(ylim=(0, None), ylabel="throughput (images/s)")
-    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.08, 1))
+    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.3, 1))
     return figure
 
 

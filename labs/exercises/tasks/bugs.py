@@ -24,11 +24,13 @@ def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], rea
         how: What else to run, as a sentence.
     """
     choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
-    text = (f"`python -m labs.launch.mpirun 2 python debugging/{lab}.py` has one bug. {how}{' ' * bool(how)}Run it. "
+    text = (f"Type `python -m labs.launch.mpirun 2 python debugging/{lab}.py` in a terminal, in the project's folder: "
+            f"two workers run the script, which has one bug. {how or 'If it does not end, Ctrl-C ends it.'} Open it in "
+            "an editor that shows the numbers of the lines. "
             f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
     graders = {"symptom": functools.partial(_grade, symptoms, reason),
                "line": functools.partial(_grade, {f"line {number}": wrong for number, wrong in lines.items()}, reason)}
-    return Task(text, '`{"symptom": ..., "line": "line ..."}`', lambda answer: grade_entries(answer, graders))
+    return Task(text, '`{"symptom": ..., "line": "line 1"}`', lambda answer: grade_entries(answer, graders))
 
 
 def _grade(choices: Mapping[str, str], reason: str, answer: Any) -> str:

@@ -76,10 +76,10 @@ def _grade_broadcast(run: Written) -> str:
 def shard(indices, rank, size, epoch, seed):
     """Return the indices of the images on which one rank trains in an epoch [equally many on all ranks].
 
-    All ranks shuffle all indices in one common order, which depends on the seed and is a new one in each epoch, and
-    each takes its share of it. Remainder: pad. If `size` does not divide the number of indices, the order is padded
-    with its own first indices, so that each image is used at least once. (To leave out the last indices of the order
-    instead, write "Remainder: drop" here.)
+    All ranks shuffle all indices in one common order, which depends on the seed and is a new one in each epoch. Each
+    takes its share of it: every size-th index, or one of `size` equal blocks. Remainder: pad. If `size` does not divide
+    the number of indices, the order is repeated from its beginning until it does, so that each image is used at least
+    once. (To leave out the last indices of the order instead, write "Remainder: drop" here.)
 
     Args:
         indices: Indices of the training images [n].
