@@ -207,7 +207,7 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
     if cost.per_image.low > 0:
         right.axhspan(1 / cost.per_image.high, 1 / cost.per_image.low, color="0.9", label="95 % interval of $1/c$")
     right.set(ylim=(0, None), ylabel="throughput (images/s)")
-    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.3, 1))
+    right.legend(fontsize=8, loc="lower left", bbox_to_anchor=(1.05, 0))
     return figure
 
 

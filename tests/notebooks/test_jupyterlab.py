@@ -30,9 +30,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.mark.parametrize("lab", ["lab01_baseline", "lab10_caltech"])
-def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tmp_path):
-    """Both take two minutes, as the notebooks do."""
+@pytest.mark.parametrize(("lab", "counts_of_epochs"), [("lab01_baseline", 3), ("lab02_horovod", 1)])
+def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, counts_of_epochs, tmp_path):
+    """Lab 1 tells of its epochs while it trains; lab 2 runs cells on two workers."""
     file = ROOT / f"work/{lab}.ipynb"  # The student's copy, which `labs notebook` makes.
     kept = file.read_text()
     page = browser.new_page(viewport={"width": 1400, "height": 900})
@@ -53,7 +53,7 @@ def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, tm
     cells = [cell for cell in json.loads(kept)["cells"] if cell["cell_type"] == "code"]
     assert prompts(page) == [f"[{number}]:" for number in range(1, len(cells) + 1)]
     assert len({share for share in shares if 0 < share < 100}) > 1, "JupyterLab told of no cell that had run"
-    assert len(set(epochs)) > 2, "the epochs came all at once"
+    assert len(set(epochs)) >= counts_of_epochs, "the epochs came all at once"
     assert page.locator(PLOT).evaluate_all("plots => plots.every(plot => plot.naturalWidth > 0)")
     assert file.read_text() == kept, "it was not saved"
     page.close()
