@@ -61,7 +61,7 @@ PRESETS = {
 UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
 """The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
 and its batches."""
-MESSAGES = (2**18, 2**20, 2**22, 2**23)
+MESSAGES = (2**18, 2**20, 2**22, 2**23, 2**24)
 """Bytes of the all-reduces to which it fits each link's constants."""
 SECONDS = 2.0
 """Approximate time of one of its measurements."""
