@@ -46,7 +46,9 @@ def table(cell: Cell) -> dict[tuple[str, ...], dict[str, str]]:
     (page,) = ["".join(output["data"]["text/html"]) for output in cell["outputs"]
                if "text/html" in output.get("data", {})]
     head, body = (BeautifulSoup(page, "html.parser").find(part) for part in ("thead", "tbody"))
-    names = [name.text for name in head.find("tr").find_all("th")]
+    levels = [[name.text for name in line.find_all("th") for _ in range(int(name.get("colspan", 1)))]
+              for line in head.find_all("tr")]
+    names = [" ".join(filter(None, column)) for column in zip(*levels, strict=True)]
     rows, index = {}, []
     for line in body.find_all("tr"):
         own = [name.text for name in line.find_all("th")]
