@@ -157,7 +157,7 @@ class Workers:
         self._opened.close()
 
     def px(self, code: str) -> None:
-        """Run code on all ranks, and show what each has printed, drawn and returned; a `%%px` cell calls this.
+        """Run code on all ranks, and show what each has printed, plotted and returned; a `%%px` cell calls this.
 
         Raises:
             WorkerError: The code raised an exception.
@@ -186,7 +186,7 @@ class Workers:
             args: The lab's Config, or what follows the lab's name on the command line.
 
         Raises:
-            LabError: The lab needs workers of its own, or the run failed.
+            LabError: The lab needs other workers, or the run failed.
         """
         self._check()
         return local.run(lab, args, self.size, oversubscribe=True, launch=self._train)
@@ -314,7 +314,7 @@ def _forwarder(call: AsyncResult) -> Callable[[], None]:
 
 
 def _show(rank: int, call: AsyncResult) -> None:
-    """Show what a rank has printed, drawn and returned."""
+    """Show what a rank has printed, plotted and returned."""
     for text, stream in ((call.stdout, sys.stdout), (call.stderr, sys.stderr)):
         for line in text.splitlines():
             print(f"rank {rank}: {line}", file=stream)
