@@ -51,10 +51,10 @@ QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several. What is "
                    "the speedup by `images_per_sec`?", "a number", PAIR, grade_speedup),
     "q2": Question("What is the scaling efficiency of the same two runs, by `images_per_sec`?",
-                   "a share, from 0 to 1", PAIR, grade_efficiency),
+                   "a share; 1 is ideal", PAIR, grade_efficiency),
     "q3": Question("How many steps per epoch does each worker of this run take? The last step is padded, so round up.",
                    "a number of steps", SEVERAL, _steps),
-    "q4": Question("Suppose this run's data were not sharded: each worker shuffles all images on its own and takes as "
-                   "many steps as before. What share of the images would be seen in an epoch, on average?",
+    "q4": Question("Suppose this run's data were not sharded: each of the N workers shuffles all images on its own and "
+                   "takes 1/N of them. What share of the images would be seen in an epoch, on average?",
                    "a share, from 0 to 1", SEVERAL, _seen),
 }

@@ -13,7 +13,8 @@ RIGHT = ""
 """In place of what is wrong about a choice: nothing is."""
 
 
-def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "") -> Task:
+def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "",
+         before: str = "") -> Task:
     """Return the task to find the bug of a script.
 
     Args:
@@ -22,15 +23,18 @@ def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], rea
         lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
         reason: Why that line has that symptom.
         how: What else to run, as a sentence.
+        before: What to know before, as sentences.
     """
     choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
-    text = (f"Type `python -m labs.launch.mpirun 2 python debugging/{lab}.py` in a terminal, in the project's folder: "
-            f"two workers run the script, which has one bug. {how or 'If it does not end, Ctrl-C ends it.'} Open it in "
-            "an editor that shows the numbers of the lines. "
+    begin = f"{before} " if before else ""
+    text = (f"{begin}Type `python -m labs.launch.mpirun 2 python debugging/{lab}.py` in a terminal, in the project's "
+            f"folder: two workers run the script, which has one bug. {how or 'If it does not end, Ctrl-C ends it.'} "
+            "Open it in an editor that shows the numbers of the lines. "
             f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
     graders = {"symptom": functools.partial(_grade, symptoms, reason),
                "line": functools.partial(_grade, {f"line {number}": wrong for number, wrong in lines.items()}, reason)}
-    return Task(text, '`{"symptom": ..., "line": "line 1"}`', lambda answer: grade_entries(answer, graders))
+    form = f'`{{"symptom": ..., "line": "line {min(lines)}"}}`'
+    return Task(text, form, lambda answer: grade_entries(answer, graders))
 
 
 def _grade(choices: Mapping[str, str], reason: str, answer: Any) -> str:

@@ -11,9 +11,10 @@ from labs.exercises.tasks.functions import Written, close, code, numbers
 
 
 def steps_per_epoch(images, batch_size):
-    """Return the number of steps in which one worker trains on each image once, as an int.
+    """Return how many steps one worker takes to train on each image once.
 
-    The last batch of an epoch may be smaller than the others.
+    The result is an int. The last batch of an epoch may be smaller than the
+    others.
 
     Args:
         images: Number of training images.
@@ -33,14 +34,15 @@ def _grade_steps(run: Written) -> str:
 
 
 def fit_cost(batch_sizes, milliseconds):
-    """Return `(a, c)`: the line a + c b that fits the time of a step as a function of its batch size b.
+    """Return `(a, c)` of the line a + c b that fits measured times of a step.
 
-    `a` is the fixed time of a step, `c` the time of an image. The error of a measured time t grows with t, so the line
-    minimizes the sum of ((t - a - c b) / t)**2.
+    `a` is the fixed time of a step, `c` the time of an image, b the batch
+    size. The error of a measured time t grows with t, so the line minimizes
+    the sum of ((t - a - c b) / t)**2.
 
     Args:
-        batch_sizes: Images per step of each measurement [n].
-        milliseconds: Measured time of a step [n].
+        batch_sizes: Images per step of each measurement, an array of length n.
+        milliseconds: Measured time of a step, an array of length n.
 
     Raises:
         ValueError: All measurements have the same batch size.
@@ -81,7 +83,8 @@ TASKS = {
     "steps_per_epoch": code("Write the function that counts the steps of an epoch.", steps_per_epoch, _grade_steps),
     "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
                      "steps.", fit_cost, _grade_cost),
-    "bug": bugs.find("lab01", symptoms={
+    "bug": bugs.find("lab01", before="Do this one after lab 2, which explains how several workers train together. Both "
+                     "workers run every line; `hvd.rank()` is a worker's number, 0 or 1.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the log counts every epoch twice": bugs.RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",

@@ -12,9 +12,10 @@ from labs.exercises.tasks.two_workers import grade_step, step
 
 
 def allreduce_mean(values):
-    """Return what each rank holds after an all-reduce: a list with one array per rank, each the mean of all.
+    """Return what each rank holds after an all-reduce that takes the mean.
 
-    The arrays of `values` stay as they are.
+    The result is a list with one array per rank, each the mean of all. The
+    arrays of `values` stay as they are.
 
     Args:
         values: The array of each rank; all have the same shape.
@@ -42,10 +43,13 @@ def _grade_allreduce(run: Written) -> str:
 
 
 def broadcast(weights_of_ranks, root):
-    """Return the weights of each rank after a broadcast: every rank has its own copy of the root's arrays.
+    """Return the weights of each rank after a broadcast.
+
+    Every rank has its own copy of the root's arrays.
 
     Args:
-        weights_of_ranks: For each rank, the list of its arrays; all ranks have the same shapes.
+        weights_of_ranks: For each rank, the list of its arrays; all ranks have
+            the same shapes.
         root: The rank that sends.
     """
     ...  # YOUR CODE
@@ -74,15 +78,19 @@ def _grade_broadcast(run: Written) -> str:
 
 
 def shard(indices, rank, size, epoch, seed):
-    """Return the indices of the images on which one rank trains in an epoch [equally many on all ranks].
+    """Return the indices of the images on which one rank trains in an epoch.
 
-    All ranks shuffle all indices in one common order, which depends on the seed and is a new one in each epoch. Each
-    takes its share of it: every size-th index, or one of `size` equal blocks. Remainder: pad. If `size` does not divide
-    the number of indices, the order is repeated from its beginning until it does, so that each image is used at least
-    once. (To leave out the last indices of the order instead, write "Remainder: drop" here.)
+    All ranks get equally many. They shuffle all indices in one common order,
+    which depends on the seed and is a new one in each epoch. Each takes its
+    share of it: every size-th index, or one of `size` equal blocks.
+
+    Remainder: pad. If `size` does not divide the number of indices, the order
+    is repeated from its beginning until it does, so that each image is used at
+    least once. (If you prefer to leave out the last indices of the order,
+    write "drop" in place of "pad" in this docstring: the check reads it.)
 
     Args:
-        indices: Indices of the training images [n].
+        indices: Indices of the training images, an array of length n.
         rank: Number of this worker, from 0.
         size: Number of workers.
         epoch: From 0.

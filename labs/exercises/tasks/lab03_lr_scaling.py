@@ -12,12 +12,15 @@ def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
     """Return the learning rate after the warmup.
 
     Args:
-        base_lr: The learning rate that is right for `base_batch_size` images per step.
+        base_lr: The learning rate that is right for `base_batch_size` images
+            per step.
         batch_size: Images per worker and step.
         size: Number of workers.
-        base_batch_size: Images per step, of all workers, that `base_lr` is for.
-        scaling: "none": base_lr; "linear": base_lr times k; "sqrt": base_lr times the square root of k. k is how many
-            times as many images a step has.
+        base_batch_size: Images per step, of all workers, that `base_lr` is
+            for.
+        scaling: "none": base_lr; "linear": base_lr times k; "sqrt": base_lr
+            times the square root of k. k is how many times as many images a
+            step has.
 
     Raises:
         ValueError: Any other rule.
@@ -47,10 +50,12 @@ def _grade_scaling(run: Written) -> str:
 
 
 def warmup(step, steps_per_epoch, base_lr, size, warmup_epochs):
-    """Return the learning rate of a step, with the linear rule and a gradual warmup.
+    """Return the learning rate of a step: the linear rule, a gradual warmup.
 
-    Step 0 has `base_lr`. From there the learning rate rises in a straight line, a little in every step, and reaches
-    `base_lr * size` when `warmup_epochs` are over. Then it stays. With `warmup_epochs` 0 it starts there.
+    Step 0 has `base_lr`. From there the learning rate rises in a straight
+    line, a little in every step, and reaches `base_lr * size` when
+    `warmup_epochs` are over. Then it stays. With `warmup_epochs` 0 it starts
+    there.
 
     Args:
         step: Number of the step, from 0, counted over all epochs.

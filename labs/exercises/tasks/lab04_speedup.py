@@ -18,18 +18,22 @@ CENTRE = 0.02
 
 
 def efficiency(images_per_sec_1, images_per_sec_n, n):
-    """Return `(value, low, high)`: the weak-scaling efficiency on n workers with its 95 % interval.
+    """Return `(value, low, high)`: the weak-scaling efficiency on n workers.
 
-    The throughputs are those of all workers together. Both lists vary from repeat to repeat, and both variations
-    belong into the interval: that of a quotient of two means, by Student's t or by a bootstrap.
+    `low` and `high` are its 95 % interval. The throughputs are those of all
+    workers together. Both lists vary from repeat to repeat, and both
+    variations belong into the interval: that of a quotient of two means, by
+    Student's t or by a bootstrap.
 
     Args:
         images_per_sec_1: Throughput of each repeat with one worker.
-        images_per_sec_n: Throughput of each repeat with n workers and the same batch per worker.
+        images_per_sec_n: Throughput of each repeat with n workers and the same
+            batch per worker.
         n: Number of workers.
 
     Raises:
-        ValueError: A list has fewer than two repeats, from which no interval follows.
+        ValueError: A list has fewer than two repeats, from which no interval
+            follows.
     """
     ...  # YOUR CODE
 
@@ -77,12 +81,14 @@ def _expect_value(call, value: float, right: float, n: int) -> None:
 
 
 def excess(one, many, n):
-    """Return by how many seconds each entry of the ledger of n workers exceeds the ideal, as a dictionary.
+    """Return the seconds by which each entry of a ledger exceeds the ideal.
 
-    With n ideal workers, every entry would take 1/n of its time with one worker.
+    The ledger is that of n workers. With n ideal workers, every entry would
+    take 1/n of its time with one worker. The result is a dictionary.
 
     Args:
-        one: Seconds per epoch with one worker: {"input": ..., "compute": ..., "communication": ..., "other": ...}.
+        one: Seconds per epoch with one worker: {"input": ..., "compute": ...,
+            "communication": ..., "other": ...}.
         many: The same with n workers and the same batch per worker.
         n: Number of workers.
     """

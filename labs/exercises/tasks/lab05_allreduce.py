@@ -9,18 +9,21 @@ from labs.exercises.tasks.functions import Call, Written, arrays, close, code, n
 
 
 def ring(chunks):
-    """Run a ring all-reduce by hand, and return `(chunks, sent)`: what each rank holds at the end, and what it sent.
+    """Run a ring all-reduce by hand, and return `(chunks, sent)`.
 
-    The tensor of each of N ranks is cut into N chunks of equal size. In each of 2 (N - 1) steps every rank sends one
-    chunk to the next rank, all at once; the last rank sends to rank 0. In the first N - 1 steps (reduce-scatter) a
-    rank adds the chunk that it gets to its own. In the others (all-gather) it replaces its own by it. At the end every
-    rank holds the sum.
+    The tensor of each of N ranks is cut into N chunks of equal size. In each
+    of 2 (N - 1) steps every rank sends one chunk to the next rank, all at
+    once; the last rank sends to rank 0. In the first N - 1 steps
+    (reduce-scatter) a rank adds the chunk that it gets to its own. In the
+    others (all-gather) it replaces its own by it. At the end every rank holds
+    the sum.
 
     Args:
         chunks: `chunks[rank][i]` is chunk i of a rank, an array.
 
     Returns:
-        The chunks of each rank at the end, in the same form, and the bytes that each rank sent, a list of N numbers.
+        The chunks of each rank at the end, in the same form, and the bytes
+        that each rank sent, a list of N numbers.
     """
     ...  # YOUR CODE
 
@@ -65,11 +68,13 @@ def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:
 
 
 def bucket_seconds(sizes, bucket_bytes, alpha, beta):
-    """Return the predicted seconds to all-reduce gradients that are collected in buckets.
+    """Return the predicted seconds to all-reduce gradients in buckets.
 
-    The gradients come in this order. One joins the current bucket if the bucket then has at most `bucket_bytes`;
-    otherwise the bucket is sent, and the gradient begins the next one. A gradient larger than a bucket is sent alone.
-    A bucket of S bytes takes alpha + S / beta seconds, and one is sent after the other.
+    The gradients come in this order. One joins the current bucket if the
+    bucket then has at most `bucket_bytes`; otherwise the bucket is sent, and
+    the gradient begins the next one. A gradient larger than a bucket is sent
+    alone. A bucket of S bytes takes alpha + S / beta seconds, and one is sent
+    after the other.
 
     Args:
         sizes: Bytes of each gradient, a list.

@@ -31,15 +31,19 @@ HANG = "a rank waits in a collective that the other never calls, or calls in ano
 
 
 def step(model, images, labels, optimizer, hvd):
-    """Train one step: each worker computes gradients on its own batch, and all apply the mean of them.
+    """Train one step: all workers apply the mean of their gradients.
 
-    The loss is the mean over the images of `tf.keras.losses.sparse_categorical_crossentropy(labels, model(images))`.
-    The function runs alone in its own file, in which `np` and `tf` are imported.
+    Each worker computes the gradients on its own batch. The loss is the mean
+    over the images of
+    `tf.keras.losses.sparse_categorical_crossentropy(labels, model(images))`.
+    The function runs alone in its own file, in which `np` and `tf` are
+    imported.
 
     Args:
         model: A Keras model; equal on all workers.
-        images: This worker's batch [8, 4].
-        labels: Their classes [8].
+        images: This worker's batch: 8 small test images of 4 numbers each,
+            shape [8, 4].
+        labels: Their classes, an array of length 8.
         optimizer: A Keras optimizer, which exchanges nothing itself.
         hvd: Horovod, `labs.training.hvd_keras`, already initialized.
     """
