@@ -16,9 +16,11 @@ STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
 
-# What differs between the stacks is in the training code, the environment and its checks. Images have the default one.
-CLASSIC_TESTS := tests/training tests/workers tests/setup tests/checks tests/labs/test_lab02.py \
-    tests/labs/test_lab10.py --ignore tests/setup/test_containers.py
+# What differs between the stacks is in the training code. How students' code is graded, and what fifty kills leave, is
+# the same on both.
+CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/labs/test_lab10.py \
+    tests/checks/test_check.py::test_a_machine_that_is_well_is_green_on_one_screen \
+    --ignore tests/workers/test_tasks_on_workers.py --ignore tests/workers/test_drill.py
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -42,7 +44,7 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
 
 test-classic: BIN := .venv-classic/bin
-test-classic: ## Run the tests of training, workers, installation, labs 2 and 10 on the classic stack, in .venv-classic
+test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classic stack, in .venv-classic
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
 	@$(PYTEST) $(CLASSIC_TESTS)
 

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shutil
 import sys
 import time
 from pathlib import Path
 
+import nbformat
+
+from labs import exercises
 from labs.run import atomic, catalogue
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.paths import ROOT, results_dir, shown
@@ -51,6 +55,7 @@ def main(name: str) -> None:
     try:
         for path, text in files.items():
             atomic.write_text(path, text)
+        write_questions(name)
         start = time.perf_counter()
         execute.main([name])
         for path, text in rows_added(name, round(time.perf_counter() - start)).items():
@@ -84,6 +89,17 @@ def rename(name: str, text: str) -> str:
                      ("Lab 0", f"Lab {number}"), ("lab 0", f"lab {number}")):
         text = text.replace(old, new)
     return text
+
+
+def write_questions(name: str) -> None:
+    """Write the text of a new lab's questions into its notebook: the template has only their place."""
+    importlib.invalidate_caches()  # The lab's modules are newer than what Python knows of their folders.
+    path = ROOT / f"notebooks/{name}.ipynb"
+    notebook = nbformat.read(path, 4)
+    (place,) = [cell for cell in notebook.cells
+                if cell.cell_type == "markdown" and "exercises" in cell.metadata.get("tags", [])]
+    place.source = exercises.markdown(name)
+    atomic.write_text(path, nbformat.writes(notebook) + "\n")
 
 
 def number_and_title(name: str) -> tuple[int, str]:

@@ -30,9 +30,10 @@ def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path
     assert two.labs("status").stdout == before, "the links have their bandwidth back"
 
 
+@pytest.mark.timeout(900)  # Two minutes on an idle machine.
 def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
     output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "1gbit", "--name", "it", "--results",
-                      tmp_path, seconds=280).stdout
+                      tmp_path, seconds=840).stdout
     record = records.read(tmp_path / "lab11_multinode/it")
     cells = over_links.cells([record])
     assert len(cells) == record["metrics"]["prediction_cells"] == 6

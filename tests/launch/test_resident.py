@@ -316,7 +316,7 @@ class Kernel:
     """
 
     def __init__(self, folder: Path):
-        self.manager = KernelManager()
+        self.manager = KernelManager(shutdown_wait_time=60)  # By default it kills the kernel after five seconds.
         env = os.environ | {"HOME": str(folder), "IPYTHONDIR": "", "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(
             filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))}
         self.manager.start_kernel(cwd=str(folder), env=env)
