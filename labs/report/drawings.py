@@ -122,7 +122,7 @@ def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
     texts = {"weights": ("1  Equal weights", "broadcast once, at the start"),
              "shard": ("2  A shard for each", "global batch $B = N\\,b$"),
              "gradient": ("3  Forward, backward", "each on its own images"),
-             "mean": ("4  All-reduce", "the only messages of a step" if n > 1 else "one worker: no messages"),
+             "mean": ("4  All-reduce", "the only gradients sent" if n > 1 else "one worker: none sent"),
              "update": ("5  Equal updates", r"learning rate $\eta$"),
              "again": ("", "ready for the next step")}
     for row, (heading, text) in texts.items():
@@ -566,7 +566,8 @@ def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]
     for rank, track in enumerate(tracks):
         later = len(tracks) - 1 - rank
         axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * later, markersize=3, label=labels[rank])
-        axes.plot(*track[-1], "s", color=_colour(rank), markersize=7 + 3 * later, markeredgecolor="black")
+        axes.plot(*track[-1], "s", color=_colour(rank), markersize=8 + 4 * later, markerfacecolor="none",
+                  markeredgewidth=1.8)
     starts = np.unique([track[0] for track in tracks], axis=0)
     for start in starts:
         axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)

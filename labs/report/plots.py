@@ -190,14 +190,15 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
     batch = np.geomspace(ticks[0], ticks[-1])
     fixed, fastest = 1e3 * cost.fixed.value, 1 / cost.per_image.value
     for axes, dots, curve, limit, name in (
-            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g}"),
-            (right, measured / epochs["seconds"], batch / cost.seconds(batch), fastest, f"$1/c$ = {fastest:,.0f}")):
+            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g} ms"),
+            (right, measured / epochs["seconds"], batch / cost.seconds(batch), fastest,
+             f"$1/c$ = {fastest:,.0f} images/s")):
         axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
         axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
         axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
         axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
         axes.set(xscale="log", xlabel="batch size b (images per step)")
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()
         axes.grid(alpha=0.3)
     left.set(yscale="log", ylabel="time of a step (ms)")

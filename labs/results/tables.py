@@ -53,9 +53,9 @@ def messages(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a figure of the closing table; None stands for a timing that a run of one epoch does not have."""
+    """Return a figure of the closing table; None: not measured, such as the throughput of one epoch."""
     if value is None:
-        return "one epoch only"
+        return "not measured"
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"

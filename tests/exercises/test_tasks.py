@@ -153,6 +153,7 @@ def test_a_stub_is_a_function_with_a_docstring_and_a_hole(task):
     assert inspect.getdoc(stub).partition("\n")[0].endswith(".")
     assert all(f"    {name}: " in stub.__doc__ for name in inspect.signature(stub).parameters)
     assert inspect.getsource(stub).endswith("    ...  # YOUR CODE\n")
+    assert max(map(len, exercises.cell(task).splitlines())) <= 79, "a longer line is cut at the edge of the page"
 
 
 @with_solutions

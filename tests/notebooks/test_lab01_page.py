@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from labs.results import step_cost
+from labs.results import proportions, step_cost
 from labs.run.paths import ROOT
 from tests.notebooks.committed import Page, cell, cells, printed, prose, table
 
@@ -68,6 +68,9 @@ def test_the_line_predicts_a_batch_size_that_it_has_not_seen():
         printed(cell(LAB, "by the line"))).groups())
     assert (predicted, measured) == pytest.approx((cost.seconds(1024), milliseconds[-1]), abs=2)
     assert off == pytest.approx(100 * (measured / predicted - 1), abs=1)
+    others = re.search(r"the other points are at most ([\d.]+)% from the line", printed(cell(LAB, "by the line")))
+    farthest = abs(milliseconds[:-1] / cost.seconds(batches[:-1]) - 1).max()
+    assert float(others[1]) == pytest.approx(100 * farthest, abs=0.5)
 
 
 def test_the_figure_is_read_as_the_table_says():
@@ -95,7 +98,7 @@ def test_utilization_is_set_beside_throughput_and_beside_report_m():
     assert answer["report M: GPU busy, %"] == {"128": 20, "1024": 54}
     assert answer["report M: by b / (b + 512), %"] == {"128": 20, "1024": 67}
     for size in ("128", "1024"):
-        assert answer["here: by b / (b + a / c), %"][size] == pytest.approx(
+        assert answer[f"here: by b / (b + {a / c:.0f}), %"][size] == pytest.approx(
             100 * int(size) / (int(size) + a / c), abs=1.5)
         assert answer["here: images/s"][size] == pytest.approx(shown("ms_per_step")[int(size)]["images_per_sec"], abs=1)
     message = printed(cell(LAB, "report M: GPU busy"))
@@ -122,6 +125,13 @@ def test_the_kits_loop_is_compared_with_the_one_by_hand_by_an_interval():
     low, high, verdict = re.search(r"is ([\d.]+) to ([\d.]+) times that by hand \(95 % interval\):(.*)",
                                    message).groups()
     assert (verdict == " no difference shown") == (float(low) <= 1 <= float(high))
+
+
+def test_fewer_updates_learn_less_and_neighbours_differ_by_noise():
+    accuracy = {size: row["test_accuracy"] for size, row in shown("updates").items()}
+    for one, other in ((8, 32), (32, 128)):
+        assert abs(proportions.difference(accuracy[other], accuracy[one], 359)) <= proportions.NOISE
+    assert all(proportions.difference(accuracy[size], accuracy[8], 359) < -proportions.NOISE for size in (512, 1024))
 
 
 def test_steps_are_counted_and_the_remainder_is_explained():

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.results import proportions, records, reference, statistics
+from labs.results import proportions, records, reference, scaling, statistics
 from labs.run.paths import ROOT
 from tests.notebooks import committed
 
@@ -125,13 +125,13 @@ def test_the_answer_to_m3_is_that_of_the_records_beside_the_reports():
     speeds = kept.groupby(["epochs", "size"])["images_per_sec"].median()
     for (epochs, n), accuracy in accuracies.items():
         shown = rows[str(epochs), str(n)]
-        assert f"<td>{accuracy:.4f}".rstrip("0") in html
-        assert f"<td>{round(speeds[epochs, n] / speeds[epochs, 1], 2)}" in html
-        assert len(shown) <= 8
+        assert f"<td>{accuracy:.4f}</td>" in html
+        assert f"<td>{speeds[epochs, n] / speeds[epochs, 1]:.2f}</td>" in html
+        assert len(shown) <= 9
     theirs = REPORT.query("nodes == 1 and epochs == 40").set_index("workers")["train_seconds"]
     for n, right in ((2, 1.2), (4, 2.24)):
         assert theirs[1] / theirs[n] == pytest.approx(right, abs=0.006)
-        assert f"<td>{right}" in html
+        assert f"<td>{right:.2f}</td>" in html
 
 
 def test_the_answer_to_m3_says_what_the_records_show():
@@ -140,30 +140,43 @@ def test_the_answer_to_m3_says_what_the_records_show():
     speeds = kept.groupby(["epochs", "size"])["images_per_sec"].median()
     two = {epochs: round(speeds[epochs, 2] / speeds[epochs, 1], 1) for epochs in (21, 40)}
     assert f"two workers trained {two[21]} times (21 epochs) and {two[40]} times (40 epochs) as fast as one" in prose
-    assert all(speeds[epochs, 4] < speeds[epochs, 2] for epochs in (21, 40)), "gained nothing over two"
+    assert all(speeds[epochs, 4] < speeds[epochs, 2] for epochs in (21, 40)), "no gain over two is shown"
+    lines = scaling.speedups(kept).set_index(["epochs", "size"])
+    assert lines["speedup_low"][40, 2] < lines["speedup_high"][21, 2], "their intervals overlap"
+    alone = kept[kept["size"] == 1]["images_per_sec"]
+    assert f"differ by {alone.max() / alone.min() - 1:.0%}".replace("%", " %") in prose
     accuracy = kept.groupby(["epochs", "size"])["test_accuracy"]
     means, sizes = accuracy.mean(), (1, 2, 4)
     by_workers = [((epochs, 1), (epochs, n)) for epochs in (21, 40) for n in sizes[1:]]
     by_epochs = [((21, n), (40, n)) for n in sizes]
     largest = [max(abs(means[other] - means[one]) for one, other in pairs) for pairs in (by_workers, by_epochs)]
     assert "changed it by at most {:.3f}, and 40 instead of 21 epochs by at most {:.3f}".format(*largest) in prose
+    assert largest[0] < largest[1], "the epochs changed it more"
+    beyond: dict[str, set] = {"seeds": set(), "images": set(), "both": set()}
     for one, other in by_workers + by_epochs:
         _, low, high = statistics.difference(accuracy.get_group(other), accuracy.get_group(one))
-        errors = proportions.difference(means[other], means[one], 10_000)
-        assert low <= 0 <= high or abs(errors) < proportions.NOISE, "No difference exceeds both measures of noise"
+        errors = abs(proportions.difference(means[other], means[one], 10_000))
+        more = {"seeds": not low <= 0 <= high, "images": errors >= proportions.NOISE}
+        for measure in (name for name, is_more in (more | {"both": all(more.values())}).items() if is_more):
+            beyond[measure].add((one, other))
+    assert beyond == {"seeds": {((40, 1), (40, 4)), ((21, 2), (40, 2))}, "images": {((21, 1), (40, 1))}, "both": set()}
+    assert "(2.2 standard errors) only that of the test images" in prose
+    assert f"{proportions.difference(means[40, 1], means[21, 1], 10_000):.1f}" == "2.2"
 
 
 def test_the_noise_of_report_ms_accuracies_is_as_the_page_says():
     theirs = REPORT[REPORT["nodes"] == 1].set_index(["epochs", "workers"])["test_accuracy"]
     errors = [proportions.difference(theirs[other], theirs[one], 10_000)
-              for one, other in (((21, 1), (21, 4)), ((40, 1), (40, 4)), ((21, 2), (40, 2)))]
-    assert [f"{error:.1f}" for error in errors] == ["4.4", "4.7", "-4.1"]
+              for one, other in (((21, 1), (21, 4)), ((40, 1), (40, 4)), ((21, 1), (40, 1)), ((21, 2), (40, 2)))]
+    assert [f"{error:.1f}" for error in errors] == ["4.4", "4.7", "-1.5", "-4.1"]
+    lower = [proportions.difference(theirs[40, n], theirs[21, n], 10_000) for n in (1, 4)]
+    assert all(-proportions.NOISE < error < 0 for error in lower), "with one and four by less than two"
     prose = committed.prose(committed.cells(LAB))
     assert "(4.4 standard errors after 21 epochs, 4.7 after 40)" in prose
-    assert "*lower* after 40 epochs than after 21 (4.1)" in prose
+    assert "*lower* after 40 epochs than after 21 (with two by 4.1 standard errors" in prose
     rows = committed.table(committed.cell(LAB, "in its standard errors"))
     assert [row["in its standard errors"] for row in rows.values()] == [
-        "+4.4", "+4.7", "-4.1"]
+        "+4.4", "+4.7", "-1.5", "-4.1"]
 
 
 def test_the_reference_runs_are_the_laptop_preset_on_real_digits():
@@ -181,8 +194,10 @@ def test_steps_of_report_m_give_its_efficiency():
     prose = committed.prose(committed.cells(LAB))
     assert f"{two - one:.1f} ms longer" in prose
     assert f"{four - two:.1f} ms more" in prose
-    seconds = REPORT.query("nodes == 1 and epochs == 40")["train_seconds"].to_numpy() - 27
-    assert seconds[1] * 2 / 18_750 == pytest.approx(seconds[2] * 4 / 18_750, rel=0.005), "27 s would explain the rest"
+    assert "(379.7 - 27.6) s / 9,375 = (203.6 - 27.6) s / 4,687.5" in prose
+    seconds = REPORT.query("nodes == 1 and epochs == 40")["train_seconds"].round(1).tolist()
+    assert seconds[1:] == [379.7, 203.6]
+    assert (seconds[1] - 27.6) / 9375 == pytest.approx((seconds[2] - 27.6) / 4687.5, rel=0.001), "the same step"
     assert f"{18_750 / 3_120:.2f}" in prose
 
 
@@ -191,6 +206,15 @@ def test_sharing_follows_its_formula():
     whole, own, same = (int(re.search(r": (\d+) of 8000", line)[1]) for line in text.splitlines()[:3])
     assert (whole, same) == (8000, 2000)
     assert own / 8000 == pytest.approx(1 - (1 - 1 / 4) ** 4, abs=0.01)
+
+
+def test_all_series_of_the_figure_of_shares_are_computed():
+    rows = committed.table(committed.cell(LAB, "one seed, no shard\": [used("))
+    for (n,), row in rows.items():
+        shares = {name: float(value) for name, value in row.items()}
+        assert shares["one order, sharded"] == 1
+        assert shares["one seed, no shard"] == pytest.approx(1 / int(n), abs=0.001)
+        assert shares["own shuffles"] == pytest.approx(1 - (1 - 1 / int(n)) ** int(n), abs=0.01)
 
 
 def test_no_cell_writes_to_the_error_stream():

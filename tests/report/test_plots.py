@@ -33,4 +33,5 @@ def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
         assert list(bound.get_ydata()) == pytest.approx([limit, limit])
         assert axes.get_ylabel().endswith(unit)
         assert axes.get_xlabel() == "batch size b (images per step)"
+        assert axes.texts[0].get_text() == {"(ms)": "$a$ = 6 ms", "(images/s)": "$1/c$ = 2,500 images/s"}[unit]
         assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32", "128"]

@@ -83,7 +83,7 @@ TASKS = {
     "steps_per_epoch": code("Write the function that counts the steps of an epoch.", steps_per_epoch, _grade_steps),
     "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
                      "steps.", fit_cost, _grade_cost),
-    "bug": bugs.find("lab01", before="Do this one after lab 2, which explains how several workers train together. Both "
+    "bug": bugs.find("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
                      "workers run every line; `hvd.rank()` is a worker's number, 0 or 1.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the log counts every epoch twice": bugs.RIGHT,
