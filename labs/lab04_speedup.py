@@ -47,6 +47,8 @@ PRESETS = {
     "demo": Config(),
     # Report C1: 50,000 images, 32 to 512 per GPU. More than one, because TensorFlow traces the model in the first.
     "paper": Config(data="real", model="resnet18", images=0, batch_size=32, threads=0, base_lr=0.025),
+    # Report C's cells on two cores: a smaller network, and as many images as give four workers four steps of 512 each.
+    "laptop": Config(data="real", images=8192),
 }
 
 
@@ -63,6 +65,7 @@ SWEEPS = {
         Sweep("strong", STRONG, {"batch_size": (128, 512, 2048)}, workers=(1, 2, 4), adapt=divide),
     ),
 }
+SWEEPS["laptop"] = SWEEPS["paper"]
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
