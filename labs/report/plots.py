@@ -130,6 +130,23 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     return _finished(axes)
 
 
+def shade_above(figure: Figure, size: float, text: str) -> Figure:
+    """Shade the part of each plot with more than `size` workers, say why at its bottom, and return the figure.
+
+    Args:
+        figure: From `scaling`, `speedup` or `efficiency`.
+        size: The most workers that are not shaded, such as the cores of the machine.
+        text: What is different there.
+    """
+    for axes in figure.axes:
+        left, right = axes.get_xlim()
+        axes.axvspan((size + min(tick for tick in axes.get_xticks() if tick > size)) / 2, right, color="0.93", zorder=0)
+        axes.set_xlim(left, right)
+        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right", fontsize=8,
+                      color="0.35")
+    return figure
+
+
 def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of each combination of values of `by`, with its label."""
     columns = [column for column in by if column in frame]

@@ -40,9 +40,10 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
     parts = {name: value for name, value in record["metrics"].items() if name.startswith("ledger_")}
     wall = parts.pop("ledger_wall_seconds")
     assert wall == record["history"][1]["train_seconds"]
-    assert set(parts) == {f"ledger_{name}_seconds" for name in ("compute", "communication", "input", "other")}
+    assert set(parts) == {f"ledger_{name}_seconds" for name in ("compute", "communication", "input", "start", "other")}
     assert sum(parts.values()) == pytest.approx(wall)
     assert parts["ledger_compute_seconds"] > 0
+    assert parts["ledger_start_seconds"] > 0
     assert [row["round"] for row in record["tables"]["ledger"]] == [1, 2, 3, 4, 5]
     assert record["metrics"]["gradient_bytes"] == 4 * 308_826
     assert record["layout"]["threads"] == 1
