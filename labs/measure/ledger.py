@@ -1,13 +1,16 @@
 """Time ledger of an epoch: input + compute + communication + other = wall time.
 
-Nothing is timed inside a step, where work overlaps and a clock would disturb it. The entries are differences between
-whole steps that differ in one thing:
+Nothing is timed inside a step, where work overlaps and a clock would disturb it.
+The entries are differences between whole steps that differ in one thing:
 
     compute        a step on a batch in memory that exchanges no gradients
-    communication  the extra time when gradients are exchanged, including waiting for the slowest worker
+    communication  the extra time when gradients are exchanged,
+                   including the wait for the slowest worker
     input          the extra time when the batches come from the input pipeline
-    start          the extra time of a whole epoch that has one step: Keras' `fit`, a new pipeline, its first batch
-    other          the rest of the epoch: callbacks between steps, a machine that changed its speed, measurement error
+    start          the extra time of a whole epoch that has only one step:
+                   Keras' `fit`, a new pipeline, its first batch
+    other          the rest of the epoch: callbacks between steps, a machine that
+                   has changed its speed, measurement error
 """
 
 from __future__ import annotations

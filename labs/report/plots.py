@@ -140,10 +140,11 @@ def shade_above(figure: Figure, size: float, text: str) -> Figure:
     """
     for axes in figure.axes:
         left, right = axes.get_xlim()
-        axes.axvspan((size + min(tick for tick in axes.get_xticks() if tick > size)) / 2, right, color="0.93", zorder=0)
+        more = min(tick for tick in axes.get_xticks() if tick > size)
+        axes.axvspan((size + more) / 2, right, color="0.93", zorder=0)
         axes.set_xlim(left, right)
-        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right", fontsize=8,
-                      color="0.35")
+        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right",
+                      fontsize=8, color="0.35")
     return figure
 
 
@@ -183,7 +184,8 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
-    for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], COLOURS[4], "0.73"), strict=True):
+    colours = (COLOURS[5], COLOURS[0], COLOURS[1], COLOURS[4], "0.73")
+    for entry, colour in zip(ledger_columns.ENTRIES, colours, strict=True):
         height = bars[ledger_columns.column(entry)].to_numpy(float)
         axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=entry)
         above, below = above + height.clip(min=0), below + height.clip(max=0)

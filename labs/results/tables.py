@@ -156,5 +156,6 @@ def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
         name: The column.
         digits: Decimal places.
     """
-    middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format) for column in (name, f"{name}_low", f"{name}_high"))
+    middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
+                         for column in (name, f"{name}_low", f"{name}_high"))
     return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")

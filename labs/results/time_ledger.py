@@ -58,7 +58,7 @@ def table(seconds: pd.DataFrame) -> pd.DataFrame:
 def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """Return by how much each entry exceeds 1/N of one worker's: columns `excess`, `low`, `high`; largest first.
 
-    The interval is Welch's. The sum is the wall time on N workers minus 1/N of that on one, in the row "wall", the last.
+    The interval is Welch's. The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one.
 
     Args:
         one: Samples of one worker.

@@ -42,7 +42,7 @@ def test_several_runs_have_a_sample_each_and_older_runs_a_start_of_0():
     seconds = time_ledger.samples([record(**old), record(**old, start=0.01)])
     assert seconds["start"].tolist() == [0, 0.01]
     assert seconds["wall"].tolist() == [0.4, 0.4]
-    assert "start" not in ledger_columns.by_round([{name: 1.0 for name in ("alone", "exchanged", "from_pipeline")}], 1)[0]
+    assert "start" not in ledger_columns.by_round([dict.fromkeys(("alone", "exchanged", "from_pipeline"), 1.0)], 1)[0]
 
 
 @pytest.mark.parametrize("runs", [[], [{"metrics": {}}]])
