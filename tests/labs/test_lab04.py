@@ -34,6 +34,16 @@ def test_paper_is_the_reports_setting():
     assert lab.PRESETS["paper"].model == "resnet18"
 
 
+def test_laptop_has_report_cs_cells_and_four_full_steps_in_each():
+    weak, strong = lab.SWEEPS["laptop"]
+    assert weak == lab.SWEEPS["paper"][0]
+    assert strong.workers == (1, 2, 4)
+    config = lab.PRESETS["laptop"]
+    assert config.images % (max(weak.workers) * max(weak.grid["batch_size"])) == 0
+    assert config.images // (max(weak.workers) * max(weak.grid["batch_size"])) == 4
+    assert config.threads == 1
+
+
 @pytest.mark.workers
 def test_the_ledger_of_two_workers_sums_to_the_epoch():
     record = local.run(lab, TINY, workers=2, oversubscribe=True)

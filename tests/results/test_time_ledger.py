@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from labs.measure import ledger_columns
-from labs.results import statistics, time_ledger
+from labs.results import statistics, tables, time_ledger
 from labs.run.errors import LabError
 
 ROUNDS = [{"round": 1, "alone": 0.010, "exchanged": 0.012, "from_pipeline": 0.013, "one_step_epoch": 0.053},
@@ -83,3 +83,16 @@ def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, said)
     sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
     assert said in sentence
     assert "wall" not in sentence
+
+
+def test_an_older_ledger_gets_a_start_of_0_beside_newer_ones():
+    frame = pd.DataFrame([{"ledger_wall_seconds": 1.0}, {"ledger_wall_seconds": 1.0, "ledger_start_seconds": 0.2}, {}])
+    assert ledger_columns.with_start(frame)["ledger_start_seconds"].fillna(-1).tolist() == [0.0, 0.2, -1]
+    assert ledger_columns.with_start(frame[["ledger_wall_seconds"]])["ledger_start_seconds"].fillna(-1).tolist() == [
+        0.0, 0.0, -1]
+    assert list(ledger_columns.with_start(pd.DataFrame({"size": [1]}))) == ["size"]
+
+
+def test_a_figure_within_its_interval_is_text():
+    frame = pd.DataFrame({"S": [1.0, 1.523], "S_low": [np.nan, 1.4], "S_high": [np.nan, 1.6]})
+    assert tables.within(frame, "S", 2).tolist() == ["1.00", "1.52 (1.40 to 1.60)"]
