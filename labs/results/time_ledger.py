@@ -81,11 +81,11 @@ def bound(exceeding: pd.DataFrame) -> str:
     """
     entries = exceeding.drop(index=WALL)
     largest, whole = entries.iloc[0], exceeding["excess"][WALL]
-    if not largest["low"] > 0:
-        return "no entry exceeds the ideal by more than its interval: nothing that was measured bounds the scaling"
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
     figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f}) "
               f"of {whole:+.3f} s in all")
+    if not largest["low"] > 0:
+        return f"{entries.index[0]} has the largest excess, {figure}, which cannot be told from 0"
     if rivals:
         return f"{entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as large"
     return f"{entries.index[0]} bounds the scaling: {figure}"
