@@ -47,6 +47,8 @@ PRESETS = {
     "demo": Config(),
     # Report C1: 50,000 images, 32 to 512 per GPU. More than one, because TensorFlow traces the model in the first.
     "paper": Config(data="real", model="resnet18", images=0, batch_size=32, threads=0, base_lr=0.025),
+    # Report C's cells on two cores: a smaller network, and as many images as give four workers four steps of 512 each.
+    "laptop": Config(data="real", images=8192),
 }
 
 
@@ -61,6 +63,11 @@ SWEEPS = {
     "paper": (
         Sweep("weak", WEAK, {"batch_size": (32, 128, 512)}, workers=(1, 2, 4)),
         Sweep("strong", STRONG, {"batch_size": (128, 512, 2048)}, workers=(1, 2, 4), adapt=divide),
+    ),
+    "laptop": (
+        Sweep("weak", WEAK, {"batch_size": (32, 128, 512)}, workers=(1, 2, 4)),
+        # A step of 2,048 images on one core takes longer than a second, and its ledger a minute.
+        Sweep("strong", STRONG, {"batch_size": (128, 512)}, workers=(1, 2, 4), adapt=divide),
     ),
 }
 

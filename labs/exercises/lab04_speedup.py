@@ -28,7 +28,8 @@ def _ledger(run: Record) -> float | None:
 
 
 def _part(run: Record, name: str) -> float:
-    return run["metrics"][ledger_columns.column(name)]
+    # Runs from before the ledger had `start` count it in `other`.
+    return run["metrics"].get(ledger_columns.column(name), 0.0)
 
 
 def _pairs(records: list[Record]) -> list[Record]:
@@ -61,7 +62,7 @@ def _speedups(answer, runs: list[Record]) -> str:
 def _bound(answer, runs: list[Record]) -> str:
     one, many = runs
     size, wall = many["layout"]["size"], _part(many, "wall")
-    excess = scaling.excess(one["metrics"], many["metrics"], size)
+    excess = dict.fromkeys(ledger_columns.ENTRIES, 0.0) | scaling.excess(one["metrics"], many["metrics"], size)
     right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
     others = dict.fromkeys(ledger_columns.ENTRIES, f"another part is farther above its part(1) / {size}")
     largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
@@ -92,7 +93,7 @@ QUESTIONS = {
                    pair_with_one_worker(COMMAND, strong=True), grade_efficiency),
     "q3": Question("With `n` ideal workers, every part of the ledger would take 1/`n` of its time with one worker. "
                    "Which part of the second run is farthest above that, in seconds per epoch?",
-                   '`"compute"`, `"communication"`, `"input"` or `"other"`',
+                   '`"compute"`, `"communication"`, `"input"`, `"start"` or `"other"`',
                    pair_with_one_worker(COMMAND, accept=_ledger), _bound),
     "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",
                    newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and _ledger(run)),

@@ -153,7 +153,8 @@ def more_workers_longer(table: Table) -> Iterator[Finding | None]:
                       ) if other["total_seconds"] < row["total_seconds"] else None
 
 
-PARTS = ("input_seconds", "compute_seconds", "communication_seconds", "validation_seconds", "other_seconds")
+PARTS = ("input_seconds", "compute_seconds", "communication_seconds", "start_seconds", "validation_seconds",
+         "other_seconds")
 """Parts of an epoch, in the order in which a message lists them."""
 
 

@@ -1,17 +1,22 @@
-"""Time ledger of an epoch: input + compute + communication + other = wall time.
+"""Time ledger of an epoch: input + compute + communication + start + other = wall time.
 
-Nothing is timed inside a step, where work overlaps and a clock would disturb it. The entries are differences between
-whole steps that differ in one thing:
+Nothing is timed inside a step, where work overlaps and a clock would disturb it.
+The entries are differences between whole steps that differ in one thing:
 
     compute        a step on a batch in memory that exchanges no gradients
-    communication  the extra time when gradients are exchanged, including waiting for the slowest worker
+    communication  the extra time when gradients are exchanged,
+                   including the wait for the slowest worker
     input          the extra time when the batches come from the input pipeline
-    other          the rest of the epoch: the start of the pipeline, callbacks, measurement error
+    start          the extra time of a whole epoch that has only one step:
+                   Keras' `fit`, a new pipeline, its first batch
+    other          the rest of the epoch: callbacks between steps, a machine that
+                   has changed its speed, measurement error
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,7 +27,9 @@ from labs.datasets.pipeline import AHEAD, Augment, train_batches
 from labs.datasets.sharding import shard
 from labs.datasets.splits import Subset
 from labs.measure import ledger_columns
+from labs.run import heartbeat
 from labs.training import hvd_ops
+from labs.training.callbacks import Steps
 from labs.training.keras_internals import take_steps
 from labs.training.loop import local_copy
 from labs.training.workers import Job
@@ -41,7 +48,9 @@ def measure(
     seconds: float = 0.2,
     rounds: int = 5,
 ) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """Return the ledger of an epoch, in seconds, and the rounds behind it, in seconds per step.
+    """Return the ledger of an epoch, in seconds, and the rounds behind it.
+
+    A round has the seconds per step of each kind of step, and the seconds of an epoch of one step.
 
     Call it last: it trains the model further.
 
@@ -58,10 +67,11 @@ def measure(
         rounds: Number of rounds; the kinds take turns, so that a machine that slows down affects all alike.
     """
     wall, steps = _epoch(history)
-    count = max(AHEAD, min(64, int(seconds / (wall / steps))))
+    count = max(1, min(64, int(seconds / (wall / steps))))
     needed = 1 + (rounds + 1) * (AHEAD + 1 + count)
     batches = _epochs(job, train, batch_size, augment, range(len(history), len(history) + -(-needed // steps)))
     timers = _timers(model, batches, loss, metrics)
+    timers["one_step_epoch"] = _epoch_timer(job, model, train, batch_size, augment, len(history))
     for timer in timers.values():
         timer(count)  # The first call traces the model.
     rows = []
@@ -102,6 +112,29 @@ def _timers(model: tf.keras.Model, batches: tf.data.Dataset, loss: str, metrics:
             "from_pipeline": from_pipeline}
 
 
+def _epoch_timer(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, augment: Augment | None,
+                 epoch: int) -> Callable:
+    """Return a function that trains the last step of an epoch as `fit` does, and returns the seconds of all of it."""
+    numbers, heart = itertools.count(epoch), heartbeat.current()
+
+    def one_step_epoch(_: int) -> float:
+        mine = shard(train.positions, batch_size, job.rank, job.size, next(numbers), job.seed)
+        callback = Steps(heart, mine.epoch + 1, mine.steps, 1, False, first=mine.steps - 1, begin=lambda: None,
+                         between=lambda step: False)
+        hvd_ops.barrier()
+        began = time.perf_counter()
+        model.fit(
+            train_batches(train.images, train.labels, mine, augment, epoch=mine.epoch, seed=job.seed,
+                          first_step=mine.steps - 1),
+            steps_per_epoch=1, callbacks=[callback], shuffle=False, verbose=0,
+        )
+        seconds = time.perf_counter() - began
+        heart.pause()  # The other kinds of step have no heartbeat.
+        return seconds
+
+    return one_step_epoch
+
+
 def _time(model: tf.keras.Model, batches: Iterator, count: int) -> float:
     """Return the mean seconds of `count` steps, which all workers start at once."""
     hvd_ops.barrier()
@@ -112,13 +145,7 @@ def _time(model: tf.keras.Model, batches: Iterator, count: int) -> float:
 
 def _ledger(rounds: Sequence[dict[str, float]], wall: float, steps: int) -> dict[str, float]:
     """Return the ledger; its entries sum to the wall time by construction, since `other` is the rest."""
-    alone, exchanged, from_pipeline = (
-        np.array([row[kind] for row in rounds]) for kind in ("alone", "exchanged", "from_pipeline")
-    )
-    entries = {
-        "compute": steps * float(np.median(alone)),
-        "communication": steps * float(np.median(exchanged - alone)),
-        "input": steps * float(np.median(from_pipeline - exchanged)),
-    }
+    entries = {name: float(np.median([each[name] for each in ledger_columns.by_round(rounds, steps)])) for name in
+               ("compute", "communication", "input", "start")}
     entries["other"] = wall - sum(entries.values())
     return {ledger_columns.column(name): value for name, value in (entries | {"wall": wall}).items()}

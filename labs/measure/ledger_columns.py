@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PREFIX, SUFFIX = "ledger_", "_seconds"
-ENTRIES = ("input", "compute", "communication", "other")
+ENTRIES = ("input", "compute", "communication", "start", "other")
 """What an epoch's wall time consists of; the entries sum to it."""
 
 
@@ -15,7 +18,7 @@ def column(entry: str) -> str:
     return f"{PREFIX}{entry}{SUFFIX}"
 
 
-WALL = column("wall")
+WALL, START = column("wall"), column("start")
 COLUMNS = tuple(map(column, (*ENTRIES, "wall")))
 
 
@@ -37,3 +40,30 @@ def entries(names: Iterable[str]) -> list[str]:
 def read(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Return the ledger in a record's metrics by entry, "wall" included; empty if it was not measured."""
     return {entry(name): value for name, value in metrics.items() if is_column(name)}
+
+
+def by_round(rounds: Sequence[Mapping[str, float]], steps: int) -> list[dict[str, float]]:
+    """Return the seconds per epoch of each measured entry, all but `other`, in each round.
+
+    Args:
+        rounds: From `ledger.measure`, as in a record's table "ledger".
+        steps: Steps of an epoch.
+    """
+    def entries(row: Mapping[str, float]) -> dict[str, float]:
+        measured = {
+            "input": steps * (row["from_pipeline"] - row["exchanged"]),
+            "compute": steps * row["alone"],
+            "communication": steps * (row["exchanged"] - row["alone"]),
+        }
+        # Older records have no `start`: it is part of their `other`.
+        return measured | ({"start": row["one_step_epoch"] - row["from_pipeline"]} if "one_step_epoch" in row else {})
+
+    return [entries(row) for row in rounds]
+
+
+def with_start(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame of runs in which a ledger without `start` has one of 0, since its `other` contains it."""
+    if WALL not in frame:
+        return frame
+    start = frame[START] if START in frame else frame[WALL] * 0
+    return frame.assign(**{START: start.where(start.notna() | frame[WALL].isna(), 0.0)})

@@ -1,4 +1,4 @@
-"""Drawings of training: cost of a step, data parallelism, the ring all-reduce, its alternatives, timeline, SGD's paths.
+"""Drawings of training: a step, an epoch, weak and strong scaling, the ring and other all-reduces, SGD's paths.
 
 Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
 `plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
@@ -147,6 +147,88 @@ def _images(axes: Axes, x: float, y: float, wide: float, colour: str) -> None:
     for image in range(4):
         axes.add_patch(Rectangle((x + (image - 2) * pitch + 0.03, y - 0.09), pitch - 0.06, pitch - 0.06,
                                  facecolor=colour, edgecolor="black", linewidth=0.6))
+
+
+def epoch_over_time(compute: float, communication: float, start: float, n: int = 2, steps: int = 4) -> Figure:
+    """Draw an epoch of one worker above an epoch of n workers: its start, then compute and communication of each step.
+
+    Args:
+        compute: Seconds of a step of one worker.
+        communication: Seconds by which the exchange of the gradients lengthens a step of n workers.
+        start: Seconds of an epoch before its first step.
+        n: Number of workers, from 2 to 4.
+        steps: Steps of one worker's epoch; n workers take one n-th of them, rounded up.
+
+    Raises:
+        LabError: More workers or steps than the figure can show.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    _check_ranks(n, 2, 4)
+    if not n <= steps <= 12:
+        raise LabError(f"this figure shows {n} to 12 steps, not {steps}")
+    figure = plots.empty(WIDTH, 1.5 + 0.45 * (n + 1))
+    axes = figure.subplots()
+    grey, dark = "0.88", "0.35"
+    lanes = [(0, steps, compute, "1 worker, rank 0"),
+             *((rank, -(-steps // n), compute + communication, f"{n} workers, rank {rank}") for rank in range(n))]
+    for y, (rank, own, step, _) in enumerate(lanes):
+        y += 0.35 * (y > 0)
+        axes.barh(y, start, 0.7, 0, color=grey, edgecolor="black", linewidth=0.8)
+        for number in range(own):
+            began = start + number * step
+            axes.barh(y, compute, 0.7, began, color=_colour(rank), edgecolor="black", linewidth=0.8)
+            axes.barh(y, step - compute, 0.7, began + compute, color=dark, edgecolor="black", linewidth=0.8)
+            axes.text(began + compute / 2, y, "b images", ha="center", va="center", fontsize=8,
+                      color=_ink_on(_colour(rank)))
+    alone, together = start + steps * compute, start + lanes[1][1] * lanes[1][2]
+    axes.axvline(alone / n, color="0.3", linestyle=":", zorder=0)
+    axes.set_yticks([y + 0.35 * (y > 0) for y in range(n + 1)], [lane[3] for lane in lanes])
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.02 * alone), xlabel="seconds since the epoch began")
+    axes.set_title(f"T(1) = {alone:.3g} s, T({n}) = {together:.3g} s: S({n}) = {alone / together:.2f}, not {n}",
+                   fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(handles=[
+        Patch(facecolor=_colour(0), edgecolor="black", label="compute (a rank's colour): divided among the workers"),
+        Patch(facecolor=dark, edgecolor="black", label="communication: added in every step"),
+        Patch(facecolor=grey, edgecolor="black", label="start of the epoch: not divided"),
+        Line2D([], [], color="0.3", linestyle=":", label=f"ideal: T(1) / {n}")],
+        loc="outside lower center", ncols=2, fontsize=8)
+    return _padded(figure)
+
+
+def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figure:
+    """Draw the images of one step by rank: weak scaling holds the batch of each, strong scaling that of all together.
+
+    Args:
+        batch: Images of one worker's step, and global batch of the strong scaling.
+        sizes: Numbers of workers, up to 8; each divides the batch.
+
+    Raises:
+        LabError: More workers than the figure can show, or a batch that they cannot divide.
+    """
+    for n in sizes:
+        _check_ranks(n, 1)
+        if batch % n:
+            raise LabError(f"a global batch of {batch} cannot be divided among {n} workers")
+    figure = plots.empty(WIDTH, 1.6 + 0.5 * len(sizes))
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, kind, share in zip(panels, ("weak", "strong"), (lambda n: batch, lambda n: batch // n), strict=True):
+        for y, n in enumerate(sizes):
+            for rank in range(n):
+                axes.barh(y, share(n), 0.62, rank * share(n), color=_colour(rank), edgecolor="black", linewidth=0.8)
+                if share(n) * 16 >= batch * max(sizes):
+                    axes.text((rank + 0.5) * share(n), y, f"{share(n)}", ha="center", va="center", fontsize=8,
+                              color=_ink_on(_colour(rank)))
+        axes.set_title(f"{kind} scaling: {'b' if kind == 'weak' else 'B = N b'} is held", fontsize=11)
+        axes.set_xlabel("images of one step, by rank")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_yticks(range(len(sizes)), [str(n) for n in sizes])
+    panels[0].set_ylabel("workers N (ranks)")
+    panels[0].invert_yaxis()
+    return _padded(figure)
 
 
 class Send(NamedTuple):

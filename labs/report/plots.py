@@ -130,6 +130,24 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     return _finished(axes)
 
 
+def shade_above(figure: Figure, size: float, text: str) -> Figure:
+    """Shade the part of each plot with more than `size` workers, say why at its bottom, and return the figure.
+
+    Args:
+        figure: From `scaling`, `speedup` or `efficiency`.
+        size: The most workers that are not shaded, such as the cores of the machine.
+        text: What is different there.
+    """
+    for axes in figure.axes:
+        left, right = axes.get_xlim()
+        more = min(tick for tick in axes.get_xticks() if tick > size)
+        axes.axvspan((size + more) / 2, right, color="0.93", zorder=0)
+        axes.set_xlim(left, right)
+        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right",
+                      fontsize=8, color="0.35")
+    return figure
+
+
 def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of each combination of values of `by`, with its label."""
     columns = [column for column in by if column in frame]
@@ -151,7 +169,7 @@ def plain(value: Any) -> str:
 
 
 def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes: Axes | None = None) -> Figure:
-    """Draw the seconds of one epoch as stacked bars: input, compute, communication, other; a dot is the wall time.
+    """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
 
     Args:
         frame: Runs with a ledger, from `records.load` or `scaling.summary`: columns ledger_wall_seconds,
@@ -161,11 +179,13 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     """
     by = [column for column in by if column in frame]
     columns = list(ledger_columns.COLUMNS)
+    frame = ledger_columns.with_start(frame)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
-    for entry, colour in zip(ledger_columns.ENTRIES, (COLOURS[5], COLOURS[0], COLOURS[1], "0.73"), strict=True):
+    colours = (COLOURS[5], COLOURS[0], COLOURS[1], COLOURS[4], "0.73")
+    for entry, colour in zip(ledger_columns.ENTRIES, colours, strict=True):
         height = bars[ledger_columns.column(entry)].to_numpy(float)
         axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=entry)
         above, below = above + height.clip(min=0), below + height.clip(max=0)

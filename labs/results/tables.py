@@ -146,3 +146,16 @@ def named(column: str) -> str:
              "first_epoch_seconds": "first epoch, s", "global_batch_size": "global batch",
              "scaling_efficiency": "efficiency", "val_accuracy": "validation accuracy"}
     return short.get(column, column.replace("_", " "))
+
+
+def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
+    """Return a column with its interval as text: "1.52 (1.48 to 1.56)"; the value alone where it has no interval.
+
+    Args:
+        frame: Has the columns `name`, and `name` with `_low` and `_high`.
+        name: The column.
+        digits: Decimal places.
+    """
+    middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
+                         for column in (name, f"{name}_low", f"{name}_high"))
+    return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")

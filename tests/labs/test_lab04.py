@@ -34,15 +34,26 @@ def test_paper_is_the_reports_setting():
     assert lab.PRESETS["paper"].model == "resnet18"
 
 
+def test_laptop_has_report_cs_cells_and_four_full_steps_in_each():
+    weak, strong = lab.SWEEPS["laptop"]
+    assert weak == lab.SWEEPS["paper"][0]
+    assert strong.workers == (1, 2, 4)
+    config = lab.PRESETS["laptop"]
+    assert config.images % (max(weak.workers) * max(weak.grid["batch_size"])) == 0
+    assert config.images // (max(weak.workers) * max(weak.grid["batch_size"])) == 4
+    assert config.threads == 1
+
+
 @pytest.mark.workers
 def test_the_ledger_of_two_workers_sums_to_the_epoch():
     record = local.run(lab, TINY, workers=2, oversubscribe=True)
     parts = {name: value for name, value in record["metrics"].items() if name.startswith("ledger_")}
     wall = parts.pop("ledger_wall_seconds")
     assert wall == record["history"][1]["train_seconds"]
-    assert set(parts) == {f"ledger_{name}_seconds" for name in ("compute", "communication", "input", "other")}
+    assert set(parts) == {f"ledger_{name}_seconds" for name in ("compute", "communication", "input", "start", "other")}
     assert sum(parts.values()) == pytest.approx(wall)
     assert parts["ledger_compute_seconds"] > 0
+    assert parts["ledger_start_seconds"] > 0
     assert [row["round"] for row in record["tables"]["ledger"]] == [1, 2, 3, 4, 5]
     assert record["metrics"]["gradient_bytes"] == 4 * 308_826
     assert record["layout"]["threads"] == 1

@@ -86,38 +86,3 @@ def test_lab03_says_of_its_seeds_and_of_noise_what_its_tables_show():
 def test_lab03_types_no_measured_figure_into_its_prose():
     (text,) = [source(cell) for cell in cells("lab03") if source(cell).startswith("* **No scaling** learns")]
     assert not re.findall(r"\b0\.\d\d", text), "an accuracy that the next run will not repeat"
-
-
-# Lab 4.
-
-def test_lab04_divides_one_fixed_amount_in_every_row():
-    shown = table("lab04", "seconds_x_reported_mb")
-    reference = pd.read_csv(ROOT / "data/reference/lab04_speedup.csv").dropna(subset="comm_seconds_as_reported")
-    divided = 1000 * reference["comm_seconds_as_reported"] * reference["bandwidth_gb_per_sec_as_reported"]
-    assert list(shown["seconds_x_reported_mb"]) == pytest.approx(list(divided), abs=0.01)
-    assert divided.round(1).unique().tolist() == [178.0]
-    gradients = shown["gradients_mb"]
-    assert gradients.max() > 30 * gradients.min()
-    assert "**178 MB in every row**, for 782 steps as for 25" in prose("lab04")
-    first, last = gradients.iloc[0] / 1000, gradients.iloc[-1] / 1000
-    assert f"{first:.0f} GB in the first row and {last:.1f} GB in the last" in prose("lab04")
-
-
-def test_lab04_does_not_call_a_speed_impossible_that_nvlink_reaches():
-    shown = table("lab04", "gradients_gb_per_sec")["gradients_gb_per_sec"].max()
-    assert shown < 370, "NVLink between two H100s (nccl-tests, issue 212)"
-    assert "No link" not in prose("lab04")
-
-
-def test_lab04_names_the_largest_excess_of_its_ledger():
-    shown = table("lab04", "why")
-    message = printed("lab04", "scaling.excess").splitlines()
-    assert len(message) == len(shown[shown["size"] > 1])
-    for line in message:
-        batch, took, ideal, largest, parts = re.fullmatch(
-            r"batch (\d+): ([\d.]+) s .*, ideally ([\d.]+) s\. The largest excess is (\w+): (.*)", line).groups()
-        excess = {name: float(seconds) for name, seconds in re.findall(r"(\w+) ([+-][\d.]+) s", parts)}
-        assert set(excess) == {"compute", "communication", "input", "other"}
-        assert excess[largest] == max(excess.values())
-        assert sum(excess.values()) == pytest.approx(float(took) - float(ideal), abs=0.004)
-        assert int(batch) in set(shown["batch_size"])

@@ -70,6 +70,10 @@ FIGURES = {
        for n, step in ((2, 1), (4, 0), (4, 6), (8, 9))},
     "topologies": drawings.topologies,
     "topologies of two": lambda: drawings.topologies([4**power for power in range(1, 15)], 2, 25e-6, 8e-9),
+    "epoch_over_time": lambda: drawings.epoch_over_time(1.0, 0.25, 0.3),
+    "epoch_over_time of four": lambda: drawings.epoch_over_time(0.02, 0.001, 0.0, 4, 12),
+    **{f"weak_and_strong, {sizes}": lambda sizes=sizes: drawings.weak_and_strong(128, sizes)
+       for sizes in ([1, 2, 4], [1], [2, 8])},
     "step_gantt": lambda: drawings.step_gantt(timeline_of_a_step(), computation()),
     "step_gantt, fused": lambda: drawings.step_gantt(timeline_of_a_step(marks=False, fused=True)),
     "step_gantt, four ranks": lambda: drawings.step_gantt(timeline_of_a_step(), computation(4)),
@@ -148,6 +152,38 @@ def test_a_step_is_a_bar_of_its_fixed_cost_and_a_bar_of_its_images():
 def test_a_step_without_cost_and_too_many_bars_are_refused(costs):
     with pytest.raises(LabError, match=r"no step has|shows 1 to 8 batch sizes"):
         drawings.step_cost(*costs)
+
+
+def test_an_epoch_divides_compute_and_neither_communication_nor_start():
+    axes = drawings.epoch_over_time(1.0, 0.25, 0.3, 2, 5).axes[0]
+    ends = {}
+    for bar in axes.patches:
+        lane = round(bar.get_y() + bar.get_height() / 2, 6)
+        assert bar.get_x() == pytest.approx(ends.get(lane, 0)), "bars follow one another"
+        ends[lane] = bar.get_x() + bar.get_width()
+    assert list(ends.values()) == pytest.approx([5.3, 0.3 + 3 * 1.25, 0.3 + 3 * 1.25]), "three steps: rounded up"
+    assert axes.get_title() == "T(1) = 5.3 s, T(2) = 4.05 s: S(2) = 1.31, not 2"
+    assert len(axes.texts) == 5 + 3 + 3
+
+
+def test_weak_scaling_holds_a_workers_images_and_strong_scaling_those_of_all():
+    weak, strong = drawings.weak_and_strong(128, [1, 2, 4]).axes
+    for axes, totals in ((weak, [128, 256, 512]), (strong, [128] * 3)):
+        images = {}
+        for bar in axes.patches:
+            images.setdefault(bar.get_y(), []).append(bar.get_width())
+        assert [sum(each) for each in images.values()] == totals
+        assert [len(each) for each in images.values()] == [1, 2, 4]
+    assert weak.get_xlim() == strong.get_xlim(), "one scale"
+
+
+@pytest.mark.parametrize("wrong", [lambda: drawings.epoch_over_time(1, 1, 1, 5), lambda: drawings.weak_and_strong(3),
+                                   lambda: drawings.epoch_over_time(1, 1, 1, 2, 13),
+                                   lambda: drawings.epoch_over_time(1, 1, 1, 1),
+                                   lambda: drawings.weak_and_strong(16, [16])])
+def test_what_an_epoch_or_a_step_cannot_show_is_refused(wrong):
+    with pytest.raises(LabError, match=r"this figure shows|cannot be divided among"):
+        wrong()
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7])

@@ -260,10 +260,30 @@ def test_speedups_are_drawn_with_intervals_and_the_ideal():
 def test_the_parts_of_a_ledger_stand_on_each_other():
     frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in LEDGER.items()} | {"size": 2}] * 2)
     axes = plots.ledger(frame).axes[0]
-    assert [bar.get_height() for bar in axes.patches] == [1, 6, 2, 1]
-    assert [bar.get_y() for bar in axes.patches] == [0, 1, 7, 9]
+    assert [bar.get_height() for bar in axes.patches] == [1, 6, 2, 0, 1]
+    assert [bar.get_y() for bar in axes.patches] == [0, 1, 7, 9, 9]
     assert axes.get_ylabel() == "seconds of one epoch"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["workers 2"]
+
+
+def test_a_ledger_with_a_start_has_a_bar_for_it_and_an_older_one_none():
+    frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in (LEDGER | extra).items()} | {"size": size}
+                          for size, extra in ((1, {}), (2, {"start": 0.5, "other": 0.5}))])
+    axes = plots.ledger(frame).axes[0]
+    heights = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axes.containers}
+    assert heights == {"input": [1, 1], "compute": [6, 6], "communication": [2, 2], "start": [0, 0.5],
+                       "other": [1, 0.5]}
+
+
+def test_workers_beyond_the_cores_are_shaded():
+    frame = pd.DataFrame({"batch_size": 16, "size": [1, 2, 4], "speedup": [1, 1.8, 1.9],
+                          "scaling_efficiency": [1, 0.9, 0.5]})
+    figure = plots.shade_above(plots.scaling(frame), 2, "two cores")
+    for axes in figure.axes:
+        (shade,) = [patch for patch in axes.patches if patch.get_width() > 0]
+        assert shade.get_x() == 3
+        assert shade.get_x() + shade.get_width() == axes.get_xlim()[1]
+        assert [text.get_text() for text in axes.texts] == ["two cores"]
 
 
 def test_bandwidths_have_logarithmic_axes_and_intervals():

@@ -88,15 +88,16 @@ def excess(one, many, n):
 
     Args:
         one: Seconds per epoch with one worker: {"input": ..., "compute": ...,
-            "communication": ..., "other": ...}.
+            "communication": ..., and so on}.
         many: The same with n workers and the same batch per worker.
         n: Number of workers.
     """
     ...  # YOUR CODE
 
 
-LEDGERS = (((0.4, 4.0, 0.0, 0.8), (0.2, 2.0, 0.0, 0.4), 2), ((0.4, 4.0, 0.0, 0.8), (0.5, 2.2, 0.9, 0.3), 2),
-           ((0.1, 8.0, 0.0, 0.4), (0.3, 2.1, 1.5, 0.4), 4))
+LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
+           ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
+           ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
 """Entries of one worker and of n: first those of ideal workers."""
 
 

@@ -1,0 +1,110 @@
+"""The ledger of an epoch with 95 % intervals, the excess of each entry over the ideal, and what bounds the scaling.
+
+A single run has the interval of its rounds, several runs have that of the runs. `samples` returns either; everything
+else is computed from samples. `other` is the wall time without the measured entries, so each sample sums to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from labs.measure import ledger_columns
+from labs.results import statistics
+from labs.run.errors import LabError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from labs.results.records import Record
+
+WALL = "wall"
+
+
+def samples(runs: Sequence[Record]) -> pd.DataFrame:
+    """Return seconds per epoch, a column per entry and `wall`, one row per run; of a single run one row per round.
+
+    Args:
+        runs: Records of one configuration and one number of workers, with a ledger.
+
+    Raises:
+        LabError: A run has no ledger.
+    """
+    import pandas as pd
+
+    ledgers = [ledger_columns.read(run["metrics"]) for run in runs]
+    if not ledgers or not all(ledgers):
+        raise LabError("a run has no ledger; run the lab with --ledger")
+    if len(runs) == 1:
+        (run,), wall = runs, ledgers[0][WALL]
+        rounds = ledger_columns.by_round(run["tables"]["ledger"], int(run["history"][-1]["steps"]))
+        ledgers = [row | {"other": wall - sum(row.values()), WALL: wall} for row in rounds]
+    return pd.DataFrame(ledgers, columns=[*ledger_columns.ENTRIES, WALL]).fillna(0.0)
+
+
+def table(seconds: pd.DataFrame) -> pd.DataFrame:
+    """Return by entry the mean `seconds`, `plus_minus` (half of Student's 95 % interval), and the `share` of the wall.
+
+    Args:
+        seconds: From `samples`.
+    """
+    import pandas as pd
+
+    means = seconds.mean()
+    ends = {name: statistics.mean_interval(values)[1] for name, values in seconds.items()}
+    return pd.DataFrame({"seconds": means, "plus_minus": pd.Series(ends) - means, "share": means / means[WALL]})
+
+
+def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
+    """Return by how much each entry exceeds 1/N of one worker's: columns `excess`, `low`, `high`; largest first.
+
+    The interval is Welch's. The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one.
+
+    Args:
+        one: Samples of one worker.
+        many: Samples of `workers` workers with the same batch per worker.
+        workers: N.
+    """
+    import pandas as pd
+
+    rows = {name: statistics.difference(many[name], one[name] / workers) for name in many}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["excess", "low", "high"])
+    wall = frame.loc[[WALL]]
+    return pd.concat([frame.drop(index=WALL).sort_values("excess", ascending=False), wall])
+
+
+def bound(exceeding: pd.DataFrame) -> str:
+    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may be it.
+
+    Args:
+        exceeding: From `excess`.
+    """
+    entries = exceeding.drop(index=WALL)
+    largest, whole = entries.iloc[0], exceeding["excess"][WALL]
+    rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
+    figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f}) "
+              f"of {whole:+.3f} s in all")
+    if not largest["low"] > 0:
+        return f"{entries.index[0]} has the largest excess, {figure}, which cannot be told from 0"
+    if rivals:
+        return f"{entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as large"
+    return f"{entries.index[0]} bounds the scaling: {figure}"
+
+
+def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFrame:
+    """Return the ledgers of several cells as text: a row per cell, "1.52 ± 0.04" by entry, and the share of `other`.
+
+    Args:
+        cells: Samples by cell, such as (batch size, workers).
+        digits: Decimal places of the seconds.
+    """
+    import pandas as pd
+
+    rows = {}
+    for cell, seconds in cells.items():
+        ledger = table(seconds)
+        rows[cell] = {
+            name: f"{row.seconds:.{digits}f}" + f" ± {row.plus_minus:.{digits}f}" * bool(row.plus_minus > 1e-9)
+            for name, row in ledger.iterrows()}
+        rows[cell]["share of other"] = f"{ledger['share']['other']:.1%}"
+    return pd.DataFrame.from_dict(rows, orient="index")

@@ -1,0 +1,98 @@
+"""The ledger with intervals: it sums to the wall time, and names what bounds the scaling only where it can."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labs.measure import ledger_columns
+from labs.results import statistics, tables, time_ledger
+from labs.run.errors import LabError
+
+ROUNDS = [{"round": 1, "alone": 0.010, "exchanged": 0.012, "from_pipeline": 0.013, "one_step_epoch": 0.053},
+          {"round": 2, "alone": 0.012, "exchanged": 0.013, "from_pipeline": 0.013, "one_step_epoch": 0.043}]
+
+
+def record(rounds=ROUNDS, wall: float = 0.4, **entries: float) -> dict:
+    metrics = {ledger_columns.column(name): value for name, value in (entries | {"wall": wall}).items()}
+    return {"metrics": metrics, "tables": {"ledger": rounds}, "history": [{"steps": 24}] * 2}
+
+
+def made(n: int, seed: int = 0, **means: float) -> pd.DataFrame:
+    """Return samples around some means with a noise of 1 ms."""
+    noise = np.random.default_rng(seed).normal(0, 1e-3, (n, len(ledger_columns.ENTRIES)))
+    frame = pd.DataFrame(noise + [means.get(name, 0.0) for name in ledger_columns.ENTRIES],
+                         columns=ledger_columns.ENTRIES)
+    return frame.assign(wall=frame.sum(axis=1))
+
+
+def test_a_single_run_has_a_sample_per_round_that_sums_to_the_wall_time():
+    seconds = time_ledger.samples([record(compute=9.0)])
+    assert len(seconds) == 2, "rounds, not the run's medians"
+    assert seconds["compute"].tolist() == pytest.approx([0.24, 0.288])
+    assert seconds["communication"].tolist() == pytest.approx([0.048, 0.024])
+    assert seconds["input"].tolist() == pytest.approx([0.024, 0.0])
+    assert seconds["start"].tolist() == pytest.approx([0.04, 0.03])
+    assert seconds.drop(columns="wall").sum(axis=1).tolist() == pytest.approx([0.4, 0.4])
+
+
+def test_several_runs_have_a_sample_each_and_older_runs_a_start_of_0():
+    old = {"input": 0.1, "compute": 0.2, "communication": 0.05, "other": 0.05}
+    seconds = time_ledger.samples([record(**old), record(**old, start=0.01)])
+    assert seconds["start"].tolist() == [0, 0.01]
+    assert seconds["wall"].tolist() == [0.4, 0.4]
+    assert "start" not in ledger_columns.by_round([dict.fromkeys(("alone", "exchanged", "from_pipeline"), 1.0)], 1)[0]
+
+
+@pytest.mark.parametrize("runs", [[], [{"metrics": {}}]])
+def test_runs_without_a_ledger_are_refused(runs):
+    with pytest.raises(LabError, match="has no ledger"):
+        time_ledger.samples(runs)
+
+
+def test_the_table_has_students_interval_and_shares_of_the_wall():
+    seconds = made(5, compute=0.3, communication=0.1)
+    table = time_ledger.table(seconds)
+    low, high = statistics.mean_interval(seconds["compute"])
+    row = table.loc["compute"]
+    assert (row.seconds - row.plus_minus, row.seconds + row.plus_minus) == pytest.approx((low, high))
+    assert table["share"].drop("wall").sum() == pytest.approx(1)
+    text = time_ledger.shown({(16, 2): seconds}, 3)
+    assert text["compute"].iloc[0] == f"{row.seconds:.3f} ± {row.plus_minus:.3f}"
+    assert text["share of other"].iloc[0] == f"{table['share']['other']:.1%}"
+    assert list(text.columns) == [*ledger_columns.ENTRIES, "wall", "share of other"]
+
+
+def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():
+    one, many = made(5, compute=0.4, start=0.04), made(5, 1, compute=0.21, communication=0.1, start=0.04)
+    exceeding = time_ledger.excess(one, many, 2)
+    assert list(exceeding.index)[:2] == ["communication", "start"]
+    assert exceeding["excess"]["start"] == pytest.approx(0.02, abs=2e-3)
+    assert exceeding["excess"].drop("wall").sum() == pytest.approx(exceeding["excess"]["wall"])
+    assert exceeding["excess"]["wall"] == pytest.approx(many["wall"].mean() - one["wall"].mean() / 2)
+    assert (exceeding["low"] < exceeding["excess"]).all()
+
+
+@pytest.mark.parametrize(("many", "said"), [
+    ({"compute": 0.2, "communication": 0.1, "start": 0.02}, "communication bounds the scaling: +0.1"),
+    ({"compute": 0.25, "communication": 0.0505}, "may be as large"),
+    ({"compute": 0.2}, "which cannot be told from 0"),
+])
+def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, said):
+    sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
+    assert said in sentence
+    assert "wall" not in sentence
+
+
+def test_an_older_ledger_gets_a_start_of_0_beside_newer_ones():
+    frame = pd.DataFrame([{"ledger_wall_seconds": 1.0}, {"ledger_wall_seconds": 1.0, "ledger_start_seconds": 0.2}, {}])
+    assert ledger_columns.with_start(frame)["ledger_start_seconds"].fillna(-1).tolist() == [0.0, 0.2, -1]
+    assert ledger_columns.with_start(frame[["ledger_wall_seconds"]])["ledger_start_seconds"].fillna(-1).tolist() == [
+        0.0, 0.0, -1]
+    assert list(ledger_columns.with_start(pd.DataFrame({"size": [1]}))) == ["size"]
+
+
+def test_a_figure_within_its_interval_is_text():
+    frame = pd.DataFrame({"S": [1.0, 1.523], "S_low": [np.nan, 1.4], "S_high": [np.nan, 1.6]})
+    assert tables.within(frame, "S", 2).tolist() == ["1.00", "1.52 (1.40 to 1.60)"]
