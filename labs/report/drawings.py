@@ -173,8 +173,8 @@ def epoch_over_time(compute: float, communication: float, start: float, n: int =
     grey, dark = "0.88", "0.35"
     lanes = [(0, steps, compute, "1 worker, rank 0"),
              *((rank, -(-steps // n), compute + communication, f"{n} workers, rank {rank}") for rank in range(n))]
-    for y, (rank, own, step, _) in enumerate(lanes):
-        y += 0.35 * (y > 0)
+    rows = [lane + 0.35 * (lane > 0) for lane in range(n + 1)]
+    for y, (rank, own, step, _) in zip(rows, lanes, strict=True):
         axes.barh(y, start, 0.7, 0, color=grey, edgecolor="black", linewidth=0.8)
         for number in range(own):
             began = start + number * step
@@ -184,7 +184,7 @@ def epoch_over_time(compute: float, communication: float, start: float, n: int =
                       color=_ink_on(_colour(rank)))
     alone, together = start + steps * compute, start + lanes[1][1] * lanes[1][2]
     axes.axvline(alone / n, color="0.3", linestyle=":", zorder=0)
-    axes.set_yticks([y + 0.35 * (y > 0) for y in range(n + 1)], [lane[3] for lane in lanes])
+    axes.set_yticks(rows, [lane[3] for lane in lanes])
     axes.invert_yaxis()
     axes.set(xlim=(0, 1.02 * alone), xlabel="seconds since the epoch began")
     axes.set_title(f"T(1) = {alone:.3g} s, T({n}) = {together:.3g} s: S({n}) = {alone / together:.2f}, not {n}",

@@ -103,8 +103,8 @@ def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFra
     rows = {}
     for cell, seconds in cells.items():
         ledger = table(seconds)
-        rows[cell] = {
-            name: f"{row.seconds:.{digits}f}" + f" ± {row.plus_minus:.{digits}f}" * bool(row.plus_minus > 1e-9)
-            for name, row in ledger.iterrows()}
+        rows[cell] = {name: f"{row.seconds:.{digits}f}"
+                            + f" ± {row.plus_minus:.{digits}f}" * bool(row.plus_minus > 1e-9)
+                      for name, row in ledger.iterrows()}
         rows[cell]["share of other"] = f"{ledger['share']['other']:.1%}"
     return pd.DataFrame.from_dict(rows, orient="index")
