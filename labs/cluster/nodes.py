@@ -48,7 +48,8 @@ def setup_script(host: str, shared: Iterable[Path]) -> str:
     for path in shared:
         inner = f"{stage}/{shlex.quote(str(path.relative_to(TMP)))}"
         lines += [f"mkdir -p {inner}", f"mount --rbind {shlex.quote(str(path))} {inner}"]
-    return "\n".join([*lines, f"mount --move {stage} {TMP}"])
+    # `mount` would note the move in /run/mount, which belongs to root; -n: without the note.
+    return "\n".join([*lines, f"mount -n --move {stage} {TMP}"])
 
 
 def hosts_file(hosts: Iterable[str]) -> str:
