@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, report, results, training
+from labs.run import paths
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 5."""
 
-    study: Literal["speed", "traffic", "transport", "messages", "links"] = "speed"
+    study: Literal["speed", "traffic", "transport", "steps", "messages", "links"] = "speed"
     """"speed" times collectives, "links" all-reduces over links of several bandwidths (on `labs cluster`); "traffic"
-    counts the bytes of training steps, "messages" the messages of an epoch; "transport" is "speed" and "traffic"."""
+    counts the bytes of training steps, "transport" is "speed" and "traffic"; "steps" follows a step over time;
+    "messages" lists the messages of an epoch."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
@@ -89,6 +92,8 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
+    if config.study == "steps":
+        return _steps(config, options)
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
@@ -187,11 +192,37 @@ def small_messages(record: dict[str, Any]) -> str:
             f"({later / cycle:.1f} cycles of {cycle:g} ms)")
 
 
+TIMELINE = {"HOROVOD_TIMELINE": "DYNAMIC", "HOROVOD_CACHE_CAPACITY": "0"}
+"""Environment variables for `step_over_time`: the timeline can start, and without a cache each rank's request shows."""
+FILE = "step.json"
+STEPS = 3
+"""Steps with the timeline on; the last is shown."""
+
+
+def _steps(config, options):
+    """Follow a step over time with the Config's cycle and fusion threshold; the run's folder has the timeline."""
+    os.environ |= TIMELINE
+    with training.start(config, options) as job:
+        mine = step_over_time(str(job.folder / FILE))
+        rows = [row for each in training.hvd_ops.gather_object(mine) for row in each]
+        return report.finish(job, [], tables={"steps": rows, "built": [built()]})
+
+
+def followed(record: dict[str, Any]) -> tuple[list, list]:
+    """Return the events and the computation of a run with study "steps", as `report.drawings.step_gantt` takes them.
+
+    Args:
+        record: Of a run in the results folder.
+    """
+    folder = paths.results_dir() / record["lab"] / record["run"]
+    return measure.timeline.read(folder / FILE), record["tables"]["steps"]
+
+
 def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 512, images: int = 256,
-                   steps: int = 3) -> list[dict[str, Any]]:
+                   steps: int = STEPS) -> list[dict[str, Any]]:
     """Take training steps of a dense network with Horovod's timeline on; return what this rank computed in the last.
 
-    Every rank calls it, after an `hvd.init` with HOROVOD_TIMELINE=DYNAMIC. The rows are those that
+    Every rank calls it, after an `hvd.init` with the environment variables of TIMELINE. The rows are those that
     `report.drawings.step_gantt` takes; in the timeline the step has the number steps - 1. The backward pass is written
     out, so that the clock can be read after each layer.
 
@@ -223,11 +254,12 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
             hidden.append(tf.nn.relu(hidden[-1] @ weight))
         clock.append(read_clock(hidden[-1]))
         with tf.control_dependencies(clock[-1:]):
-            clock.append(read_clock(tf.numpy_function(_sleep, [pause], tf.float64)))
+            slept = tf.numpy_function(_sleep, [tf.constant(pause, tf.float64)], tf.float64) if pause else clock[-1]
+        clock.append(read_clock(slept))
         delta, means = hidden[-1] - inputs, []  # The loss is half of the squared distance to the inputs.
         for layer in reversed(range(layers)):
             with tf.control_dependencies(clock[-1:]):
-                delta = tf.where(hidden[layer + 1] > 0, delta, 0)
+                delta = tf.where(hidden[layer + 1] > 0, delta, 0.0)
                 gradient = tf.matmul(hidden[layer], delta, transpose_a=True) / images
                 delta = tf.matmul(delta, weights[layer], transpose_b=True)
             clock.append(read_clock(gradient, delta))
@@ -235,7 +267,8 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
             means.append((weights[layer], hvd.allreduce(gradient, name=f"layer{layer + 1}")))
         clock.append(read_clock(*(mean for _, mean in means)))
         with tf.control_dependencies(clock[-1:]):
-            clock.append(read_clock(*(weight.assign_sub(0.001 * mean) for weight, mean in means)))
+            updates = [weight.assign_sub(0.001 * mean, read_value=False) for weight, mean in means]
+        clock.append(read_clock(*updates))
         return tf.stack(clock)
 
     for _ in range(steps):
