@@ -276,8 +276,8 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
     hvd.start_timeline(path)
     time.sleep(0.1)  # Horovod: the timeline starts with the next cycle, of 20 ms on the page of this lab.
     marks = [step().numpy() for _ in range(steps)][-1]
-    time.sleep(0.1)
     hvd.stop_timeline()
+    time.sleep(0.1)  # The file is written by a thread.
     names = [("forward", ""), ("sleep", ""), *(("backward", f"layer {layer}") for layer in range(layers, 0, -1)),
              ("wait", ""), ("apply", "")]
     rows = [{"rank": hvd.rank(), "phase": phase, "name": name, "began": float(began), "ended": float(ended)}
