@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, report, results, training
+from labs.run import paths
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 5."""
 
-    study: Literal["speed", "traffic", "messages", "links"] = "speed"
+    study: Literal["speed", "traffic", "transport", "steps", "messages", "links"] = "speed"
     """"speed" times collectives, "links" all-reduces over links of several bandwidths (on `labs cluster`); "traffic"
-    counts the bytes of training steps, "messages" the messages of an epoch."""
+    counts the bytes of training steps, "transport" is "speed" and "traffic"; "steps" follows a step over time;
+    "messages" lists the messages of an epoch."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
@@ -88,11 +92,14 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
+    if config.study == "steps":
+        return _steps(config, options)
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
         job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
-        return {"speed": _speed, "traffic": _traffic, "messages": _messages, "links": _links}[config.study](job)
+        return {"speed": _finish, "traffic": _finish, "transport": _finish, "messages": _messages,
+                "links": _links}[config.study](job)
 
 
 def built() -> dict[str, str]:
@@ -107,18 +114,25 @@ def built() -> dict[str, str]:
     }
 
 
+def _finish(job):
+    """Carry out the study "speed", "traffic" or both, and return the record."""
+    parts = {"speed": [_speed], "traffic": [_traffic], "transport": [_speed, _traffic]}[job.config.study]
+    done = [part(job) for part in parts]
+    tables = {name: rows for each, _ in done for name, rows in each.items()}
+    metrics = {name: value for _, each in done for name, value in each.items()}
+    return report.finish(job, [], tables=tables | {"built": [built()]}, **metrics)
+
+
 def _speed(job):
-    """Time the collectives and the fusion of many small tensors."""
+    """Time the collectives and the fusion of many small tensors; return tables and metrics."""
     config = job.config
     sizes = measure.collectives.message_sizes(int(config.largest_mb * 2**20))
     first = measure.collectives.settle(job.layout.backend)
     rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
     small = measure.collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
     reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
-    return report.finish(
-        job, [], tables={"first_calls": first, "collectives": rows, "fusion": small, "built": [built()]},
-        latency_seconds=reduced[0]["seconds"], busbw_gb_per_sec=reduced[-1]["busbw"] / 1e9,
-    )
+    tables = {"first_calls": first, "collectives": rows, "fusion": small}
+    return tables, {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
 
 
 def _links(job):
@@ -178,6 +192,104 @@ def small_messages(record: dict[str, Any]) -> str:
             f"({later / cycle:.1f} cycles of {cycle:g} ms)")
 
 
+TIMELINE = {"HOROVOD_TIMELINE": "DYNAMIC", "HOROVOD_CACHE_CAPACITY": "0"}
+"""Environment variables for `step_over_time`: the timeline can start, and without a cache each rank's request shows."""
+FILE = "step.json"
+STEPS = 3
+"""Steps with the timeline on; the last is shown."""
+
+
+def _steps(config, options):
+    """Follow a step over time with the Config's cycle and fusion threshold; the run's folder has the timeline."""
+    os.environ |= TIMELINE
+    with training.start(config, options) as job:
+        mine = step_over_time(str(job.folder / FILE))
+        rows = [row for each in training.hvd_ops.gather_object(mine) for row in each]
+        return report.finish(job, [], tables={"steps": rows, "built": [built()]})
+
+
+def followed(record: dict[str, Any]) -> tuple[list, list]:
+    """Return the events and the computation of a run with study "steps", as `report.drawings.step_gantt` takes them.
+
+    Args:
+        record: Of a run in the results folder.
+    """
+    folder = paths.results_dir() / record["lab"] / record["run"]
+    return measure.timeline.read(folder / FILE), record["tables"]["steps"]
+
+
+def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 512, images: int = 256,
+                   steps: int = STEPS) -> list[dict[str, Any]]:
+    """Take training steps of a dense network with Horovod's timeline on; return what this rank computed in the last.
+
+    Every rank calls it, after an `hvd.init` with the environment variables of TIMELINE. The rows are those that
+    `report.drawings.step_gantt` takes; in the timeline the step has the number steps - 1. The backward pass is written
+    out, so that the clock can be read after each layer.
+
+    Args:
+        path: Where rank 0 writes the timeline.
+        pause: Seconds that this rank sleeps before its backward pass: a slow rank.
+        layers: Dense layers without bias, with ReLU.
+        width: Inputs and outputs of each layer.
+        images: Rows of this rank's batch.
+        steps: Steps with the timeline; as many before it let the run settle.
+    """
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    weights = [tf.Variable(tf.random.stateless_normal([width, width], [layer, 1], stddev=(2 / width)**0.5))
+               for layer in range(layers)]
+    inputs = tf.random.stateless_normal([images, width], [hvd.rank(), 2])
+
+    def read_clock(*done):
+        with tf.control_dependencies(done):
+            return tf.timestamp()
+
+    @tf.function(autograph=False)
+    def step():
+        clock = [read_clock()]
+        with tf.control_dependencies(clock):
+            hidden = [tf.identity(inputs)]
+        for weight in weights:
+            hidden.append(tf.nn.relu(hidden[-1] @ weight))
+        clock.append(read_clock(hidden[-1]))
+        with tf.control_dependencies(clock[-1:]):
+            slept = tf.numpy_function(_sleep, [tf.constant(pause, tf.float64)], tf.float64) if pause else clock[-1]
+        clock.append(read_clock(slept))
+        delta, means = hidden[-1] - inputs, []  # The loss is half of the squared distance to the inputs.
+        for layer in reversed(range(layers)):
+            with tf.control_dependencies(clock[-1:]):
+                delta = tf.where(hidden[layer + 1] > 0, delta, 0.0)
+                gradient = tf.matmul(hidden[layer], delta, transpose_a=True) / images
+                delta = tf.matmul(delta, weights[layer], transpose_b=True)
+            clock.append(read_clock(gradient, delta))
+            # Horovod: the gradient of a layer is sent while those of the layers before it are still computed.
+            means.append((weights[layer], hvd.allreduce(gradient, name=f"layer{layer + 1}")))
+        clock.append(read_clock(*(mean for _, mean in means)))
+        with tf.control_dependencies(clock[-1:]):
+            updates = [weight.assign_sub(0.001 * mean, read_value=False) for weight, mean in means]
+        clock.append(read_clock(*updates))
+        return tf.stack(clock)
+
+    for _ in range(steps):
+        step()
+    hvd.start_timeline(path)
+    time.sleep(0.1)  # Horovod: the timeline starts with the next cycle, of 20 ms on the page of this lab.
+    marks = [step().numpy() for _ in range(steps)][-1]
+    hvd.stop_timeline()
+    time.sleep(0.1)  # The file is written by a thread.
+    names = [("forward", ""), ("sleep", ""), *(("backward", f"layer {layer}") for layer in range(layers, 0, -1)),
+             ("wait", ""), ("apply", "")]
+    rows = [{"rank": hvd.rank(), "phase": phase, "name": name, "began": float(began), "ended": float(ended)}
+            for (phase, name), began, ended in zip(names, marks, marks[1:], strict=False)]
+    return [row for row in rows if row["phase"] != "wait" and (pause or row["phase"] != "sleep")]
+
+
+def _sleep(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
 def _training(job):
     """Return a network with batch norm, and the images to train it on."""
     config = job.config
@@ -188,7 +300,7 @@ def _training(job):
 
 
 def _traffic(job):
-    """Take training steps with several batch sizes, and count the bytes on the wire."""
+    """Take training steps with several batch sizes, and count the bytes on the wire; return tables and metrics."""
     import tensorflow as tf
 
     model, images = _training(job)
@@ -196,8 +308,7 @@ def _traffic(job):
     measure.wire.compile_distributed(model, optimizer, fp16_allreduce=fp16_allreduce)
     batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
     rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
-    tables = {"wire": rows, "built": [built()]}
-    return report.finish(job, [], tables=tables, gradient_bytes=measure.gradient_bytes(model, fp16_allreduce))
+    return {"wire": rows}, {"gradient_bytes": measure.gradient_bytes(model, fp16_allreduce)}
 
 
 def _messages(job):

@@ -4,7 +4,7 @@ from labs.results import records
 
 
 def q1(runs):
-    """In a ring, each byte crosses a link 2 (n - 1) / n times."""
+    """In a ring, each byte crosses a link 2 (N - 1) / N times."""
     (run,) = runs
     n, rows = run["layout"]["size"], records.rows_of(runs, "collectives")
     mine = rows[(rows["collective"] == "allreduce") & (rows["library"] == f"Horovod over {run['layout']['backend']}")]
@@ -50,7 +50,7 @@ def bucket_seconds(sizes, bucket_bytes, alpha, beta):
         if not buckets or size > space:
             buckets, space = buckets + 1, bucket_bytes
         space -= size
-    return buckets * alpha + sum(sizes) / beta
+    return buckets * alpha + beta * sum(sizes)
 
 
 bug = {"symptom": "it never ends", "line": "line 33"}

@@ -24,9 +24,9 @@ def _busbw(answer, runs: list[Record]) -> str:
     size, row = run["layout"]["size"], max(_reduced(run), key=lambda row: row["bytes"])
     algbw = row["bytes"] / row["seconds"] / 1e9
     right = algbw * 2 * (size - 1) / size
-    return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (n - 1) / n / 1e9, of the largest message", {
-        "that is algbw; in a ring each byte crosses a link 2 (n - 1) / n times": algbw,
-        "that uses the factor of an all-gather, (n - 1) / n; an all-reduce is a reduce-scatter and an all-gather":
+    return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (N - 1) / N / 1e9, of the largest message", {
+        "that is algbw; in a ring each byte crosses a link 2 (N - 1) / N times": algbw,
+        "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
             right / 2,
         "that adds up the bytes on all workers' links": right * size,
         "that is in Gbit/s: a byte has 8 bits": 8 * right,
@@ -39,12 +39,12 @@ def _step(answer, runs: list[Record]) -> str:
     (run,) = runs
     size, gradients = run["layout"]["size"], run["metrics"]["gradient_bytes"]
     right = 2 * (size - 1) * gradients
-    return grade_number(answer, right, "bytes", "n x 2 (n - 1) / n x gradient_bytes, for any batch", {
+    return grade_number(answer, right, "bytes", "N x 2 (N - 1) / N x gradient_bytes, for any batch", {
         "that grows with the batch; but workers exchange gradients, one number per parameter, not images":
             2 * right,
         "that shrinks with the batch; an epoch has fewer steps then, but each step sends as much as before": right / 2,
         "that is the number of bytes that one worker sends": right / size,
-        "that is the size of the gradients; in a ring, all n workers together send 2 (n - 1) times as much": gradients,
+        "that is the size of the gradients; in a ring, all N workers together send 2 (N - 1) times as much": gradients,
         "a parameter has 4 bytes": right / 4,
     }, rel_tol=0.01)
 

@@ -479,8 +479,85 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     Raises:
         LabError: There is neither an exchange of this step nor a computation.
     """
-    from matplotlib.patches import Patch
+    lanes, seen = _lanes_of_step(events, computed, step)
+    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
+    axes = figure.subplots()
+    y, ticks = _draw_lanes(axes, lanes, seen.began, seen.ended - seen.began)
+    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
+    length = 1e3 * (seen.ended - seen.began)
+    axes.set(ylim=(y, -GAP), xlim=(-0.01 * length, 1.01 * length), xlabel="milliseconds since the step began")
+    axes.set_title(_gantt_title(seen), fontsize=11)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    if seen.bars:
+        _shades(figure)
+    return _padded(figure)
 
+
+def step_gantts(steps: Mapping[str, tuple[Iterable[Row], Iterable[Row]]], step: int = 0) -> Figure:
+    """Draw several steps as small Gantt charts, one below the other, on one axis of time.
+
+    The lanes are those of `step_gantt`; the negotiations of a rank share a narrow lane. The title of a panel says how
+    long the step took, how many messages were sent, and how long after the last gradient the last of them ended.
+
+    Args:
+        steps: By title: events and computation, as `step_gantt` takes them.
+        step: The exchange to show of each tensor, from 0.
+
+    Raises:
+        LabError: One of them has neither an exchange of this step nor a computation.
+    """
+    drawn = {}
+    for title, (events, computed) in steps.items():
+        lanes, seen = _lanes_of_step(events, computed, step)
+        drawn[title] = [lane._replace(high=min(lane.high, 0.3)) if len(lane.lines) > 1 else lane
+                        for lane in lanes], seen
+    longest = max(seen.ended - seen.began for _, seen in drawn.values())
+    heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes, _ in drawn.values()]
+    figure = plots.empty(WIDTH, 1.1 + 0.5 * len(drawn) + 0.24 * sum(heights))
+    panels = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (title, (lanes, seen)) in zip(panels, drawn.items(), strict=True):
+        y, ticks = _draw_lanes(axes, lanes, seen.began, longest)
+        axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
+        axes.set(ylim=(y, -GAP), xlim=(-0.01e3 * longest, 1.01e3 * longest))
+        axes.set_title(f"{title}: {seen.summary()}", fontsize=10, loc="left")
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    panels[-1].set_xlabel("milliseconds since the step began")
+    _shades(figure)
+    return _padded(figure)
+
+
+class Seen(NamedTuple):
+    """What was seen of one step: bars of computation, and exchanges; times in seconds since the timeline began."""
+
+    bars: list[Row]
+    exchanges: list[Row]
+    ranks: list[int]
+    began: float
+    ended: float
+
+    @property
+    def messages(self) -> int:
+        """Number of messages; tensors that were fused are one."""
+        return len({row["message"] for row in self.exchanges})
+
+    @property
+    def exposed(self) -> float:
+        """Seconds from the end of the last backward pass to the end of the last message: nothing hides them."""
+        backward = [row["ended"] for row in self.bars if row["phase"] == "backward"]
+        if not backward or not self.exchanges:
+            return 0.0
+        return max(0.0, max(row["ended"] for row in self.exchanges) - max(backward))
+
+    def summary(self) -> str:
+        """Return the step's length, its messages, and what no computation hides, as text."""
+        text = f"{1e3 * (self.ended - self.began):.3g} ms, {plural(self.messages, 'message')}"
+        return f"{text}; the last ends {1e3 * self.exposed:.3g} ms after the last gradient"
+
+
+def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Seen:
+    """Return what a timeline and the computations hold of one step; arguments and errors as of `step_gantt`."""
     events = list(events)
     began = timeline.started(events)
     bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
@@ -488,31 +565,43 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     if not bars and not exchanges:
         raise LabError(f"the timeline has no step {step}, and no computation was given")
     ranks = sorted({row["rank"] for row in bars} | {rank for row in exchanges for rank in row["announced"]} | {0})
-    zero = min([row["began"] for row in bars] + [row["requested"] for row in exchanges])
-    end = max([row["ended"] for row in bars] + [row["ended"] for row in exchanges])
-    lanes = _lanes(ranks, bars, exchanges)
-    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
-    axes = figure.subplots()
-    y, ticks = 0.0, []
+    return Seen(bars, exchanges, ranks, min([row["began"] for row in bars] + [row["requested"] for row in exchanges]),
+                max(row["ended"] for row in bars + exchanges))
+
+
+def _lanes_of_step(events: Iterable[Row], computed: Iterable[Row], step: int) -> tuple[list[_Lane], Seen]:
+    seen = seen_step(events, computed, step)
+    return _lanes(seen.ranks, seen.bars, seen.exchanges), seen
+
+
+def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> tuple[float, list[float]]:
+    """Draw the bars of all lanes, and return the height of all together and the middle of each.
+
+    Args:
+        axes: Where to draw.
+        lanes: From top to bottom.
+        began: The time at the left end, in seconds.
+        length: Seconds that the axis shows.
+    """
+    y, middles = 0.0, []
     for lane in lanes:
-        ticks.append(y + len(lane.lines) * lane.high / 2)
+        middles.append(y + len(lane.lines) * lane.high / 2)
         for line in lane.lines:
             for bar in line:
-                _bar(axes, bar, lane, y + lane.high / 2, (zero, end))
+                _bar(axes, bar, lane, y + lane.high / 2, (began, began + length))
             y += lane.high
         y += GAP
-    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
-    axes.set(ylim=(y, -GAP), xlim=(-0.01 * 1e3 * (end - zero), 1.01 * 1e3 * (end - zero)),
-             xlabel="milliseconds since the step began")
-    axes.set_title(_gantt_title(bars, exchanges, len(ranks), end - zero), fontsize=11)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    if bars:
-        figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
-                               for name, share in PHASES.items()],
-                      title="shades of a rank's colour", loc="outside lower center", ncols=len(PHASES), fontsize=8,
-                      title_fontsize=8)
-    return _padded(figure)
+    return y, middles
+
+
+def _shades(figure: Figure) -> None:
+    """Add the legend of a Gantt chart."""
+    from matplotlib.patches import Patch
+
+    figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
+                           for name, share in PHASES.items()],
+                  title="shades of a rank's colour", loc="outside lower center", ncols=len(PHASES), fontsize=8,
+                  title_fontsize=8)
 
 
 def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
@@ -574,14 +663,12 @@ def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, floa
                   color=_ink_on(colour))
 
 
-def _gantt_title(bars: Sequence[Row], exchanges: Sequence[Row], ranks: int, seconds: float) -> str:
-    title = f"One step on {plural(ranks, 'rank')}: {1e3 * seconds:.3g} ms"
-    backward = [row["ended"] for row in bars if row["phase"] == "backward"]
-    if backward and exchanges:
-        exposed = max(0.0, max(row["ended"] for row in exchanges) - max(backward))
-        title += f"; the all-reduces end {1e3 * exposed:.3g} ms after the last gradient"
+def _gantt_title(seen: Seen) -> str:
+    title = f"One step on {plural(len(seen.ranks), 'rank')}: {1e3 * (seen.ended - seen.began):.3g} ms"
+    if seen.exchanges and any(row["phase"] == "backward" for row in seen.bars):
+        title += f"; the all-reduces end {1e3 * seen.exposed:.3g} ms after the last gradient"
     waits = {}
-    for row in exchanges:
+    for row in seen.exchanges:
         if len(row["announced"]) > 1:
             first, last = min(row["announced"].values()), max(row["announced"].values())
             waits[last - first] = max(row["announced"], key=row["announced"].__getitem__)

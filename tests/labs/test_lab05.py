@@ -8,6 +8,7 @@ import pytest
 
 from labs import lab05_allreduce as lab
 from labs.launch import local
+from labs.report import drawings
 from labs.run.paths import results_dir
 from tests.exercises.solved import solved
 
@@ -61,6 +62,38 @@ def test_bytes_on_the_wire_of_training_steps():
         assert abs(row["difference"]) < 0.05
         assert row["crossed"] == "network interfaces"
     solved("lab05.q2", "lab05.q3")
+
+
+@pytest.mark.workers
+@pytest.mark.alone
+def test_one_run_times_a_transport_and_counts_its_bytes():
+    record = local.run(lab, ["--study", "transport", "--backend", "gloo", "--largest-mb", "0.25", "--seconds", "1"],
+                       workers=2, oversubscribe=True)
+    assert {"first_calls", "collectives", "fusion", "wire", "built"} <= set(record["tables"])
+    assert {row["library"] for row in record["tables"]["collectives"]} >= {"Horovod over Gloo", "raw MPI"}
+    assert record["metrics"]["gradient_bytes"] == 4 * 246_682
+    assert all(abs(row["difference"]) < 0.05 for row in record["tables"]["wire"])
+    assert record["metrics"]["busbw_gb_per_sec"] > 0
+    solved("lab05.q1", "lab05.q2", "lab05.q3")
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize("fusion", ["128", "0"])
+def test_a_step_is_followed_over_time(fusion):
+    options = ["--study", "steps", "--cycle-time-ms", "40", "--fusion-threshold-mb", fusion]
+    record = local.run(lab, options, workers=2, oversubscribe=True)
+    seen = drawings.seen_step(*lab.followed(record), step=lab.STEPS - 1)
+    assert [row["phase"] for row in seen.bars] == 2 * ["forward", *["backward"] * 4, "apply"]
+    assert [row["name"] for row in seen.bars if row["phase"] == "backward"] == 2 * [
+        "layer 4", "layer 3", "layer 2", "layer 1"]
+    assert {row["tensor"] for row in seen.exchanges} == {"layer1", "layer2", "layer3", "layer4"}
+    assert {row["bytes"] for row in seen.exchanges} == {512 * 512 * 4}
+    assert all(set(row["announced"]) == {0, 1} for row in seen.exchanges), "no cache: each rank's request shows"
+    assert all(one["ended"] <= other["began"] for one, other in zip(seen.bars, seen.bars[1:], strict=False)
+               if one["rank"] == other["rank"])
+    last = max(row["ended"] for row in seen.exchanges)
+    assert all(row["began"] > last - 0.005 for row in seen.bars if row["phase"] == "apply"), "after all exchanges"
+    assert seen.messages == 4 if fusion == "0" else seen.messages < 4
 
 
 @pytest.mark.workers

@@ -77,6 +77,10 @@ FIGURES = {
     "step_gantt": lambda: drawings.step_gantt(timeline_of_a_step(), computation()),
     "step_gantt, fused": lambda: drawings.step_gantt(timeline_of_a_step(marks=False, fused=True)),
     "step_gantt, four ranks": lambda: drawings.step_gantt(timeline_of_a_step(), computation(4)),
+    "step_gantts": lambda: drawings.step_gantts({
+        "cycle 1 ms": (timeline_of_a_step(), computation()),
+        "cycle 20 ms, fusion": (timeline_of_a_step(fused=True), computation()),
+        "a timeline alone": (timeline_of_a_step(marks=False), [])}),
     "loss_paths": lambda: drawings.loss_paths(TRACKS, bowl),
     "loss_paths, three panels": lambda: drawings.loss_paths(PANELS, bowl),
 }
@@ -131,7 +135,8 @@ def test_axes_have_labels_with_units(figure):
     units = ("bytes", "seconds", "rank", "weight", "images")
     for axes in shown:
         ticks = axes.get_yticklabels() or [shown[0].yaxis.label]  # Panels share the label of the first.
-        for label in (axes.get_xlabel(), axes.get_ylabel() or ticks[0].get_text()):
+        beside = [other for other in shown if other.get_xlabel()]  # Panels above each other share the last one's.
+        for label in (axes.get_xlabel() or beside[-1].get_xlabel(), axes.get_ylabel() or ticks[0].get_text()):
             assert any(unit in label for unit in units), label
 
 
@@ -306,6 +311,24 @@ def test_fused_tensors_are_one_allreduce():
     assert len(axes.patches) == 3 + 1
     assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0: negotiate", "rank 0: all-reduce"]
     assert axes.texts[-1].get_text().endswith(f"{4 * sum(LAYERS.values()) / 1000:.3g} kB")
+
+
+def test_small_gantts_have_one_axis_of_time_and_tell_what_differs():
+    long = [row | {"ended": row["ended"] + 0.044} if row["phase"] == "apply" else row for row in computation()]
+    figure = drawings.step_gantts({"separate": (timeline_of_a_step(), computation()),
+                                   "fused": (timeline_of_a_step(fused=True), long)})
+    separate, fused = figure.axes
+    assert separate.get_title(loc="left") == "separate: 56 ms, 3 messages; the last ends 5 ms after the last gradient"
+    assert fused.get_title(loc="left").startswith("fused: 100 ms, 1 message;")
+    assert separate.get_xlim() == fused.get_xlim() == (-1, 101)
+    assert len(separate.patches) == 2 * (5 + 3 + 3)
+    assert len(fused.patches) == 2 * (5 + 3 + 1)
+
+
+def test_without_computations_or_exchanges_nothing_is_exposed():
+    assert drawings.seen_step(timeline_of_a_step()).exposed == 0
+    assert drawings.seen_step([], computation()).exposed == 0
+    assert drawings.seen_step(timeline_of_a_step(), computation()).exposed == pytest.approx(0.005)
 
 
 def test_a_step_that_is_not_in_the_timeline_is_refused():

@@ -35,3 +35,15 @@ def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
         assert axes.get_xlabel() == "batch size b (images per step)"
         assert axes.texts[0].get_text() == {"(ms)": "$a$ = 6 ms", "(images/s)": "$1/c$ = 2,500 images/s"}[unit]
         assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "32", "128"]
+
+
+def test_the_terms_of_a_ring_are_drawn_with_their_sum():
+    sizes, (alpha, beta, n) = [8, 2**16, 2**24], (0.5e-3, 1e-9, 4)
+    (axes,) = plots.alpha_beta(sizes, [0.004, 0.005, 0.03], alpha, beta, n).axes
+    fit, per_byte, latency, measured = axes.lines
+    assert list(fit.get_ydata()) == pytest.approx([6 * (0.5 + 1e-6 * size / 4) for size in fit.get_xdata()])
+    assert list(per_byte.get_ydata()) == pytest.approx([6 * 1e-6 * size / 4 for size in per_byte.get_xdata()])
+    assert list(latency.get_ydata()) == pytest.approx([3, 3])
+    assert list(measured.get_xdata()) == sizes
+    assert list(measured.get_ydata()) == pytest.approx([4, 5, 30]), "milliseconds"
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")

@@ -73,14 +73,14 @@ def bucket_seconds(sizes, bucket_bytes, alpha, beta):
     The gradients come in this order. One joins the current bucket if the
     bucket then has at most `bucket_bytes`; otherwise the bucket is sent, and
     the gradient begins the next one. A gradient larger than a bucket is sent
-    alone. A bucket of S bytes takes alpha + S / beta seconds, and one is sent
+    alone. A bucket of M bytes takes alpha + beta M seconds, and one is sent
     after the other.
 
     Args:
         sizes: Bytes of each gradient, a list.
         bucket_bytes: The largest bucket; 0 sends each gradient alone.
         alpha: Seconds of an empty message.
-        beta: Bytes per second.
+        beta: Seconds per byte.
     """
     ...  # YOUR CODE
 
@@ -92,25 +92,25 @@ BUCKETS: tuple[tuple[list[int], int, int], ...] = (
 
 
 def _grade_buckets(run: Written) -> str:
-    alpha, beta = 0.01, 1000.0
+    alpha, beta = 0.01, 0.001
     for sizes, bucket_bytes, buckets in BUCKETS:
         call = run(sizes, bucket_bytes, alpha, beta)
-        value, bytes_alone = number(call.value), sum(sizes) / beta
+        value, bytes_alone = number(call.value), sum(sizes) * beta
         call.expect(value is not None, "a time is a number")
         messages = ((value or 0.0) - bytes_alone) / alpha
-        call.expect(not close(value, sum(sizes) * beta + buckets * alpha) or not sizes,
-                    "bytes over bytes per second are seconds, not their product")
+        call.expect(not close(value, sum(sizes) / beta + buckets * alpha) or not sizes,
+                    "bytes times seconds per byte are seconds, not their quotient")
         call.expect(messages > -1e-6, "it takes less than the bytes alone would take")
         call.expect(messages < buckets + 1e-6, "more alphas are counted than messages are sent: a gradient joins the "
                                                "current bucket if it fits")
         call.expect(messages > buckets - 1e-6, "fewer alphas are counted than messages are sent: a gradient is not "
                                                "divided, and does not join a bucket in which it does not fit")
-    return "one alpha for each bucket and one S / beta for all bytes, for gradients that fit, fill and exceed a bucket"
+    return "one alpha for each bucket and beta for each byte, for gradients that fit, fill and exceed a bucket"
 
 
 TASKS = {
     "ring": code("Write a ring all-reduce by hand, and count the bytes that each rank sends.", ring, _grade_ring),
-    "bucket_seconds": code("Write the function that predicts how long gradients take in buckets, by alpha + S / beta.",
+    "bucket_seconds": code("Write the function that predicts how long gradients take in buckets, by alpha + beta M.",
                            bucket_seconds, _grade_buckets),
     "bug": bugs.find("lab05", how="Ctrl-C ends it; wait for what Horovod reports after five seconds.", symptoms={
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
