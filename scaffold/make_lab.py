@@ -92,13 +92,13 @@ def rename(name: str, text: str) -> str:
 
 
 def write_questions(name: str) -> None:
-    """Write the text of a new lab's questions into its notebook: the template has only their place."""
+    """Write the text of a new lab's questions into its notebook: the template has an empty cell for it."""
     importlib.invalidate_caches()  # The lab's modules are newer than what Python knows of their folders.
     path = ROOT / f"notebooks/{name}.ipynb"
     notebook = nbformat.read(path, 4)
-    (place,) = [cell for cell in notebook.cells
-                if cell.cell_type == "markdown" and "exercises" in cell.metadata.get("tags", [])]
-    place.source = exercises.markdown(name)
+    (questions,) = [cell for cell in notebook.cells
+                    if cell.cell_type == "markdown" and "exercises" in cell.metadata.get("tags", [])]
+    questions.source = exercises.markdown(name)
     atomic.write_text(path, nbformat.writes(notebook) + "\n")
 
 
