@@ -129,8 +129,8 @@ def test_a_cut_link_ends_the_run_and_names_the_node_and_the_resumed_run_comes_to
     process = training.start("--stall-seconds", STALL)
     training.cluster.labs("link", "node2", "--down")
     last = last_line(process, timeout=STALL + 10)
-    heartbeat = r"(epoch \d+, step \d+|before the first step)"  # It may be from before the first epoch.
-    assert re.fullmatch(rf"labs: error: node node2 has not been heard from for \d+ s \(rank 1: {heartbeat}\): "
+    last_seen = r"(epoch \d+, step \d+|before the first step)"  # It may be from before the first epoch.
+    assert re.fullmatch(rf"labs: error: node node2 has not been heard from for \d+ s \(rank 1: {last_seen}\): "
                         "its link is cut, or the node is lost or frozen", last), last
     here = {each.pid for each in training.left()} - {each.pid for each in training.cluster.processes("node2")}
     assert not here, names([psutil.Process(pid) for pid in here])
