@@ -149,10 +149,10 @@ def test_c31_is_the_ledger_of_the_records_with_intervals():
 
 
 def test_the_bold_sentences_are_those_of_the_records():
-    said = bold("What bounds two workers")
+    shown = bold("What bounds two workers")
     computed = [time_ledger.bound(time_ledger.excess(samples(b, 1), samples(b, n), n))
                 for b in (32, 128, 512) for n in (2, 4)]
-    assert said == [f"{sentence}." for sentence in computed]
+    assert shown == [f"{sentence}." for sentence in computed]
 
 
 # The reports.
@@ -177,9 +177,9 @@ def test_report_ms_efficiency_needs_a_link_that_contradicts_its_four_gpus():
     more, speed = re.search(r"need ([\d.]+) ms more per step: (\d+) MB/s for 4.8 MB", text).groups()
     assert float(more) == pytest.approx(16.2, abs=0.06)
     assert float(speed) == pytest.approx(4 * 1_199_882 / float(more) / 1e3, rel=0.01)
-    most, measured = map(float, re.search(r"at most S\(4\) = ([\d.]+); the report has ([\d.]+)", text).groups())
+    most, measured = map(float, re.search(r"at most S\(4\) = ([\d.]+); report M has ([\d.]+)", text).groups())
     assert (most, measured) == (2.0, 2.24)
-    assert "$S(4)$ = 2.0; the report has 2.24" in TEXT
+    assert "$S(4)$ = 2.0; report M has 2.24" in TEXT
     assert "We assume the one of Keras' MNIST example" in TEXT
 
 
@@ -204,3 +204,32 @@ def test_the_page_writes_one_notation():
     assert "guess = None" in "".join("".join(cell["source"]) for cell in committed.cells(LAB))
     assert scaling.SECONDS[0] == "seconds_per_epoch"
     assert set(ledger_columns.ENTRIES) == ENTRIES
+
+
+def test_the_answers_quote_the_records_and_the_reports():
+    seconds = RUNS.groupby(["batch_size", "size"])["seconds_per_epoch"].mean()
+    speeds = RUNS.groupby(["batch_size", "size"])["images_per_sec"].median()
+    ledgers = {cell: time_ledger.table(samples(*cell)) for cell in CELLS}
+    one, two = ([f"{seconds[b, 1]:.1f}" for b in (32, 128, 512)],
+                [f"{speeds[b, 2] / speeds[b, 1]:.2f}" for b in (32, 128, 512)])
+    assert "takes {}, {} and {} s with 32, 128 and 512 images".format(*one) in TEXT
+    assert "Two workers are {}, {} and {} times as fast".format(*two) in TEXT
+    theirs = REPORT["epoch_seconds"]
+    for n, shown in ((2, "$S(2)$ = {}, {} and {}"), (4, "$S(4)$ = {}, {} and {}")):
+        assert shown.format(*(f"{theirs[b, 1] / theirs[b, n]:.2f}" for b in (32, 128, 512))) in TEXT
+    assert f"$S(4)$ = {theirs[128, 1] / theirs[32, 4]:.2f}, slower than one" in TEXT
+    assert f"25.9 and 19.9 s: $S(4)$ = {theirs[512, 1] / theirs[128, 4]:.2f}" in TEXT
+    assert f"gain nothing, $S(4)$ = {speeds[32, 4] / speeds[128, 1]:.2f}, and with $b$ = 128 held they have " \
+           f"{speeds[128, 4] / speeds[128, 1]:.2f}" in TEXT
+    compute = [f"{ledgers[b, 2]['seconds']['compute']:.2f}" for b in (32, 128, 512)]
+    assert "two workers compute for {}, {} and {} s per epoch".format(*compute) in TEXT
+    sent = [f"{ledgers[b, 2]['seconds']['communication']:.2f} ± {ledgers[b, 2]['plus_minus']['communication']:.2f}"
+            for b in (32, 128, 512)]
+    assert "communicate for {}, {} and {} s".format(*sent) in TEXT
+    others = {cell: ledger["share"]["other"] for cell, ledger in ledgers.items()}
+    assert [cell for cell in CELLS if cell[1] <= 2 and others[cell] >= 0.05] == [(128, 2)]
+    assert ledgers[128, 2]["plus_minus"]["other"] > ledgers[128, 2]["seconds"]["other"] > 0
+    assert "it is {:.0f}, {:.0f} and {:.0f} %".format(*(100 * others[b, 4] for b in (32, 128, 512))) in TEXT
+    exceeding = [time_ledger.excess(samples(b, 1), samples(b, 2), 2) for b in (32, 128, 512)]
+    assert [each.index[0] for each in exceeding] == ["communication", "compute", "compute"]
+    assert all(each["excess"]["compute"] > 0 for each in exceeding)

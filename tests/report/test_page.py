@@ -96,7 +96,7 @@ def test_a_question_is_answered_by_its_own_runs(written):
     weak, strong = lab.index(lab04_speedup.WEAK), lab.index(lab04_speedup.STRONG)
     assert lab.startswith("\n\nlab04_speedup: 12 runs")
     assert "| 16 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
-    assert "| 16 | 1 | 1 | 6 | 2 | 1 | 10 |" in lab[weak:strong], "the ledger"
+    assert "| 16 | 1 | 1 | 6 | 2 | 0 | 1 | 10 |" in lab[weak:strong], "the ledger"
     assert "| 16 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
     assert "makes the others" not in lab
     assert "12 runs;" not in lab[weak:strong]

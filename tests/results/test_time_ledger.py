@@ -74,14 +74,14 @@ def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():
     assert (exceeding["low"] < exceeding["excess"]).all()
 
 
-@pytest.mark.parametrize(("many", "said"), [
+@pytest.mark.parametrize(("many", "sentence_of"), [
     ({"compute": 0.2, "communication": 0.1, "start": 0.02}, "communication bounds the scaling: +0.1"),
     ({"compute": 0.25, "communication": 0.0505}, "may be as large"),
     ({"compute": 0.2}, "which cannot be told from 0"),
 ])
-def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, said):
+def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, sentence_of):
     sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
-    assert said in sentence
+    assert sentence_of in sentence
     assert "wall" not in sentence
 
 
