@@ -195,8 +195,8 @@ def small_messages(record: dict[str, Any]) -> str:
 TIMELINE = {"HOROVOD_TIMELINE": "DYNAMIC", "HOROVOD_CACHE_CAPACITY": "0"}
 """Environment variables for `step_over_time`: the timeline can start, and without a cache each rank's request shows."""
 FILE = "step.json"
-STEPS = 3
-"""Steps with the timeline on; the last is shown."""
+STEPS = 9
+"""Steps with the timeline on; one of median length is shown."""
 
 
 def _steps(config, options):
@@ -209,7 +209,7 @@ def _steps(config, options):
 
 
 def followed(record: dict[str, Any]) -> tuple[list, list]:
-    """Return the events and the computation of a run with study "steps", as `report.drawings.step_gantt` takes them.
+    """Return the events and the computation of a run with study "steps", as `drawings.typical_step` takes them.
 
     Args:
         record: Of a run in the results folder.
@@ -220,11 +220,11 @@ def followed(record: dict[str, Any]) -> tuple[list, list]:
 
 def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 512, images: int = 256,
                    steps: int = STEPS) -> list[dict[str, Any]]:
-    """Take training steps of a dense network with Horovod's timeline on; return what this rank computed in the last.
+    """Take training steps of a dense network with Horovod's timeline on; return when this rank computed what.
 
     Every rank calls it, after an `hvd.init` with the environment variables of TIMELINE. The rows are those that
-    `report.drawings.step_gantt` takes; in the timeline the step has the number steps - 1. The backward pass is written
-    out, so that the clock can be read after each layer.
+    `report.drawings.typical_step` takes. The backward pass is written out, so that the clock can be read after each
+    layer.
 
     Args:
         path: Where rank 0 writes the timeline.
@@ -232,7 +232,7 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
         layers: Dense layers without bias, with ReLU.
         width: Inputs and outputs of each layer.
         images: Rows of this rank's batch.
-        steps: Steps with the timeline; as many before it let the run settle.
+        steps: Steps with the timeline; three before it let the run settle.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -271,17 +271,18 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
         clock.append(read_clock(*updates))
         return tf.stack(clock)
 
-    for _ in range(steps):
+    for _ in range(3):
         step()
     hvd.start_timeline(path)
     time.sleep(0.1)  # Horovod: the timeline starts with the next cycle, of 20 ms on the page of this lab.
-    marks = [step().numpy() for _ in range(steps)][-1]
+    marks = [step().numpy() for _ in range(steps)]
     hvd.stop_timeline()
     time.sleep(0.1)  # The file is written by a thread.
     names = [("forward", ""), ("sleep", ""), *(("backward", f"layer {layer}") for layer in range(layers, 0, -1)),
              ("wait", ""), ("apply", "")]
-    rows = [{"rank": hvd.rank(), "phase": phase, "name": name, "began": float(began), "ended": float(ended)}
-            for (phase, name), began, ended in zip(names, marks, marks[1:], strict=False)]
+    rows = [{"rank": hvd.rank(), "step": number, "phase": phase, "name": name, "began": float(began),
+             "ended": float(ended)} for number, clock in enumerate(marks)
+            for (phase, name), began, ended in zip(names, clock, clock[1:], strict=False)]
     return [row for row in rows if row["phase"] != "wait" and (pause or row["phase"] != "sleep")]
 
 

@@ -479,7 +479,8 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     Raises:
         LabError: There is neither an exchange of this step nor a computation.
     """
-    lanes, seen = _lanes_of_step(events, computed, step)
+    seen = seen_step(events, computed, step)
+    lanes = _lanes(seen.ranks, seen.bars, seen.exchanges)
     figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
     axes = figure.subplots()
     y, ticks = _draw_lanes(axes, lanes, seen.began, seen.ended - seen.began)
@@ -494,29 +495,22 @@ def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 
     return _padded(figure)
 
 
-def step_gantts(steps: Mapping[str, tuple[Iterable[Row], Iterable[Row]]], step: int = 0) -> Figure:
+def step_gantts(steps: Mapping[str, Seen]) -> Figure:
     """Draw several steps as small Gantt charts, one below the other, on one axis of time.
 
     The lanes are those of `step_gantt`; the negotiations of a rank share a narrow lane. The title of a panel says how
     long the step took, how many messages were sent, and how long after the last gradient the last of them ended.
 
     Args:
-        steps: By title: events and computation, as `step_gantt` takes them.
-        step: The exchange to show of each tensor, from 0.
-
-    Raises:
-        LabError: One of them has neither an exchange of this step nor a computation.
+        steps: By title, from `seen_step` or `typical_step`.
     """
-    drawn = {}
-    for title, (events, computed) in steps.items():
-        lanes, seen = _lanes_of_step(events, computed, step)
-        drawn[title] = [lane._replace(high=min(lane.high, 0.3)) if len(lane.lines) > 1 else lane
-                        for lane in lanes], seen
-    longest = max(seen.ended - seen.began for _, seen in drawn.values())
-    heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes, _ in drawn.values()]
-    figure = plots.empty(WIDTH, 1.1 + 0.5 * len(drawn) + 0.24 * sum(heights))
-    panels = figure.subplots(len(drawn), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, (title, (lanes, seen)) in zip(panels, drawn.items(), strict=True):
+    all_lanes = [[lane._replace(high=min(lane.high, 0.3)) if len(lane.lines) > 1 else lane
+                  for lane in _lanes(seen.ranks, seen.bars, seen.exchanges)] for seen in steps.values()]
+    longest = max(seen.ended - seen.began for seen in steps.values())
+    heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes in all_lanes]
+    figure = plots.empty(WIDTH, 1.1 + 0.5 * len(steps) + 0.24 * sum(heights))
+    panels = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, lanes, (title, seen) in zip(panels, all_lanes, steps.items(), strict=True):
         y, ticks = _draw_lanes(axes, lanes, seen.began, longest)
         axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
         axes.set(ylim=(y, -GAP), xlim=(-0.01e3 * longest, 1.01e3 * longest))
@@ -569,9 +563,12 @@ def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0
                 max(row["ended"] for row in bars + exchanges))
 
 
-def _lanes_of_step(events: Iterable[Row], computed: Iterable[Row], step: int) -> tuple[list[_Lane], Seen]:
-    seen = seen_step(events, computed, step)
-    return _lanes(seen.ranks, seen.bars, seen.exchanges), seen
+def typical_step(events: Iterable[Row], computed: Iterable[Row]) -> Seen:
+    """Return the step of median length; arguments as of `step_gantt`, and each computation has its number, `step`."""
+    events, computed = list(events), list(computed)
+    numbers = sorted({row["step"] for row in computed})
+    steps = [seen_step(events, [row for row in computed if row["step"] == number], number) for number in numbers]
+    return sorted(steps, key=lambda seen: seen.ended - seen.began)[len(steps) // 2]
 
 
 def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> tuple[float, list[float]]:

@@ -245,6 +245,8 @@ def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, 
         beta: Seconds per byte.
         n: Number of ranks.
     """
+    from matplotlib.ticker import LogLocator, NullLocator
+
     figure = empty(9, 3.6)
     axes = figure.subplots()
     sizes = np.geomspace(min(nbytes), max(nbytes), 200)
@@ -256,6 +258,9 @@ def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, 
     axes.plot(nbytes, 1e3 * np.asarray(seconds), "o", color=COLOURS[0], label="measured", zorder=3)
     lowest = 1e3 * min(*seconds, constant if constant > 0 else min(seconds))
     axes.set(yscale="log", ylim=(lowest / 3, None), xlabel="message M (bytes)", ylabel="all-reduce (milliseconds)")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xscale("log", base=16)
     axes.xaxis.set_major_formatter(_bytes)
     return _finished(axes)

@@ -48,7 +48,7 @@ def test_the_page_is_as_long_as_a_page_may_be():
             assert max(map(len, source.splitlines())) <= 88, source
         compile(source.removeprefix("%%px\n"), "cell", "exec")
     lines = [line for each in cells(LAB) for line in printed(each).splitlines() if not line.startswith("lab05.")]
-    assert max(map(len, lines)) <= 110
+    assert max(map(len, lines)) <= 105
 
 
 def test_letters_are_those_of_the_glossary():
@@ -111,7 +111,7 @@ def test_horovods_factors_against_raw_mpi_are_those_of_the_table():
     largest = list(horovod)[-1]
     assert int(largest) == nbytes
     assert large == pytest.approx(float(horovod[largest]) / float(raw[largest]), abs=0.06)
-    assert small == pytest.approx(float(horovod["8"]) / float(raw["8"]), rel=0.1)
+    assert small == pytest.approx(float(horovod["8"]) / float(raw["8"]), rel=0.05, abs=0.51)
 
 
 def test_each_bandwidth_is_that_of_its_library():
@@ -127,10 +127,11 @@ def test_each_bandwidth_is_that_of_its_library():
         assert row["percent"] == pytest.approx(100 * row["busbw"] / peak, rel=0.05, abs=1)
 
 
-def test_glooss_latency_is_told_with_its_first_calls():
+def test_the_latency_of_gloo_is_told_with_its_first_calls():
     """A first point of 8 ms and a second of 2 ms stood side by side: the first was timed before the run had settled."""
     line = r"Horovod over Gloo, 8 bytes: ([\d.]+) ms in the run's first call, .* ([\d.]+) ms once settled"
-    first, later = map(float, re.search(line, printed(cell(LAB, "lab.small_messages(gloo)"))).groups())
+    text = " ".join(printed(cell(LAB, "lab.small_messages(gloo)")).split())
+    first, later = map(float, re.search(line, text).groups())
     assert first > later
 
 
@@ -188,21 +189,20 @@ def test_report_cs_cells_are_timed_at_horovods_bandwidth():
 
 def test_a_step_over_time_is_told_for_four_cases():
     lines = dict(re.findall(r"(?m)^(cycle [^:]+): ([\d.]+ ms, \d messages?; .*)$", printed(cell(LAB, "step_gantts"))))
-    assert list(lines) == ["cycle 1 ms", "cycle 20 ms", "cycle 20 ms, no fusion", "cycle 1 ms, rank 1 sleeps 30 ms"]
+    assert list(lines) == ["cycle 1 ms", "cycle 1 ms, rank 1 sleeps 30 ms", "cycle 20 ms", "cycle 20 ms, no fusion"]
     told = {name: numbers(text) for name, text in lines.items()}
     assert told["cycle 20 ms, no fusion"][1] == 4, "a message for each tensor"
     assert told["cycle 20 ms"][1] < 4, "fused"
-    assert told["cycle 1 ms, rank 1 sleeps 30 ms"][0] > told["cycle 1 ms"][0] + 15, "all wait for the slow rank"
+    assert told["cycle 1 ms, rank 1 sleeps 30 ms"][0] > 30, "all wait for the slow rank"
 
 
 def test_the_bytes_of_a_step_do_not_depend_on_the_batch():
-    rows = table(cell(LAB, '"MB per epoch": epoch'))
-    assert len({row["MB per step predicted"] for row in rows.values()}) == 1
+    rows = table(cell(LAB, "counted in an epoch"))
+    assert len({row["MB per step, predicted"] for row in rows.values()}) == 1
     for row in rows.values():
-        predicted, counted = (float(row[f"MB per step {name}"]) for name in ("predicted", "measured"))
-        assert counted == pytest.approx(predicted, rel=0.05)
-        epoch, steps = float(row["MB per epoch measured"]), float(list(row.values())[-2])
-        assert epoch == pytest.approx(counted * steps, rel=0.01)
+        assert float(row["counted"]) == pytest.approx(float(row["MB per step, predicted"]), rel=0.05)
+        assert float(row["counted in an epoch"]) == pytest.approx(float(row["counted"]) * int(row["steps"]), rel=0.01)
+        assert abs(float(row["difference"])) < 0.05
 
 
 def test_a_node_sends_what_a_ring_needs():

@@ -78,9 +78,9 @@ FIGURES = {
     "step_gantt, fused": lambda: drawings.step_gantt(timeline_of_a_step(marks=False, fused=True)),
     "step_gantt, four ranks": lambda: drawings.step_gantt(timeline_of_a_step(), computation(4)),
     "step_gantts": lambda: drawings.step_gantts({
-        "cycle 1 ms": (timeline_of_a_step(), computation()),
-        "cycle 20 ms, fusion": (timeline_of_a_step(fused=True), computation()),
-        "a timeline alone": (timeline_of_a_step(marks=False), [])}),
+        "cycle 1 ms": drawings.seen_step(timeline_of_a_step(), computation()),
+        "cycle 20 ms, fusion": drawings.seen_step(timeline_of_a_step(fused=True), computation()),
+        "a timeline alone": drawings.seen_step(timeline_of_a_step(marks=False))}),
     "loss_paths": lambda: drawings.loss_paths(TRACKS, bowl),
     "loss_paths, three panels": lambda: drawings.loss_paths(PANELS, bowl),
 }
@@ -315,14 +315,22 @@ def test_fused_tensors_are_one_allreduce():
 
 def test_small_gantts_have_one_axis_of_time_and_tell_what_differs():
     long = [row | {"ended": row["ended"] + 0.044} if row["phase"] == "apply" else row for row in computation()]
-    figure = drawings.step_gantts({"separate": (timeline_of_a_step(), computation()),
-                                   "fused": (timeline_of_a_step(fused=True), long)})
+    figure = drawings.step_gantts({"separate": drawings.seen_step(timeline_of_a_step(), computation()),
+                                   "fused": drawings.seen_step(timeline_of_a_step(fused=True), long)})
     separate, fused = figure.axes
     assert separate.get_title(loc="left") == "separate: 56 ms, 3 messages; the last ends 5 ms after the last gradient"
     assert fused.get_title(loc="left").startswith("fused: 100 ms, 1 message;")
-    assert separate.get_xlim() == fused.get_xlim() == (-1, 101)
+    assert separate.get_xlim() == fused.get_xlim() == pytest.approx((-1, 101))
     assert len(separate.patches) == 2 * (5 + 3 + 3)
     assert len(fused.patches) == 2 * (5 + 3 + 1)
+
+
+def test_the_typical_step_is_the_one_of_median_length():
+    rows = [row | {"step": number, "ended": row["ended"] + late * (row["phase"] == "apply")}
+            for number, late in enumerate((0.5, 0.02, 0)) for row in computation()]
+    events = timeline_of_a_step()[:4] + 3 * timeline_of_a_step()[4:]
+    seen = drawings.typical_step(events, rows)
+    assert seen.ended - seen.began == pytest.approx(0.076)
 
 
 def test_without_computations_or_exchanges_nothing_is_exposed():
