@@ -52,42 +52,6 @@ def table(lab: str, column: str) -> pd.DataFrame:
     return frame.replace("", None).apply(pd.to_numeric)
 
 
-# Lab 3.
-
-def test_lab03_runs_every_preset_on_its_own_number_of_workers():
-    """`paper` is report C's experiment on four workers only if nothing on the page says two."""
-    tree = ast.parse(code("lab03"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and "batch_size" in ast.unparse(node):
-            assert not isinstance(node.left, ast.Constant), ast.unparse(node)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"local.run", "lab.learning_rate"}:
-            assert "workers" in ast.unparse(node.args[-1]) or "workers=workers" in ast.unparse(node), ast.unparse(node)
-    assert "lab.WORKERS[preset]" in code("lab03")
-
-
-def test_lab03_says_of_its_seeds_and_of_noise_what_its_tables_show():
-    seeds, ends = table("lab03", "linear, warmup"), table("lab03", "val_accuracy")
-    assert len(seeds) >= 3
-    assert (seeds["linear, warmup"] > seeds["linear"]).all()
-    message = printed("lab03", "proportions.compared")
-    low, high, warm_low, warm_high = (float(each) for each in re.search(
-        r"seeds: ([\d.]+) to ([\d.]+); with warmup: ([\d.]+) to ([\d.]+);", message).groups())
-    for name, ends_of in (("linear", (low, high)), ("linear, warmup", (warm_low, warm_high))):
-        assert ends_of == pytest.approx((seeds[name].min(), seeds[name].max()), abs=0.006), name
-    images = 398
-    verdict_of = r"^{} and {}: .* differ by ([\d.]+) standard errors: (.*)$"
-    for one, other in (("linear, warmup", "no scaling"), ("linear, warmup", "sqrt"), ("small batch", "linear, warmup")):
-        (verdict,) = re.findall(verdict_of.format(one, other), message, re.MULTILINE)
-        shown = abs(proportions.difference(*ends["val_accuracy"][[one, other]], images))
-        assert float(verdict[0]) == pytest.approx(shown, abs=0.1)
-        assert (verdict[1] == "within noise") == (float(verdict[0]) <= 2)
-
-
-def test_lab03_types_no_measured_figure_into_its_prose():
-    (text,) = [source(cell) for cell in cells("lab03") if source(cell).startswith("* **No scaling** learns")]
-    assert not re.findall(r"\b0\.\d\d", text), "an accuracy that the next run will not repeat"
-
-
 # Lab 4.
 
 def test_lab04_divides_one_fixed_amount_in_every_row():
