@@ -70,7 +70,7 @@ def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colo
 
 def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
                dashed: Sequence[str] = ()) -> Figure:
-    """Draw metrics over the epochs: for each setting the mean over its seeds, and a band from the lowest to the highest.
+    """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.
 
     Args:
         runs: The records of each setting, one per seed, by its label.

@@ -5,7 +5,6 @@ Reads the notebooks' JSON; nothing is run.
 
 from __future__ import annotations
 
-import ast
 import html
 import json
 import re
@@ -13,7 +12,6 @@ import re
 import pandas as pd
 import pytest
 
-from labs.results import proportions
 from labs.run import catalogue
 from labs.run.paths import ROOT
 
