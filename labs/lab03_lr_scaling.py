@@ -1,6 +1,7 @@
 """Lab 3: how the learning rate should change when the batch grows: scaling rules and warmup.
 
     labs run lab03_lr_scaling --workers 2
+    labs sweep lab03_lr_scaling --preset laptop --oversubscribe
     sbatch --gpus-per-node=4 --ntasks-per-node=4 jobs/lab03_lr_scaling.sh --preset paper
 """
 
@@ -65,23 +66,20 @@ PRESETS = {
 C4_1 = "C4.1: loss and accuracy after five epochs, one worker with batch 128 against four with 512 each"
 
 
-def _search(question: str, batch_size: int, *learning_rates: float) -> Sweep:
-    """Return the search for base_lr: one worker with the small batch."""
-    return Sweep("search", question, {"batch_size": (batch_size,), "base_lr": learning_rates, "scaling": ("none",),
-                                      "warmup_epochs": (0,)}, workers=(1,))
+def _small_batch(question: str, batch_size: int, *learning_rates: float) -> tuple[Sweep, Sweep]:
+    """Return the search for base_lr on one worker with the small batch, and the runs with the base_lr that it found."""
+    fixed = {"batch_size": (batch_size,), "scaling": ("none",), "warmup_epochs": (0,)}
+    return (Sweep("search", f"{question}: the learning rate that is right for the small batch",
+                  {**fixed, "base_lr": learning_rates}, workers=(1,), seeds=(1,)),
+            Sweep("small_batch", f"{question}: the small batch", fixed, workers=(1,)))
 
 
 _C4_1 = (
-    _search("C4.1: the learning rate that is right for one worker with batch 128", 128, 0.01, 0.03, 0.1),
+    *_small_batch("C4.1", 128, 0.01, 0.03, 0.1, 0.3),
     Sweep("rules", C4_1, {"scaling": ("none", "sqrt", "linear"), "warmup_epochs": (0,)}, workers=(4,)),
     Sweep("warmup", C4_1, workers=(4,)),
 )
-SWEEPS = {
-    "demo": (_search("C4.2: the learning rate that is right for the small batch", 4,
-                     0.0003, 0.001, 0.003),),
-    "paper": _C4_1,
-    "laptop": _C4_1,
-}
+SWEEPS = {"demo": _small_batch("C4.2", 4, 0.0003, 0.001, 0.003, 0.01), "paper": _C4_1, "laptop": _C4_1}
 
 WORKERS = {"demo": 2, "paper": 4}
 """Number of workers on which the notebook runs each preset; it determines the global batch, and so k."""

@@ -70,16 +70,17 @@ def test_the_search_is_that_of_the_records():
         runs = [run for run in TWO_CORES if run["layout"]["global_batch_size"] == run["config"]["base_batch_size"]
                 and run["config"]["data"] == {"demo": "embedded", "CIFAR-10": "real"}[data]
                 and run["config"]["base_lr"] == float(base_lr)]
-        assert len({run["config"]["seed"] for run in runs}) == len(runs) == 3
+        assert len({run["config"]["seed"] for run in runs}) == len(runs) == int(row["count"])
         accuracies = [run["history"][-1]["val_accuracy"] for run in runs]
         for column, value in (("mean", np.mean(accuracies)), ("min", min(accuracies)), ("max", max(accuracies))):
             assert float(row[column]) == pytest.approx(value, abs=0.0006)
-    for data, base_lr in (("demo", DEMO.base_lr), ("CIFAR-10", LAPTOP.base_lr)):
+    for data, base_lr, images in (("demo", DEMO.base_lr, 398), ("CIFAR-10", LAPTOP.base_lr, 2997)):
         means = {float(tried): float(row["mean"]) for (name, tried), row in rows.items() if name == data}
-        assert len(means) >= 3
         best = max(means, key=lambda tried: means[tried])
         assert min(means) < best < max(means), "the search must enclose the best"
-        assert best == base_lr
+        assert abs(proportions.difference(means[best], means[base_lr], images)) < proportions.NOISE
+    assert proportions.difference(means[0.03], means[0.1], 2997) < proportions.NOISE, "within the noise of it"
+    assert means[0.03] > means[0.1] > means[0.01] > means[0.3] + 0.2, "far too high"
 
 
 def test_the_schedule_by_hand_is_the_kits():
@@ -179,6 +180,33 @@ def test_c4_1_is_answered_by_the_records_beside_the_reports_figures():
         assert int(shown["updates"]) == updates
     assert r"$5 \times 391 = 1955$ updates against $5 \times 25 = 125$" in prose()
     assert "0.7834 against 0.7536" in prose()
+
+
+def test_the_answers_on_c4_are_those_of_the_records():
+    means = {name: np.mean(last(name, "val_accuracy")) for name in C4_1}
+    losses = {name: np.mean(last(name, "loss")) for name in C4_1}
+    alone, none, sqrt, linear, warm = C4_1
+    for name, words in ((alone, "a training loss of {:.2f} and a validation accuracy of {:.2f}"),
+                        (sqrt, "at {:.2f} and {:.2f} with the square root rule, their best"),
+                        (warm, "at {:.2f} and {:.2f} with linear scaling and warmup")):
+        assert words.format(losses[name], means[name]) in prose()
+    assert max(list(C4_1)[1:], key=lambda name: means[name]) == sqrt
+    errors = proportions.difference(means[alone], means[sqrt], 2997)
+    assert f"loses {means[alone] - means[sqrt]:.2f} or more, whatever the rule: {errors:.1f} standard errors" in prose()
+    cold = last(linear, "val_accuracy")
+    assert f"that fails: {min(cold):.2f} to {max(cold):.2f}, where chance is 0.10" in prose()
+    assert min(last(warm, "val_accuracy")) > max(cold) + 0.1, "works with every seed"
+    assert f"**not better than no scaling** ({means[none]:.2f})" in prose()
+    _, low, high = statistics.difference(last(warm, "val_accuracy"), last(none, "val_accuracy"))
+    assert low < 0 < high, "the seeds cannot tell them apart"
+    within = abs(proportions.difference(means[warm], means[none], 2997))
+    assert f"the difference is {within:.1f} standard errors" in prose()
+    assert within < proportions.NOISE
+    for other in (none, sqrt, warm):
+        _, low, high = statistics.difference(last(alone, "val_accuracy"), last(other, "val_accuracy"))
+        assert low > 0, "more than the seeds do"
+    steps = [sum(row["steps"] for row in C4_1[name][0]["history"]) for name in (sqrt, alone)]
+    assert "{} updates where the small one has {:,}".format(*steps) in prose()
 
 
 def test_m5_has_the_numbers_of_eight_workers():
