@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,34 @@ def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colo
         if history and column in history[0]:
             values = [row.get(column, np.nan) for row in history]
             axes.plot(epochs, values, style, markersize=3, color=colour, label=f"{label}, {subset}")
+
+
+def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
+               dashed: Sequence[str] = ()) -> Figure:
+    """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.
+
+    Args:
+        runs: The records of each setting, one per seed, by its label.
+        metrics: Columns of the history, one panel each.
+        dashed: The labels whose lines are dashed.
+    """
+    units = {"loss": "training loss (nats)", "val_loss": "validation loss (nats)",
+             "accuracy": "training accuracy (share right)", "val_accuracy": "validation accuracy (share right)"}
+    figure = empty(9, 3.9)
+    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        for (label, records), colour in zip(runs.items(), COLOURS, strict=False):
+            values = np.array([[row[metric] for row in record["history"]] for record in records], float)
+            epochs = [row["epoch"] for row in records[0]["history"]]
+            style = "--" if label in dashed else "-"
+            axes.plot(epochs, values.mean(axis=0), style, marker="o", markersize=3, color=colour, label=label)
+            axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+        axes.set(xlabel="epoch", ylabel=units.get(metric, metric))
+        if metric.endswith("accuracy"):
+            axes.set_ylim(0, 1)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+    return figure
 
 
 def save(figure: Figure, path: Path) -> None:

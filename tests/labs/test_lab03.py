@@ -42,6 +42,31 @@ def test_paper_is_the_reports_setting():
     assert lab.learning_rate(paper, 45_000, workers).peak == pytest.approx(1.6)
 
 
+def test_laptop_is_the_reports_setting_with_fewer_images_and_a_small_network():
+    paper, laptop = lab.PRESETS["paper"], lab.PRESETS["laptop"]
+    other = {"model": laptop.model, "images": 30_000, "base_lr": laptop.base_lr, "augment": False}
+    assert dataclasses.replace(paper, **other) == laptop
+    search, rules, warmup = lab.SWEEPS["laptop"]
+    assert lab.SWEEPS["paper"] == lab.SWEEPS["laptop"]
+    assert (search.workers, search.grid["batch_size"]) == ((1,), (laptop.base_batch_size,))
+    assert min(search.grid["base_lr"]) < laptop.base_lr < max(search.grid["base_lr"])
+    assert rules.workers == warmup.workers == (4,)
+    assert len(rules.seeds) == len(warmup.seeds) == len(search.seeds) == 3
+
+
+def test_a_search_takes_the_small_batch():
+    (search,) = lab.SWEEPS["demo"]
+    assert search.grid["batch_size"] == (DEMO.base_batch_size,)
+    assert min(search.grid["base_lr"]) < DEMO.base_lr < max(search.grid["base_lr"])
+
+
+@pytest.mark.workers
+def test_a_run_takes_as_many_images_as_it_is_given():
+    few = ["--images", "200", "--epochs", "1", "--model", "cifar_cnn_bn", "--optimizer", "sgd"]
+    record = local.run(lab, few, workers=1)
+    assert record["history"][-1]["images"] + record["metrics"]["validation_images"] == 200
+
+
 @pytest.mark.parametrize("text", [lab.__doc__, (ROOT / "jobs/lab03_lr_scaling.sh").read_text()])
 def test_the_commands_for_paper_start_the_reports_four_workers(text):
     (command_line,) = [line for line in text.splitlines() if "sbatch" in line and "--preset paper" in line]

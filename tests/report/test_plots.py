@@ -47,3 +47,21 @@ def test_the_terms_of_a_ring_are_drawn_with_their_sum():
     assert list(measured.get_xdata()) == sizes
     assert list(measured.get_ydata()) == pytest.approx([4, 5, 30]), "milliseconds"
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+
+
+def test_a_band_reaches_from_the_lowest_to_the_highest_seed_around_their_mean():
+    def run(*losses):
+        return {"history": [{"epoch": 1 + epoch, "loss": loss, "val_accuracy": 0.1 * (1 + epoch)}
+                            for epoch, loss in enumerate(losses)]}
+
+    figure = plots.seed_bands({"linear": [run(2.0, 1.0), run(2.4, 1.6), run(2.2, 1.0)], "one seed": [run(2.3, 2.3)]},
+                              dashed=["one seed"])
+    loss, accuracy = figure.axes
+    assert [list(line.get_ydata()) for line in loss.lines] == [pytest.approx([2.2, 1.2]), [2.3, 2.3]]
+    band = loss.collections[0].get_paths()[0].vertices
+    assert {(x, round(y, 6)) for x, y in band} >= {(1, 2.0), (1, 2.4), (2, 1.0), (2, 1.6)}
+    assert [line.get_linestyle() for line in loss.lines] == ["-", "--"]
+    assert (loss.get_ylabel(), accuracy.get_ylabel()) == ("training loss (nats)", "validation accuracy (share right)")
+    assert accuracy.get_ylim() == (0, 1)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["linear", "one seed"]
