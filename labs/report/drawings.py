@@ -120,7 +120,7 @@ def data_parallel(n: int = 4) -> Figure:
 def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
     """Write the numbered text at the left of `data_parallel`."""
     texts = {"weights": ("1  Equal weights", "broadcast once, at the start"),
-             "shard": ("2  A shard for each", "global batch $B = N\\,b$"),
+             "shard": ("2  A batch for each", "of its shard; in all $B = N\\,b$"),
              "gradient": ("3  Forward, backward", "each on its own images"),
              "mean": ("4  All-reduce", "the only gradients sent" if n > 1 else "one worker: none sent"),
              "update": ("5  Equal updates", r"learning rate $\eta$"),

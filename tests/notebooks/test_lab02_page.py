@@ -115,11 +115,11 @@ def test_the_own_speedup_is_that_of_the_table():
 
 
 def test_the_answer_to_m3_is_that_of_the_records_beside_the_reports():
-    rows = committed.table(committed.cell(LAB, "names = {\"test_accuracy\""))
+    rows = committed.table(committed.cell(LAB, "columns = {\"accuracy\""))
     assert [tuple(map(int, key)) for key in rows] == [(epochs, n) for epochs in (21, 40) for n in (1, 2, 4)]
     kept = records.table(TWO_CORES)
     assert (kept.groupby(["epochs", "size"])["seed"].nunique() == 3).all()
-    page = committed.cell(LAB, "names = {\"test_accuracy\"")
+    page = committed.cell(LAB, "columns = {\"accuracy\"")
     html = "".join(next(output["data"]["text/html"] for output in page["outputs"] if "data" in output))
     accuracies = kept.groupby(["epochs", "size"])["test_accuracy"].mean()
     speeds = kept.groupby(["epochs", "size"])["images_per_sec"].median()
