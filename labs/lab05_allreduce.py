@@ -116,8 +116,8 @@ def built() -> dict[str, str]:
 
 def _finish(job):
     """Carry out the study "speed", "traffic" or both, and return the record."""
-    parts = {"speed": [_speed], "traffic": [_traffic], "transport": [_speed, _traffic]}[job.config.study]
-    done = [part(job) for part in parts]
+    chosen = {"speed": [_speed], "traffic": [_traffic], "transport": [_speed, _traffic]}[job.config.study]
+    done = [study(job) for study in chosen]
     tables = {name: rows for each, _ in done for name, rows in each.items()}
     metrics = {name: value for _, each in done for name, value in each.items()}
     return report.finish(job, [], tables=tables | {"built": [built()]}, **metrics)

@@ -214,7 +214,7 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
 def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, beta: float, n: int) -> Figure:
     """Draw measured all-reduces over the message size, and the ring's time on the same logarithmic axes.
 
-    The ring of N ranks: 2 (N - 1) (alpha + beta M / N). Its two terms are drawn as well; where they cross, half of the
+    The ring of N ranks: 2 (N - 1) (alpha + beta M / N). Its two terms are plotted as well; where they cross, half of the
     time is latency.
 
     Args:

@@ -76,8 +76,8 @@ def test_the_ring_ends_with_all_sums_and_its_bytes_are_the_formulas():
 
 def test_the_times_of_the_topologies_are_the_tables():
     times = drawings.topology_table(44.7e6)["seconds"]
-    said = f"take {1e3 * times['ring']:.0f} ms instead of {1e3 * times['tree']:.0f} ms (tree) and "
-    assert f"{said}{1e3 * times['naive']:.0f} ms (naive)" in PROSE
+    sentence = f"take {1e3 * times['ring']:.0f} ms instead of {1e3 * times['tree']:.0f} ms (tree) and "
+    assert f"{sentence}{1e3 * times['naive']:.0f} ms (naive)" in PROSE
     shown = table(cell(LAB, "drawings.topology_table"))
     fastest = {size: min((float(row["ms"]), name) for (group, name), row in shown.items() if group == size)[1]
                for size in ("44.7 MB", "1 kB")}
@@ -190,10 +190,10 @@ def test_report_cs_cells_are_timed_at_horovods_bandwidth():
 def test_a_step_over_time_is_told_for_four_cases():
     lines = dict(re.findall(r"(?m)^(cycle [^:]+): ([\d.]+ ms, \d messages?; .*)$", printed(cell(LAB, "step_gantts"))))
     assert list(lines) == ["cycle 1 ms", "cycle 1 ms, rank 1 sleeps 30 ms", "cycle 20 ms", "cycle 20 ms, no fusion"]
-    told = {name: numbers(text) for name, text in lines.items()}
-    assert told["cycle 20 ms, no fusion"][1] == 4, "a message for each tensor"
-    assert told["cycle 20 ms"][1] < 4, "fused"
-    assert told["cycle 1 ms, rank 1 sleeps 30 ms"][0] > 30, "all wait for the slow rank"
+    printed_of = {name: numbers(text) for name, text in lines.items()}
+    assert printed_of["cycle 20 ms, no fusion"][1] == 4, "a message for each tensor"
+    assert printed_of["cycle 20 ms"][1] < 4, "fused"
+    assert printed_of["cycle 1 ms, rank 1 sleeps 30 ms"][0] > 30, "all wait for the slow rank"
 
 
 def test_the_bytes_of_a_step_do_not_depend_on_the_batch():
