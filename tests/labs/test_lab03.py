@@ -46,17 +46,17 @@ def test_laptop_is_the_reports_setting_with_fewer_images_and_a_small_network():
     paper, laptop = lab.PRESETS["paper"], lab.PRESETS["laptop"]
     other = {"model": laptop.model, "images": 30_000, "base_lr": laptop.base_lr, "augment": False}
     assert dataclasses.replace(paper, **other) == laptop
-    search, rules, warmup = lab.SWEEPS["laptop"]
+    search, small_batch, rules, warmup = lab.SWEEPS["laptop"]
     assert lab.SWEEPS["paper"] == lab.SWEEPS["laptop"]
     assert (search.workers, search.grid["batch_size"]) == ((1,), (laptop.base_batch_size,))
     assert min(search.grid["base_lr"]) < laptop.base_lr < max(search.grid["base_lr"])
     assert rules.workers == warmup.workers == (4,)
-    assert len(rules.seeds) == len(warmup.seeds) == len(search.seeds) == 3
+    assert len(small_batch.seeds) == len(rules.seeds) == len(warmup.seeds) == 3
 
 
 def test_a_search_takes_the_small_batch():
-    (search,) = lab.SWEEPS["demo"]
-    assert search.grid["batch_size"] == (DEMO.base_batch_size,)
+    search, small_batch = lab.SWEEPS["demo"]
+    assert search.grid["batch_size"] == small_batch.grid["batch_size"] == (DEMO.base_batch_size,)
     assert min(search.grid["base_lr"]) < DEMO.base_lr < max(search.grid["base_lr"])
 
 

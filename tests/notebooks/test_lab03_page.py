@@ -50,7 +50,7 @@ def test_the_large_step_of_the_picture_fails_where_the_text_says():
     assert across[8][1] < 0 < across[8][0], "crosses the valley"
     start, end = (0.5 * ((-2 * (1 - 0.02 * k)) ** 2 + 8 * (1 - 0.16 * k) ** 2) for k in (0, 16))
     assert end > start, "higher than it began"
-    assert "fails for $k > 12.5$" in prose()
+    assert "that is $k > 12.5$" in prose()
     assert 2 / (8 * 0.02) == 12.5
 
 
