@@ -336,7 +336,7 @@ def test_the_typical_step_is_the_one_of_median_length():
 def test_without_computations_or_exchanges_nothing_is_exposed():
     assert drawings.seen_step(timeline_of_a_step()).exposed == 0
     assert drawings.seen_step([], computation()).exposed == 0
-    assert drawings.seen_step(timeline_of_a_step(), computation()).exposed == pytest.approx(0.005)
+    assert drawings.seen_step(timeline_of_a_step(), computation()).exposed == pytest.approx(0.005, rel=1e-4)
 
 
 def test_a_step_that_is_not_in_the_timeline_is_refused():

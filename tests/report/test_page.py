@@ -132,7 +132,7 @@ def test_what_is_not_there_is_said(tmp_path):
     page.write(tmp_path, tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "no run yet; `labs sweep lab04_speedup --only strong` makes them" in text
-    assert "no run of lab03_lr_scaling; `labs run lab03_lr_scaling --workers 2` makes one" in text
+    assert "no run of lab10_caltech; `labs run lab10_caltech --workers 2` makes one" in text
 
 
 def test_the_course_report_stands_beside_with_what_lint_finds(written):
