@@ -20,7 +20,7 @@ class Config:
     data: str = "embedded"
     """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
     model: Literal["cifar_cnn", "cifar_cnn_bn", "resnet18"] = "cifar_cnn"
-    """The network, from labs/models/cifar.py; `cifar_cnn_bn` is in this file."""
+    """The network, from labs/models/cifar.py."""
     images: fields.ImageCount = 0
     """Training images to use, of which the validation images are a share; 0: all."""
     batch_size: fields.BatchSize = 64
@@ -85,25 +85,6 @@ WORKERS = {"demo": 2, "paper": 4}
 """Number of workers on which the notebook runs each preset; it determines the global batch, and so k."""
 
 
-def cifar_cnn_bn(classes: int = 10):
-    """Return a network of three convolutions with batch norm: it is as fast as cifar_cnn and stands larger steps.
-
-    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes].
-
-    Args:
-        classes: Number of classes.
-    """
-    import tensorflow as tf
-
-    layers = tf.keras.layers
-    network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
-    for channels in (16, 32, 64):
-        network += [layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False),
-                    layers.BatchNormalization(momentum=0.9), layers.ReLU()]
-    network += [layers.Flatten(), layers.Dense(classes, activation="softmax")]
-    return tf.keras.Sequential(network, name="cifar_cnn_bn")
-
-
 def learning_rate(config: Config, images: int, size: int):
     """Return the learning rate as a function of the step.
 
@@ -136,8 +117,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         after = f" in the first step, {schedule.peak:.4g} after the warmup" if config.warmup_epochs else ""
         job.say(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
                 f"learning rate {float(schedule(0)):.4g}{after}")
-        build = cifar_cnn_bn if config.model == "cifar_cnn_bn" else getattr(models, config.model)
-        model = build(len(images.class_names))
+        model = getattr(models, config.model)(len(images.class_names))
         if config.optimizer == "adam":
             optimizer = tf.keras.optimizers.Adam(schedule)
         else:

@@ -3,7 +3,7 @@
 from labs.run import lazy
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "cifar": ["cifar_cnn", "resnet10", "resnet18"],
+    "cifar": ["cifar_cnn", "cifar_cnn_bn", "resnet10", "resnet18"],
     "cnn": ["mnist_cnn", "photo_cnn"],
     "denoising": ["denoiser", "denoising_error", "identity", "psnr"],
     "faces": ["age_model"],

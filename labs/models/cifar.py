@@ -1,4 +1,4 @@
-"""CIFAR-10 networks for images of 32 x 32 pixels: a small CNN, ResNet-10 and ResNet-18."""
+"""CIFAR-10 networks for images of 32 x 32 pixels: small CNNs, ResNet-10 and ResNet-18."""
 
 from __future__ import annotations
 
@@ -25,6 +25,22 @@ def cifar_cnn(classes: int = 10, width: int = 16, units: int = 256) -> tf.keras.
         network.append(layers.Conv2D(channels, 3, strides=2, padding="same", activation="relu"))
     network += [layers.Flatten(), layers.Dense(units, activation="relu"), layers.Dense(classes, activation="softmax")]
     return tf.keras.Sequential(network, name="cifar_cnn")
+
+
+def cifar_cnn_bn(classes: int = 10) -> tf.keras.Model:
+    """Return a network of three convolutions with batch norm: it is as fast as cifar_cnn and stands larger steps.
+
+    Input uint8 [batch, 32, 32, 3], output probabilities [batch, classes].
+
+    Args:
+        classes: Number of classes.
+    """
+    network = [layers.Input((32, 32, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1)]
+    for channels in (16, 32, 64):
+        network += [layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False),
+                    layers.BatchNormalization(momentum=0.9), layers.ReLU()]
+    network += [layers.Flatten(), layers.Dense(classes, activation="softmax")]
+    return tf.keras.Sequential(network, name="cifar_cnn_bn")
 
 
 def resnet18(classes: int = 10) -> tf.keras.Model:
