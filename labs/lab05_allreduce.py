@@ -98,8 +98,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
         job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
-        return {"speed": _finish, "traffic": _finish, "transport": _finish, "messages": _messages,
-                "links": _links}[config.study](job)
+        if config.study in MEASUREMENTS:
+            return _measured(job)
+        return {"messages": _messages, "links": _links}[config.study](job)
 
 
 def built() -> dict[str, str]:
@@ -114,13 +115,15 @@ def built() -> dict[str, str]:
     }
 
 
-def _finish(job):
-    """Carry out the study "speed", "traffic" or both, and return the record."""
-    measurements = {"speed": [_speed], "traffic": [_traffic], "transport": [_speed, _traffic]}[job.config.study]
-    done = [measurement(job) for measurement in measurements]
-    tables = {name: rows for each, _ in done for name, rows in each.items()}
-    metrics = {name: value for _, each in done for name, value in each.items()}
-    return report.finish(job, [], tables=tables | {"built": [built()]}, **metrics)
+def _measured(job):
+    """Carry out the measurements of a study, and return the record with all their tables and metrics."""
+    tables: dict[str, list] = {"built": [built()]}
+    metrics: dict[str, float] = {}
+    for measurement in MEASUREMENTS[job.config.study]:
+        rows, figures = measurement(job)
+        tables |= rows
+        metrics |= figures
+    return report.finish(job, [], tables=tables, **metrics)
 
 
 def _speed(job):
@@ -310,6 +313,10 @@ def _traffic(job):
     batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
     rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
     return {"wire": rows}, {"gradient_bytes": measure.gradient_bytes(model, fp16_allreduce)}
+
+
+MEASUREMENTS = {"speed": (_speed,), "traffic": (_traffic,), "transport": (_speed, _traffic)}
+"""What the studies measure that return tables and metrics."""
 
 
 def _messages(job):
