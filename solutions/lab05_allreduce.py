@@ -4,7 +4,7 @@ from labs.results import records
 
 
 def q1(runs):
-    """In a ring, each byte crosses a link 2 (N - 1) / N times."""
+    """In a ring all-reduce, each link carries 2 (N - 1) / N times the message."""
     (run,) = runs
     n, rows = run["layout"]["size"], records.rows_of(runs, "collectives")
     mine = rows[(rows["collective"] == "allreduce") & (rows["library"] == f"Horovod over {run['layout']['backend']}")]

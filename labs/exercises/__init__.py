@@ -147,8 +147,8 @@ def markdown(lab: str) -> str:
     return "\n".join(["### Graded from your own records", "", INTRODUCTION.format(next(iter(entries))), "", *lines])
 
 
-INTRODUCTION = ('Each question is about runs in your results folder, such as those of this page: "this run" or "these '
-                'runs". `exercises.runs("{}")` returns their records. A record is a dictionary: '
+INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your results folder, such as those of this '
+                'page. `exercises.runs("{}")` returns their records. A record is a dictionary: '
                 '`record["history"]` has a row per epoch (`steps`, `train_seconds` and more), and '
                 '`record["timings"]["images_per_sec"]` is the throughput without the first epoch. Write your answers '
                 "in place of `None`. A wrong answer gets a hint, never the right number.")

@@ -25,7 +25,7 @@ def _busbw(answer, runs: list[Record]) -> str:
     algbw = row["bytes"] / row["seconds"] / 1e9
     right = algbw * 2 * (size - 1) / size
     return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (N - 1) / N / 1e9, of the largest message", {
-        "that is algbw; in a ring each byte crosses a link 2 (N - 1) / N times": algbw,
+        "that is algbw; in a ring each link carries 2 (N - 1) / N times the message": algbw,
         "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
             right / 2,
         "that adds up the bytes on all workers' links": right * size,

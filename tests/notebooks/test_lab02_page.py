@@ -150,7 +150,7 @@ def test_the_answer_to_m3_says_what_the_records_show():
     by_workers = [((epochs, 1), (epochs, n)) for epochs in (21, 40) for n in sizes[1:]]
     by_epochs = [((21, n), (40, n)) for n in sizes]
     largest = [max(abs(means[other] - means[one]) for one, other in pairs) for pairs in (by_workers, by_epochs)]
-    assert "changed it by at most {:.3f}, and 40 instead of 21 epochs by at most {:.3f}".format(*largest) in prose
+    assert "changed it by at most {:.3f}, the number of epochs by at most {:.3f}".format(*largest) in prose
     assert largest[0] < largest[1], "the epochs changed it more"
     beyond: dict[str, set] = {"seeds": set(), "images": set(), "both": set()}
     for one, other in by_workers + by_epochs:

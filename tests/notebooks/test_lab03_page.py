@@ -223,7 +223,7 @@ def test_m5_has_the_numbers_of_eight_workers():
 def test_report_fs_learning_rates_are_200_apart():
     used = pd.read_csv(ROOT / "data/reference/lab09_fruits.csv")["learning_rate"].dropna()
     assert used.max() / used.min() == pytest.approx(200)
-    assert "Its factor of 200" in prose()
+    assert "No rule gives its factor of 200" in prose()
 
 
 def test_no_cell_writes_to_the_error_stream():

@@ -164,7 +164,7 @@ def test_a_ring_cannot_make_four_gpus_as_fast_as_two():
         step = {n: 1000 * REPORT["epoch_seconds"][int(b), n] * int(b) * n / 50_000 for n in (1, 2, 4)}
         for n in (2, 4):
             assert float(row[f"ms more than N = 1, N = {n}"]) == pytest.approx(step[n] - step[1], abs=0.06)
-    assert "grows from 8 to 55 ms on two GPUs and from 48 to 354 ms on four" in TEXT
+    assert "grows with the batch: from 8 to 55 ms on two GPUs and from 48 to 354 ms on four" in TEXT
     quotients = [REPORT["epoch_seconds"][b, 2] / REPORT["epoch_seconds"][b, 4] for b in (32, 128, 512)]
     assert [f"{each:.2f}" for each in quotients] == ["1.00", "1.05", "1.04"]
     assert "Report C has 1.00, 1.05 and 1.04" in TEXT
@@ -217,7 +217,7 @@ def test_the_answers_quote_the_records_and_the_reports():
         assert shown.format(*(f"{theirs[b, 1] / theirs[b, n]:.2f}" for b in (32, 128, 512))) in TEXT
     assert f"$S(4)$ = {theirs[128, 1] / theirs[32, 4]:.2f}, slower than one" in TEXT
     assert f"25.9 and 19.9 s: $S(4)$ = {theirs[512, 1] / theirs[128, 4]:.2f}" in TEXT
-    assert f"gain nothing, $S(4)$ = {speeds[32, 4] / speeds[128, 1]:.2f}, and with $b$ = 128 held they have " \
+    assert f"gain nothing: $S(4)$ = {speeds[32, 4] / speeds[128, 1]:.2f}. With $b$ = 128 held they reach " \
            f"{speeds[128, 4] / speeds[128, 1]:.2f}" in TEXT
     compute = [f"{ledgers[b, 2]['seconds']['compute']:.2f}" for b in (32, 128, 512)]
     assert "two workers compute for {}, {} and {} s per epoch".format(*compute) in TEXT

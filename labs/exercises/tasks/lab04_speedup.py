@@ -21,9 +21,9 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
     """Return `(value, low, high)`: the weak-scaling efficiency on n workers.
 
     `low` and `high` are its 95 % interval. The throughputs are those of all
-    workers together. Both lists vary from repeat to repeat, and both
-    variations belong into the interval: that of a quotient of two means, by
-    Student's t or by a bootstrap.
+    workers together. Both lists vary from repeat to repeat. The
+    interval is that of a quotient of two means and includes both variations:
+    by Student's t or by a bootstrap.
 
     Args:
         images_per_sec_1: Throughput of each repeat with one worker.
