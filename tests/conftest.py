@@ -34,8 +34,8 @@ class Lanes(LoadScopeScheduling):
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """Replace xdist's `loadgroup`, whose groups pytest 9.2 ignores."""
-    return Lanes(config, log)
+    """Replace xdist's `loadgroup`, whose groups pytest 9.2 ignores. `--dist loadfile` stays xdist's own."""
+    return Lanes(config, log) if config.option.dist == "load" else None
 
 
 def pytest_collection_modifyitems(config, items):

@@ -74,7 +74,7 @@ def wiki(root):
     _write_wiki_mat(root / "wiki.mat", rows)
 
 
-SMALL = {"epochs": 1, "image_size": 16, "batch_size": 8, "warmup_epochs": 0, "images": 16, "depth": 3, "width": 8,
+SMALL = {"epochs": 1, "image_size": 16, "batch_size": 8, "warmup_epochs": 0, "images": 50, "depth": 3, "width": 8,
          "patch_size": 8, "memory_limit_mb": 0}
 """Options that make a run short, for the labs that have them."""
 FOLDERS = {
