@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_server.base.handlers import JupyterHandler
 from jupyterlab.labapp import LabApp
 
 from labs.run.paths import ROOT
@@ -27,11 +29,11 @@ SETTINGS = {
     "KernelManager.transport_encryption": "required",  # Other users of the machine can reach that address, too.
     "ServerApp.answer_yes": True,  # One Ctrl-C stops the server and its kernels.
     "ServerApp.allow_root": True,  # In a container, where root is the only user.
-    "LabApp.news_url": None,  # No popup that asks whether to fetch JupyterLab's news,
-    "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",  # and none that offers to replace a pin.
     "Application.log_level": "ERROR",
 }
 """Passed as command-line options, so they override a user's own settings in ~/.jupyter and elsewhere."""
+ANNOUNCEMENTS = "@jupyterlab/apputils-extension:announcements"
+"""JupyterLab's popups: one asks whether to fetch news, and covers figures; one offers to replace a pinned version."""
 
 
 def serve(folder: str, open_browser: bool, announce: Callable[[int, str], None]) -> None:
@@ -46,5 +48,11 @@ def serve(folder: str, open_browser: bool, announce: Callable[[int, str], None])
     settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser,
                            "LabApp.default_url": f"/lab/tree/{folder}"}
     server = LabApp.initialize_server([f"--{name}={value}" for name, value in settings.items()])
+    server.web_app.settings["page_config_hook"] = _without_announcements
     server.io_loop.add_callback(lambda: announce(server.port, token))  # Runs after the callback that binds the port.
     server.start()
+
+
+def _without_announcements(handler: JupyterHandler, page_config: dict[str, Any]) -> dict[str, Any]:
+    """Disable the popups. JupyterLab 4.6 ignores `LabApp.news_url = None`, which should do it."""
+    return page_config | {"disabledExtensions": [*page_config.get("disabledExtensions", []), ANNOUNCEMENTS]}

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.workers, pytest.mark.timeout(90
               pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")]
 IDLE = "Python 3 (ipykernel) | Idle"
 """In the status bar. The indicator above the cells is no sign: it says idle before there is a kernel, too."""
+POPUP = ".Toastify__toast"
 PLOT = ".jp-OutputArea-output img"
 WRONG = '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="application/vnd.jupyter.stderr"]'
 
@@ -54,6 +55,7 @@ def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, co
     assert prompts(page) == [f"[{number}]:" for number in range(1, len(cells) + 1)]
     assert len({share for share in shares if 0 < share < 100}) > 1, "JupyterLab told of no cell that had run"
     assert len(set(epochs)) >= counts_of_epochs, "the epochs came all at once"
+    assert not page.locator(POPUP).count(), "news, or a newer version, is offered"
     assert page.locator(PLOT).evaluate_all("plots => plots.every(plot => plot.naturalWidth > 0)")
     assert file.read_text() == kept, "it was not saved"
     page.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import json
 import re
 import socket
 import sys
@@ -13,10 +12,9 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-import requests
 from jupyter_client import BlockingKernelClient
 
-from labs.cli import jupyter_server, notebook
+from labs.cli import notebook
 from tests import listening
 from tests.notebooks.serving import Server, serving
 
@@ -74,14 +72,6 @@ def test_a_browser_opens_the_notebooks(server):
         time.sleep(0.1)
     assert f"/lab/tree/work?token={server.token}" in opened.read_text()
     assert "ssh" not in server.output
-
-
-@pytest.mark.slow
-def test_jupyterlab_shows_no_news_and_offers_no_update(server):
-    page = requests.get(server.address, timeout=60).text
-    config = json.loads(re.search(r'(?s)<script id="jupyter-config-data"[^>]*>(.*?)</script>', page)[1])
-    assert config["news"] == {"disabled": True}
-    assert jupyter_server.SETTINGS["LabApp.check_for_updates_class"] == "jupyterlab.NeverCheckForUpdate"
 
 
 def test_no_browser_is_opened_where_nobody_sees_it():
