@@ -88,22 +88,22 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     """Train with plain Keras and Horovod, and return the model."""
     import tensorflow as tf
 
-    from labs.training import hvd_keras as hvd  # Horovod: its layer for the installed Keras.
+    from labs.training import hvd_keras as hvd  # Horovod: its functions for Keras.
 
-    hvd.init()  # Horovod: find the other workers; from here on rank() and size() are known.
-    gpus = tf.config.list_physical_devices("GPU")  # Horovod: every worker sees all GPUs of its node,
-    if gpus:  # Horovod: and would take them all; one worker, one GPU, by its rank on the node.
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")  # Horovod: this one.
+    hvd.init()  # Horovod: find the other workers; now rank() and size() are known.
+    gpus = tf.config.list_physical_devices("GPU")  # Horovod: all GPUs of this node,
+    if gpus:  # Horovod: each worker uses one of them, by its rank on the node.
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")  # Horovod: mine.
     tf.keras.utils.set_random_seed(seed)
     data = tf.data.Dataset.from_tensor_slices((images, labels))
     data = data.shuffle(len(images), seed=seed).repeat()
-    data = data.shard(hvd.size(), hvd.rank())  # Horovod: each takes every size-th image of one order.
-    steps = len(images) // (batch_size * hvd.size())  # Horovod: each step trains on `size` batches.
+    data = data.shard(hvd.size(), hvd.rank())  # Horovod: every size-th image of one order.
+    steps = len(images) // (batch_size * hvd.size())  # Horovod: a step has `size` batches.
     model = plain_cnn()
-    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: a step on more images may go farther.
-    optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients before they are applied.
+    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: longer steps.
+    optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients.
     model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: all begin at rank 0's weights.
+    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: equal start.
     model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, shuffle=False,
               callbacks=callbacks, verbose=0)
     return model

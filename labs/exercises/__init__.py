@@ -149,8 +149,10 @@ def markdown(lab: str) -> str:
 
 INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your results folder, such as those of this '
                 'page. `exercises.runs("{}")` returns their records. A record is a dictionary: '
-                '`record["history"]` has a row per epoch (`steps`, `train_seconds` and more), and '
-                '`record["timings"]["images_per_sec"]` is the throughput without the first epoch. Write your answers '
+                '`record["config"]` has the settings, `record["layout"]` the workers (`size`), `record["history"]` a '
+                'row per epoch (`steps`, `train_seconds` and more), and `record["timings"]["images_per_sec"]` the '
+                'throughput without the first epoch. What else was measured is in `record["metrics"]` and '
+                '`record["tables"]`; `list(...)` shows the names. Write your answers '
                 "in place of `None`. A wrong answer gets a hint, never the right number.")
 
 

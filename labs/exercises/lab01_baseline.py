@@ -59,15 +59,16 @@ def _steps(answer, runs: list[Record]) -> str:
 
 def _minutes(answer, runs: list[Record]) -> str:
     (run,) = runs
-    throughput, history = images_per_sec(run), run["history"]
-    images, seconds = (sum(row[name] for row in history) for name in ("images", "train_seconds"))
-    right = EPOCHS * IMAGES / throughput / 60
-    return grade_number(answer, right, "minutes", f"{EPOCHS} x {IMAGES} images / images_per_sec / 60", {
+    history, steps = run["history"], EPOCHS * math.ceil(IMAGES / run["config"]["batch_size"])
+    right = steps * (seconds_per_step(history) or math.nan) / 60
+    traced = ratio(*(sum(row[name] for row in history) for name in ("train_seconds", "steps")))
+    return grade_number(answer, right, "minutes", f"{steps} steps x seconds of a step / 60", {
         "that is in seconds": 60 * right,
         "that is in hours": right / 60,
         "that is the time of one epoch": right / EPOCHS,
-        "that uses a throughput that includes the first epoch, in which the model is traced":
-            EPOCHS * IMAGES * ratio(seconds, images) / 60,
+        "that includes the first epoch, in which the model is traced": steps * traced / 60,
+        "that goes by images_per_sec, which does not count the padding of this run's last steps":
+            EPOCHS * IMAGES / images_per_sec(run) / 60,
     })
 
 
@@ -129,9 +130,10 @@ def _fitted(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
-    "q2": Question("At this run's `images_per_sec`, which leave out the first epoch, how long would the full run of "
-                   "report M take: 40 epochs of 60,000 images?", "a number, in minutes", NEWEST, _minutes),
-    "q3": Question("Each of these runs has another batch size. Which batch size has the highest throughput?",
+    "q2": Question("With this run's batch size and its mean time of a step (the sum of `train_seconds` divided by the "
+                   "sum of `steps`, both without the first epoch), how long would the full run of report M take: 40 "
+                   "epochs of 60,000 images?", "a number, in minutes", NEWEST, _minutes),
+    "q3": Question("These runs differ in their batch size. Which batch size has the highest throughput?",
                    "a batch size", lambda records: _by_batch(records, 2), _fastest),
     "q4": Question("Fit a straight line `a + c b` to the measured milliseconds per step `t` of these runs as a "
                    "function of their batch size `b`, one point per run. `t` is 1000 times the sum of "

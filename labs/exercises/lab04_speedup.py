@@ -64,10 +64,10 @@ def _bound(answer, runs: list[Record]) -> str:
     size, wall = many["layout"]["size"], _part(many, "wall")
     excess = dict.fromkeys(ledger_columns.ENTRIES, 0.0) | scaling.excess(one["metrics"], many["metrics"], size)
     right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
-    others = dict.fromkeys(ledger_columns.ENTRIES, f"another part is farther above its part(1) / {size}")
+    others = dict.fromkeys(ledger_columns.ENTRIES, f"another entry is farther above its entry(1) / {size}")
     largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
-    others[largest] = f"it is the largest part, but not the largest loss: compare part({size}) - part(1) / {size}"
-    return grade_choice(answer, right, others, f"part({size}) - part(1) / {size} is largest here")
+    others[largest] = f"it is the largest entry, but not the largest loss: compare entry({size}) - entry(1) / {size}"
+    return grade_choice(answer, right, others, f"entry({size}) - entry(1) / {size} is largest here")
 
 
 def _exchange(answer, runs: list[Record]) -> str:
@@ -91,8 +91,10 @@ QUESTIONS = {
     "q2": Question("These two runs have the same global batch. What is the strong-scaling efficiency?",
                    "a share, from 0 to 1",
                    pair_with_one_worker(COMMAND, strong=True), grade_efficiency),
-    "q3": Question("With `n` ideal workers, every part of the ledger would take 1/`n` of its time with one worker. "
-                   "Which part of the second run is farthest above that, in seconds per epoch?",
+    "q3": Question("With `n` ideal workers, every entry of the ledger would take 1/`n` of its time with one worker. "
+                   "Which entry of the second run is farthest above that, in seconds per epoch? (The ledger is in "
+                   "`record[\"metrics\"]`, from `ledger_input_seconds` to `ledger_wall_seconds`: medians of the "
+                   "rounds; the page's table has means.)",
                    '`"compute"`, `"communication"`, `"input"`, `"start"` or `"other"`',
                    pair_with_one_worker(COMMAND, accept=_ledger), _bound),
     "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",

@@ -87,7 +87,7 @@ def data_parallel(n: int = 4) -> Figure:
     axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
     axes.set(xlim=(0, WIDTH), ylim=(0, 5.3))
     axes.axis("off")
-    axes.text(WIDTH / 2, 5.05, f"One step of data-parallel training on {plural(n, 'worker')}", ha="center", va="center",
+    axes.text(WIDTH / 2, 5.05, f"One training step on {plural(n, 'worker')}", ha="center", va="center",
               fontsize=12)
     heights = {"weights": 4.3, "shard": 3.5, "gradient": 2.65, "mean": 1.75, "update": 0.9, "again": 0.25}
     _explain(axes, heights, n)
@@ -122,7 +122,7 @@ def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
     texts = {"weights": ("1  Equal weights", "broadcast once, at the start"),
              "shard": ("2  A batch for each", "of its shard; in all $B = N\\,b$"),
              "gradient": ("3  Forward, backward", "each on its own images"),
-             "mean": ("4  All-reduce", "the only gradients sent" if n > 1 else "one worker: none sent"),
+             "mean": ("4  All-reduce", "only gradients are sent" if n > 1 else "one worker: none sent"),
              "update": ("5  Equal updates", r"learning rate $\eta$"),
              "again": ("", "ready for the next step")}
     for row, (heading, text) in texts.items():
@@ -460,6 +460,8 @@ def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
 
 PHASES = {"forward": 0.45, "backward": 1.0, "apply": 0.7}
 """Share of the rank's colour, the rest white, in the bars of each phase."""
+LIGHTEST = 0.25
+"""The same for negotiations and for other phases, such as a sleep."""
 
 
 def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Figure:
@@ -595,9 +597,10 @@ def _shades(figure: Figure) -> None:
     """Add the legend of a Gantt chart."""
     from matplotlib.patches import Patch
 
+    shades = {"sleep, negotiate": LIGHTEST, **PHASES, "all-reduce": 1.0}
     figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
-                           for name, share in PHASES.items()],
-                  title="shades of a rank's colour", loc="outside lower center", ncols=len(PHASES), fontsize=8,
+                           for name, share in shades.items()],
+                  title="shades of a rank's colour", loc="outside lower center", ncols=len(shades), fontsize=8,
                   title_fontsize=8)
 
 
@@ -634,16 +637,21 @@ def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) 
                    "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
     lanes = []
     for rank in ranks:
-        own = [row | {"text": row["name"] or row["phase"], "share": PHASES.get(row["phase"], 0.25)}
-               for row in bars if row["rank"] == rank]
+        own = [_computation(row) for row in bars if row["rank"] == rank]
         if own:
             lanes.append(_Lane(rank, "compute", [own]))
-        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": 0.25,
+        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": LIGHTEST,
                    "text": _short(row["tensor"])}] for row in exchanges]
         if waits:
             lanes.append(_Lane(rank, "negotiate", waits, 0.6 if len(waits) <= 8 else 0.25))
             lanes.append(_Lane(rank, "all-reduce", [reductions]))
     return lanes
+
+
+def _computation(row: Row) -> Row:
+    """Return the bar of a computation: "layer 4" is "4" on a short one."""
+    longer, space, text = (row["name"] or row["phase"]).rpartition(" ")
+    return row | {"longer": longer + space, "text": text, "share": PHASES.get(row["phase"], LIGHTEST)}
 
 
 def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, float]) -> None:

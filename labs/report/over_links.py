@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -103,7 +104,7 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
     axes, links = figure.subplots(), list(points.groupby("bandwidth", sort=False))
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
     for colour, (bandwidth, rows) in zip(colours, links, strict=True):
-        axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=bandwidth)
+        axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=_with_unit(bandwidth))
         sizes = np.geomspace(over_links.SMALLEST, rows["bytes"].max())
         link = over_links.fit(rows.to_dict("records"), nodes)
         axes.plot(sizes, [1e3 * link.allreduce_seconds(size, nodes) for size in sizes], color=colour, linewidth=1)
@@ -112,6 +113,11 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, title="each link", **plots.BESIDE)
     return figure
+
+
+def _with_unit(bandwidth: str) -> str:
+    """Return "100 Mbit/s" for "100mbit"."""
+    return re.sub(r"^([\d.]+)([a-z])bit$", lambda match: f"{match[1]} {match[2].upper()}bit/s", bandwidth)
 
 
 def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:

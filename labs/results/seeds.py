@@ -24,7 +24,7 @@ def compared(one: Sequence[float], other: Sequence[float]) -> str:
     means = f"means {np.mean(one):.3f} and {np.mean(other):.3f} differ by {difference:+.3f}"
     if math.isnan(low):
         return f"{means}: one seed has no spread, so it may be noise"
-    verdict = "the seeds cannot tell them apart" if low <= 0 <= high else "more than the seeds do"
+    verdict = "the seeds cannot tell them apart" if low <= 0 <= high else "more than the noise of the seeds"
     return f"{means}, 95 % interval {low:+.3f} to {high:+.3f}: {verdict}"
 
 

@@ -142,10 +142,11 @@ def DistributedOptimizer(  # noqa: N802
 
 @tf.autograph.experimental.do_not_convert
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
-    """Reduce the gradients, then apply them as Keras does: the `apply` of a distributed optimizer."""
+    """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
     variables = _variables(optimizer, trainable_variables)
-    apply_of_keras = functools.partial(type(optimizer).apply, optimizer, trainable_variables=variables)
+    apply_of_keras = functools.partial(
+        type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
     if passes.per_step == 1:
         apply_of_keras(passes.reduce(grads, variables))

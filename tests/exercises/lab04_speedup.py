@@ -21,7 +21,7 @@ WRONG = [
     ("q1", lambda runs, right: right[16], "the answer is {16: ..., 64: ...}, not"),
     ("q2", lambda runs, right: 1 / right / 16, "upside down"),
     ("q2", lambda runs, right: 4 * right, "that is the speedup"),
-    ("q3", lambda runs, right: "compute", r"the largest part, but .*: compare part\(4\) - part\(1\) / 4"),
+    ("q3", lambda runs, right: "compute", r"the largest entry, but .*: compare entry\(4\) - entry\(1\) / 4"),
     ("q3", lambda runs, right: "network", "'network' is not one of: communication, compute, input, other"),
     ("q4", lambda runs, right: 2.4 / 5.5, "counts the input as communication, as one of the reports did"),
     ("q4", lambda runs, right: 3 / 5.5, "counts everything but computing as communication"),

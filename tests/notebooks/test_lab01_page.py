@@ -129,9 +129,9 @@ def test_the_kits_loop_is_compared_with_the_one_by_hand_by_an_interval():
 
 def test_fewer_updates_learn_less_and_neighbours_differ_by_noise():
     accuracy = {size: row["test_accuracy"] for size, row in shown("updates").items()}
-    for one, other in ((8, 32), (32, 128)):
+    for one, other in ((8, 32), (32, 128), (128, 256)):
         assert abs(proportions.difference(accuracy[other], accuracy[one], 359)) <= proportions.NOISE
-    assert all(proportions.difference(accuracy[size], accuracy[8], 359) < -proportions.NOISE for size in (512, 1024))
+    assert all(proportions.difference(accuracy[n], accuracy[8], 359) < -proportions.NOISE for n in (256, 512, 1024))
 
 
 def test_steps_are_counted_and_the_remainder_is_explained():

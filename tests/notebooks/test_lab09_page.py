@@ -43,7 +43,7 @@ def test_the_learning_rates_of_report_f_are_compared_over_seeds(cells):
     output = page.output(cells, "over_seeds.compared(")
     # The accuracy that a report gives. The training accuracies are closer: their interval may reach 0.
     result = re.search(r"^test, running statistics, learning rates 0.0005 and 0.1: means .* differ by (\S+), "
-                       r"95 % interval (\S+) to (\S+): more than the seeds do$", output, re.MULTILINE)
+                       r"95 % interval (\S+) to (\S+): more than the noise of the seeds$", output, re.MULTILINE)
     assert result, "the experiment does not show that these learning rates differ"
     difference, low, high = map(float, result.groups())
     assert low < difference < high

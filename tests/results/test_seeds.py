@@ -14,8 +14,8 @@ def test_settings_are_compared_by_the_spread_of_their_seeds():
     known = stats.ttest_ind(one, other, equal_var=False).confidence_interval(0.95)
     assert statistics.difference(one, other)[1:] == pytest.approx((known.low, known.high))
     assert seeds.compared(one, other) == ("means 0.642 and 0.456 differ by +0.186, 95 % interval +0.075 to +0.297: "
-                                          "more than the seeds do")
-    assert seeds.compared(other, one).endswith("-0.297 to -0.075: more than the seeds do")
+                                          "more than the noise of the seeds")
+    assert seeds.compared(other, one).endswith("-0.297 to -0.075: more than the noise of the seeds")
     assert seeds.compared([0.5, 0.7], [0.4, 0.7]).endswith(": the seeds cannot tell them apart")
 
 

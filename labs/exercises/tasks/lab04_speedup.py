@@ -21,9 +21,11 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
     """Return `(value, low, high)`: the weak-scaling efficiency on n workers.
 
     `low` and `high` are its 95 % interval. The throughputs are those of all
-    workers together. Both lists vary from repeat to repeat. The
-    interval is that of a quotient of two means and includes both variations:
-    by Student's t or by a bootstrap.
+    workers together. Both lists vary from repeat to repeat, and the interval
+    includes both variations. One way is a bootstrap: draw from each list, with
+    replacement, as many values as it has; divide the mean of the second by n
+    times the mean of the first; repeat this 10,000 times. The interval is from
+    the 2.5th to the 97.5th percentile. (Student's t is accepted, too.)
 
     Args:
         images_per_sec_1: Throughput of each repeat with one worker.
