@@ -54,7 +54,7 @@ def test_all_batches_are_full_so_that_a_step_is_measured():
 def test_the_printed_cost_is_the_line_through_the_table():
     cost, values = step_cost.fit(*steps()), fitted()
     for name, estimate in zip("ac", cost, strict=True):
-        assert values[name] == pytest.approx(tuple(estimate), rel=0.05, abs=0.02)
+        assert values[name] == pytest.approx(tuple(estimate), rel=0.05, abs=0.1), "the table is rounded"
     assert values["a"][0] > 0
     assert "max difference to the fit by hand: 0.0 s\n" in printed(cell(LAB, "step_cost.fit("))
 
@@ -78,8 +78,8 @@ def test_the_figure_is_read_as_the_table_says():
     message, rows = printed(cell(LAB, "farthest from the line")), shown("ms_per_step")
     for batch in (8, 1024):
         share, images_per_sec = re.search(
-            rf"batch size {batch:,}: (\d+)% of a step is the fixed cost, ([\d,]+) images/s", message).groups()
-        assert int(share) == pytest.approx(100 * a / (a + c * batch), abs=1.5)
+            rf"batch size {batch:,}: ([\d.]+)% of a step is the fixed cost, ([\d,]+) images/s", message).groups()
+        assert float(share) == pytest.approx(100 * a / (a + c * batch), abs=0.3)
         assert float(images_per_sec.replace(",", "")) == pytest.approx(rows[batch]["images_per_sec"], abs=1)
     gain = rows[1024]["images_per_sec"] / rows[8]["images_per_sec"]
     assert float(re.search(r"128 times the batch, ([\d.]+) times the throughput", message)[1]) == pytest.approx(
@@ -117,7 +117,8 @@ def test_steps_per_execution_is_measured_and_judged_by_its_interval():
     assert len(verdicts) == 2
     for times, low, high, verdict in verdicts:
         assert float(low) <= float(times) <= float(high)
-        assert (verdict == "no difference shown") == (float(low) <= 1 <= float(high)), verdict
+        if "1.00" not in (low, high):  # Rounded: it may be more or less than 1.
+            assert (verdict == "no difference shown") == (float(low) <= 1 <= float(high)), verdict
 
 
 def test_the_kits_loop_is_compared_with_the_one_by_hand_by_an_interval():

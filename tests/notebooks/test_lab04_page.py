@@ -85,7 +85,7 @@ def test_each_own_ledger_sums_to_the_wall_time_and_says_the_share_of_other():
 
 
 def test_a_bold_sentence_names_the_bound_of_each_batch_size():
-    own, kept = bold("guess = dict.fromkeys(batches)"), bold("What bounds two workers")
+    own, kept = bold("guess = dict.fromkeys(batches)"), bold("itertools.product((32, 128, 512), (2, 4))")
     assert len(own) == 2
     assert len(kept) == 6
     for sentence in (*own, *kept):
@@ -148,7 +148,7 @@ def test_c31_is_the_ledger_of_the_records_with_intervals():
 
 
 def test_the_bold_sentences_are_those_of_the_records():
-    shown = bold("What bounds two workers")
+    shown = bold("itertools.product((32, 128, 512), (2, 4))")
     computed = [time_ledger.bound(time_ledger.excess(samples(b, 1), samples(b, n), n))
                 for b in (32, 128, 512) for n in (2, 4)]
     assert shown == [f"{sentence}." for sentence in computed]

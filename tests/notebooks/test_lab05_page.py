@@ -55,7 +55,7 @@ def test_letters_are_those_of_the_glossary():
     assert not re.search(r"\$S\b|\bS\$|\$n\b|\(n ?- ?1\)|2\(N-1\)", PROSE)
     stubs = "".join("".join(each["source"]) for each in cells(LAB) if each["cell_type"] == "code")
     assert "S / beta" not in stubs
-    assert "beta: Seconds per byte." in stubs
+    assert "beta: Seconds per byte of an all-reduce" in stubs
 
 
 def test_both_ranks_find_horovods_sum_by_hand():
