@@ -70,7 +70,8 @@ def test_an_all_reduce_takes_longer_over_each_slower_link(allreduces):
     (axes,) = figure.axes
     points = {line.get_label(): line for line in axes.lines if line.get_marker() == "o"}
     largest = [max(line.get_ydata()) for line in points.values()]
-    assert list(points) == ["50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "2gbit", "5gbit", "10gbit"]
+    assert list(points) == ["50 Mbit/s", "100 Mbit/s", "200 Mbit/s", "500 Mbit/s", "1 Gbit/s", "2 Gbit/s", "5 Gbit/s",
+                            "10 Gbit/s"]
     assert largest[:5] == sorted(largest[:5], reverse=True)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("message (bytes)", "all-reduce (ms)")
 
