@@ -119,8 +119,7 @@ QUESTIONS = {
     "q3": Question("These runs have a small and a large global batch and equally many epochs. How many times as many "
                    "updates did the first take?", "a number", _small_and_large, _updates),
     "q4": Question("These runs have the same global batch and different rules. Which of them are, by the validation "
-                   "accuracy of their last epoch, within three standard errors "
-                   "`sqrt(p (1 - p) / n)` of the best (`p`: the best accuracy; `n`: "
-                   "`record[\"metrics\"][\"validation_images\"]`)? Name the best, too.",
+                   "accuracy of their last epoch, within three standard errors `sqrt(p (1 - p) / n)` of the best "
+                   "(`p`: the best accuracy; `n`: `record[\"metrics\"][\"validation_images\"]`)? Name the best, too.",
                    'a list of `"none"`, `"sqrt"`, `"linear"`, `"linear, warmup"`', _variants, _equally_good),
 }

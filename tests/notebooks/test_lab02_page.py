@@ -151,7 +151,8 @@ def test_the_answer_to_m3_says_what_the_records_show():
     by_workers = [((epochs, one), (epochs, n)) for epochs in (21, 40) for one, n in ((1, 2), (1, 4), (2, 4))]
     by_epochs = [((21, n), (40, n)) for n in sizes]
     largest = [max(abs(means[other] - means[one]) for one, other in pairs) for pairs in (by_workers, by_epochs)]
-    assert "changed it by up to {:.4f}, the number of epochs by up to {:.4f}".format(*largest) in prose
+    differ = "differ by up to {:.4f} between numbers of workers, and by up to {:.4f} between numbers of epochs"
+    assert differ.format(*largest) in prose
     assert largest[0] < largest[1], "the epochs changed it more"
     beyond: dict[str, set] = {"seeds": set(), "images": set(), "both": set()}
     for one, other in by_workers + by_epochs:

@@ -204,7 +204,7 @@ def test_the_answers_on_c4_are_those_of_the_records():
     assert fails.format(*sorted(cold)) in prose()
     assert min(last(warm, "val_accuracy")) > max(cold) + 0.1, "works with every seed"
     both = f"validation accuracy {means[warm]:.3f} against {means[none]:.3f}"
-    assert f"**not better than no scaling** ({both})" in prose()
+    assert f"**not show that it is better than no scaling** ({both})" in prose()
     _, low, high = statistics.difference(last(warm, "val_accuracy"), last(none, "val_accuracy"))
     assert low < 0 < high, "the seeds cannot tell them apart"
     within = abs(proportions.difference(means[warm], means[none], 2997))
@@ -229,7 +229,7 @@ def test_m5_has_the_numbers_of_eight_workers():
 def test_report_fs_learning_rates_are_200_apart():
     used = pd.read_csv(ROOT / "data/reference/lab09_fruits.csv")["learning_rate"].dropna()
     assert used.max() / used.min() == pytest.approx(200)
-    assert "No rule gives its factor of 200" in prose()
+    assert "The linear rule gives its factor of 200 only for 200 GPUs" in prose()
 
 
 def test_no_cell_writes_to_the_error_stream():

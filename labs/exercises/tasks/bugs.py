@@ -28,8 +28,8 @@ def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], rea
     choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
     begin = f"{before} " if before else ""
     text = (f"{begin}Type `python -m labs.launch.mpirun 2 python debugging/{lab}.py` in a terminal, in the project's "
-            f"folder: two workers run the script, which has one bug. {how or 'If it does not end, Ctrl-C ends it.'} "
-            "Open the script in an editor that shows the numbers of the lines. "
+            f"folder: two workers run the script, which has one bug. {how or 'If it hangs, press Ctrl-C.'} "
+            "Open the script in an editor that shows line numbers. "
             f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
     graders = {"symptom": functools.partial(_grade, symptoms, reason),
                "line": functools.partial(_grade, {f"line {number}": wrong for number, wrong in lines.items()}, reason)}

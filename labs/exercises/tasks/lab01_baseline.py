@@ -84,8 +84,7 @@ TASKS = {
     "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
                      "steps.", fit_cost, _grade_cost),
     "bug": bugs.find("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
-                     "workers run the whole script; what stands under `if hvd.rank() == 0:` is for worker 0 "
-                     "alone.", symptoms={
+                     "workers run the script; only worker 0 runs the code under `if hvd.rank() == 0:`.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the log counts every epoch twice": bugs.RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",

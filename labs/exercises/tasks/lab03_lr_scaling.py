@@ -19,8 +19,8 @@ def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
         base_batch_size: Images per step, of all workers, that `base_lr` is
             for.
         scaling: "none": base_lr; "linear": base_lr times k; "sqrt": base_lr
-            times the square root of k. k is the images of a step, of all
-            workers, divided by base_batch_size.
+            times the square root of k. k is the global batch size divided by
+            base_batch_size.
 
     Raises:
         ValueError: Any other rule.

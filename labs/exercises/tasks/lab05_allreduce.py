@@ -73,8 +73,8 @@ def bucket_seconds(sizes, bucket_bytes, alpha, beta):
     The gradients come in this order. One joins the current bucket if the
     bucket then has at most `bucket_bytes`; otherwise the bucket is sent, and
     the gradient begins the next one. A gradient larger than a bucket is sent
-    alone. The all-reduce of a bucket of M bytes takes alpha + beta M seconds,
-    and one follows the other.
+    alone. Buckets are reduced one after another; one of M bytes takes
+    alpha + beta M seconds.
 
     Args:
         sizes: Bytes of each gradient, a list.
@@ -114,8 +114,8 @@ TASKS = {
     "ring": code("Write a ring all-reduce by hand, and count the bytes that each rank sends.", ring, _grade_ring),
     "bucket_seconds": code("Write the function that predicts how long gradients take if they are fused into buckets, "
                            "by alpha + beta M.", bucket_seconds, _grade_buckets),
-    "bug": bugs.find("lab05", how="Wait for Horovod's warning, some ten seconds after the last loss; then Ctrl-C ends "
-                                  "it.", symptoms={
+    "bug": bugs.find("lab05", how="Wait for Horovod's warning, some ten seconds after the last loss; then press "
+                                  "Ctrl-C.", symptoms={
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
         "the loss explodes": "the losses that it prints are finite and fall",
         "some images are never seen": "every image is in the share of one worker, in every epoch",
