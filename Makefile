@@ -15,12 +15,12 @@ MPI ?= $(or $(lastword $(MADE)),own)
 STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
+# Two files at a time: notebooks, and the classic tests, most of which are one lane of tests/conftest.py.
+BY_FILE = $(PYTEST) $(if $(filter-out 1,$(shell nproc)),--dist loadfile)
 
 # What differs between the stacks is in the training code. The installation has run when these tests start.
 CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/labs/test_lab10.py \
     tests/checks/test_check.py::test_a_machine_that_is_well_is_green_on_one_screen
-# Most of them are one lane of tests/conftest.py: run two of its files at a time.
-CLASSIC_DIST = $(if $(filter-out 1,$(shell nproc)),--dist loadfile)
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,12 +41,12 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@$(BIN)/lint-imports --no-logo
 	@$(PYTEST)
 	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
-	    $(BIN)/python -m pytest --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
+	    $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
 
 test-classic: BIN := .venv-classic/bin
 test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classic stack, in .venv-classic
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
-	@$(PYTEST) $(CLASSIC_DIST) $(CLASSIC_TESTS)
+	@$(BY_FILE) $(CLASSIC_TESTS)
 
 test-fast: env ## Check style, types and imports, run the tests that take less than a few seconds each (3 minutes)
 	@$(BIN)/ruff check .

@@ -1,4 +1,5 @@
-"""TensorFlow's import without the log lines that it writes before its log level applies, and without unused packages.
+"""TensorFlow's import without the log lines that it writes before its log level applies, without unused packages, and
+without the garbage collector.
 
 Since 2.18 TensorFlow reports each time that oneDNN is on, before it reads TF_CPP_MIN_LOG_LEVEL. In a notebook these
 lines would be the first that a student sees, and from workers they come once per rank.
@@ -7,6 +8,7 @@ lines would be the first that a student sees, and from workers they come once pe
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import os
 import re
@@ -21,10 +23,10 @@ NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is
 
 
 class QuietImport(MetaPathFinder):
-    """Filters what TensorFlow writes to standard error while it is imported; steps aside after that.
+    """Imports TensorFlow with filtered standard error, hidden packages and no garbage collector; then steps aside.
 
     Args:
-        unused: Packages that TensorFlow and Keras do without, and are not to find meanwhile.
+        unused: Optional packages to hide from TensorFlow and Keras during the import.
     """
 
     def __init__(self, unused: Collection[str] = ()):
@@ -39,7 +41,7 @@ class QuietImport(MetaPathFinder):
             load = spec.loader.exec_module
 
             def load_quietly(module) -> None:
-                with filtered_stderr(), hidden(self.unused):
+                with filtered_stderr(), hidden(self.unused), uncollected():
                     load(module)
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
@@ -57,13 +59,29 @@ class _Hidden(MetaPathFinder):
 
 @contextlib.contextmanager
 def hidden(packages: Collection[str]) -> Iterator[None]:
-    """Let imports of these packages fail during the block, unless they are loaded already."""
+    """Make imports of these packages fail during the block, unless they are already loaded."""
     finder = _Hidden(packages)
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Turn the garbage collector off during the block, then exempt all objects from later collections.
+
+    Imported modules live as long as the process.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager

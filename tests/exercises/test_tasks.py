@@ -241,7 +241,7 @@ def test_what_is_wrong_with_the_weights_of_two_workers(first, second, hint):
         two_workers.expect_weights(GOOD | first, GOOD | second)
 
 
-# Scripts with a planted bug. tests/workers/test_tasks_on_workers.py runs them.
+# Scripts with a planted bug. tests/exercises/test_tasks_on_workers.py runs them.
 
 def scripts(task: str) -> tuple[list[str], list[str]]:
     """Return the lines of the script with the bug, and of the repaired one."""

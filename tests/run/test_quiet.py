@@ -12,6 +12,14 @@ import pytest
 from labs.run import fast
 from labs.run.paths import ROOT
 
+COLLECTED = """
+import gc
+import labs
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+import tensorflow
+print(len(collections), gc.isenabled(), gc.get_freeze_count() > 100_000)
+"""
 SHOW = """
 import json, sys
 import labs
@@ -35,6 +43,12 @@ def test_nothing_is_hidden_where_no_launcher_started_the_process(monkeypatch):
     for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     assert fast.unused_packages() == ()
+
+
+@pytest.mark.slow
+def test_the_garbage_collector_is_off_while_tensorflow_is_imported():
+    done = subprocess.run([sys.executable, "-c", COLLECTED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 True True\n"
 
 
 @pytest.mark.slow

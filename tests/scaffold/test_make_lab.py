@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from labs.datasets.synthetic.embedded import make_synthetic
 from labs.run.paths import ROOT
 
 NAME = "lab77_made_by_a_test"
@@ -19,11 +20,12 @@ NAME = "lab77_made_by_a_test"
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    """A copy of the clone, as a commit has it."""
+    """A copy of the clone, as a commit has it, with the dataset that the first run of a clone writes."""
     tree = tmp_path_factory.mktemp("clone") / "tree"
     left_out = shutil.ignore_patterns(".venv", ".git", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT, tree, ignore=lambda folder, names: left_out(folder, names)
                     | ({"results"} if Path(folder) == ROOT else set()))  # The runs, not the package.
+    make_synthetic("mnist", tree / "data")
     return tree
 
 

@@ -16,6 +16,7 @@ from labs.run.paths import ROOT
 from tests.exercises.solved import solution
 from tests.waiting import ends
 
+pytestmark = pytest.mark.workers
 with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
 
