@@ -226,6 +226,10 @@ def test_why_two_workers_took_no_steps(reports, started, outcome, hint):
         two_workers.expect_run(reports, started, outcome)
 
 
+def test_workers_that_report_have_finished_whatever_mpirun_does():
+    two_workers.expect_run([GOOD, GOOD], True, TIMEOUT)
+
+
 BAD_WEIGHTS = [
     ({}, {"final": [1.0, 2.1]}, "the two workers hold different weights: the largest difference is 0.1"),
     ({"alone": [1.0, 2.5]}, {}, "the two workers agree, but one worker .* the largest difference is 0.5"),

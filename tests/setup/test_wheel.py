@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -103,7 +104,8 @@ def ask(tmp_path):
         )
         (tmp_path / "python").chmod(0o755)
         command = [sys.executable, "-c", ASK]
-        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True,
+                                start_new_session=True)
 
     return start
 
@@ -120,9 +122,8 @@ def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
     killed = ask(60)
     while not (tmp_path / "built").exists():
         time.sleep(0.05)
-    killed.kill()
+    os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
-    subprocess.run(["kill", (tmp_path / "built").read_text().strip()], check=True)
     wheel = Path(ask(0).communicate()[0].splitlines()[-1])
     assert wheel.read_text() == "whole\n"
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
