@@ -17,7 +17,8 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 - Under the policy "mixed_float16" it puts a LossScaleOptimizer around the optimizer before it distributes it. `compile`
   would put one outside, where an overflow on one worker would leave the others waiting.
 - An update counts as one step for Adam's bias correction, schedules and EMA, whatever `backward_passes_per_step` is.
-  Between updates `optimizer.iterations` counts passes, as Horovod's own layer does.
+  Between updates `optimizer.iterations` counts passes, as Horovod's own layer does: a schedule that is read there is
+  ahead, and a saved optimizer must continue with the same `backward_passes_per_step`.
 - Gradients of less than SMALL_BYTES altogether are exchanged as one group.
 - Metrics are averaged over all samples, not over workers. Broadcasts leave out the states of random generators, because
   dropout must differ between workers.
@@ -27,9 +28,13 @@ These raise an error that names the reason and a cure:
 - `jit_compile=True`: XLA does not know Horovod's operations. Where there is a GPU, the default, "auto", means True, and
   the broadcast callback sets `jit_compile` to False, with a warning.
 - `op=Adasum`, TensorFlow 1 graphs, Keras 2, and Keras backends other than TensorFlow.
-- A LossScaleOptimizer around a distributed optimizer, and an optimizer that is distributed twice.
-- `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, or for sparse gradients without
-  `sparse_as_dense`.
+- A LossScaleOptimizer around a distributed optimizer (except in an eager loop of your own), and an optimizer that is
+  distributed twice.
+- Local variables with a LossScaleOptimizer or `global_clipnorm`: an overflow or a large local gradient on one worker
+  would change the other variables there, and not on the other workers.
+- `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, for sparse gradients without `sparse_as_dense`,
+  or if the passes of one update have gradients of different variables.
+- `momentum_correction` for an optimizer with momentum other than SGD and RMSprop.
 - A process set in an elastic job.
 """
 
@@ -94,7 +99,7 @@ SMALL_BYTES = 2**19
 """Gradients of less than this altogether are exchanged as one group. Two workers, an MLP of 0.4 MB, batch 32: 56,000
 images/s as a group, 45,000 one by one (medians of six alternating runs)."""
 _labels: Counter = Counter()
-"""How many optimizers have reduced gradients under each label."""
+"""How many optimizers have reduced gradients under each label and in each process set."""
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -136,7 +141,7 @@ def DistributedOptimizer(  # noqa: N802
                         groups, process_set, scale_local_gradients)
     optimizer.horovod = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
     optimizer.apply = types.MethodType(_reduce_then_apply, optimizer)
-    optimizer.register_local_var = reduce.register_local_var
+    optimizer.register_local_var = functools.partial(_register_local_var, optimizer)
     return optimizer
 
 
@@ -144,7 +149,12 @@ def DistributedOptimizer(  # noqa: N802
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
+    if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
+        raise ValueError("mixed_float16 needs a LossScaleOptimizer inside: set the policy before DistributedOptimizer, "
+                         "which then adds one")
     variables = _variables(optimizer, trainable_variables)
+    # A gradient may also be a variable, as in an accumulation loop, or an array.
+    grads = [grad if grad is None or _is_sparse(grad) else tf.convert_to_tensor(grad) for grad in grads]
     apply_of_keras = functools.partial(
         type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
@@ -152,6 +162,17 @@ def _reduce_then_apply(optimizer, grads, trainable_variables=None):
         apply_of_keras(passes.reduce(grads, variables))
     else:
         passes.add(optimizer, grads, variables, apply_of_keras)
+
+
+def _register_local_var(optimizer, var):
+    """Do not exchange a variable's gradient: each worker applies its own."""
+    if _scales_loss(optimizer):
+        raise ValueError("a LossScaleOptimizer would leave out the step only on the worker whose local gradient "
+                         "overflows: train local variables in float32 or bfloat16")
+    if getattr(optimizer, "global_clipnorm", None):
+        raise ValueError("global_clipnorm would scale all gradients by a norm that includes this worker's local ones: "
+                         "use clipnorm or clipvalue, which clip each gradient by itself")
+    optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
 
 
 class _Reduction:
@@ -186,10 +207,6 @@ class _Reduction:
             for index, grad in zip(group, reduced, strict=True):
                 grads[index] = grad
         return grads
-
-    def register_local_var(self, var):
-        """Do not exchange a variable's gradient: each worker applies its own."""
-        self.local.add(_tf_variable(var).ref())
 
     def _gather(self, grad, index):
         """Return the sum or mean of a sparse gradient: the rows of all workers, concatenated."""
@@ -227,13 +244,16 @@ class _Reduction:
         """Return an operation's name, by which Horovod matches it with the same operation on the other workers.
 
         The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
-        names are numbered here. An optimizer gets its number when it first reduces, which happens on all workers, and
-        not when it is wrapped, which one worker may do alone. Horovod's elastic mode recognises its errors by
-        "HorovodAllreduce".
+        names are numbered here. An optimizer gets its number when it first reduces, which happens on all workers of its
+        process set, and not when it is wrapped, which one worker may do alone. In an elastic job a new worker cannot
+        know how many optimizers came before it, so none is numbered; TensorFlow numbers equal names in one graph.
+        Horovod's elastic mode recognises its errors by "HorovodAllreduce".
         """
         if not self.unique:
-            label = re.sub("[^a-zA-Z0-9_]", "_", self.label)
-            self.unique = f"{label}_{_labels[label]}" if _labels[label] else label
+            label, members = re.sub("[^a-zA-Z0-9_]", "_", self.label), self.process_set.process_set_id
+            label += f"_set{members}" if members else ""
+            earlier = 0 if _elastic() else _labels[label]
+            self.unique = f"{label}_{earlier}" if earlier else label
             _labels[label] += 1
         return f"{operation}_{self.unique}_{number}"
 
@@ -252,6 +272,7 @@ class _Passes:
         self.reduce, self.per_step, self.average = reduce, per_step, average
         self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
+        self.summed: frozenset = frozenset()
 
     def add(self, optimizer, grads, variables, update):
         """Add the gradients of one pass; in the last pass call `update` with the reduced sums."""
@@ -280,8 +301,9 @@ class _Passes:
         grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
         if self.average:
             grads = [None if grad is None else grad / self.per_step for grad in grads]
-        # Adam's bias correction, schedules and EMA use this number: for them an update is one step.
-        optimizer.iterations.assign(optimizer.iterations // self.per_step)
+        # Adam's bias correction, schedules and EMA use this number: for them an update is one step. After a restore in
+        # the middle of the passes it also counts the forgotten ones, fewer than an update has.
+        optimizer.iterations.assign((optimizer.iterations + 1) // self.per_step - 1)
         update(grads)
         optimizer.iterations.assign(optimizer.iterations * self.per_step)
         self.reset()
@@ -292,6 +314,13 @@ class _Passes:
         with tf.init_scope():
             if not optimizer.built:
                 optimizer.build(variables)
+            begins = int(self.counter) == 0
+        summed = frozenset(_tf_variable(variable).ref() for grad, variable in zip(grads, variables, strict=True)
+                           if grad is not None)
+        if summed != self.summed and not begins:
+            raise ValueError("the passes of one update have gradients of different variables, of which some would be "
+                             "lost: apply all gradients in each pass, or set backward_passes_per_step=1")
+        self.summed = summed
         for grad, variable in zip(grads, variables, strict=True):
             key, (shape, dtype) = _tf_variable(variable).ref(), (variable.shape, getattr(grad, "dtype", None))
             if grad is not None and key not in self.sums:
@@ -491,15 +520,21 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
+        optimizer: Any = getattr(model, "optimizer", None)
+        if _scales_loss(optimizer) and hasattr(optimizer.inner_optimizer, "horovod"):
+            raise ValueError("put the LossScaleOptimizer inside: DistributedOptimizer(LossScaleOptimizer(optimizer))")
         # Keras compiles the step after this call. Without a GPU "auto" is False, and True is refused at the first step.
         if model.jit_compile and any(each.device_type != "CPU" for each in tf.config.list_physical_devices()):
             warnings.warn("XLA does not know Horovod's operations: jit_compile is now False", stacklevel=2)
             model.jit_compile = False
 
     def on_train_begin(self, logs=None):
-        # All workers must decide the same: one may have built its model earlier, for example to load weights.
-        built = hvd.allreduce(tf.constant(int(self.model.built)), op=hvd.Min, name="HorovodAllreduce_built")
-        if built and not self.broadcast_done:
+        # All workers must decide the same. One may have built its model earlier, for example to load weights; one that
+        # joins an elastic job has not broadcast yet.
+        mine = tf.constant([int(self.model.built), int(self.broadcast_done)])
+        built, done = hvd.allreduce(mine, op=hvd.Min, name="HorovodAllreduce_built").numpy()
+        self.broadcast_done = bool(done)
+        if built and not done:
             self._broadcast()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -521,7 +556,8 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
     """Replace each epoch's metrics by their mean over all workers' samples.
 
     Place it before callbacks that read metrics, such as ReduceLROnPlateau. The number of samples is the one that Keras
-    counts for the loss; a model with its own `train_step` that has no such metric counts as one sample per worker.
+    counts for the loss. Where it counts none, as for a model whose own `train_step` does not update that metric, the
+    result is the mean over the workers.
 
     Args:
         device: Device on which the sums are exchanged.
@@ -541,19 +577,29 @@ class MetricAverageCallback(tf.keras.callbacks.Callback):
         counted = self._samples()
         trained = counted if self.trained is None else self.trained
         names = sorted(logs or {})
-        counts = np.array([counted if name.startswith("val_") else trained for name in names], np.float64)
-        means = np.array([float(logs[name]) for name in names], np.float64)
-        # A worker without samples has no mean and counts as 0; if no worker has samples, the result is NaN.
-        sums = np.stack([np.where(counts > 0, means, 0) * counts, counts])
+        values = [np.asarray(logs[name], np.float64) for name in names]  # F1Score has a value per class.
+        columns = [_sums(value.ravel(), counted if name.startswith("val_") else trained)
+                   for name, value in zip(names, values, strict=True)]
         with tf.device(self.device):
-            totals = hvd.allreduce(tf.constant(sums), op=Sum, name="HorovodAllreduce_metrics").numpy()
-        for name, total, count in zip(names, *totals, strict=True):
-            logs[name] = float(total / count) if count else float("nan")
+            totals = hvd.allreduce(tf.concat([np.empty((3, 0)), *columns], axis=1), op=Sum,
+                                   name="HorovodAllreduce_metrics")
+        weighted, samples, plain = totals.numpy()
+        means = np.where(samples > 0, weighted / np.where(samples > 0, samples, 1), plain / size())
+        ends = np.cumsum([value.size for value in values])
+        for name, value, end in zip(names, values, ends, strict=True):
+            mean = means[end - value.size:end].reshape(value.shape)
+            logs[name] = mean if value.ndim else float(mean)
 
     def _samples(self):
         tracker = next((each for each in self.model.metrics if each.name == "loss"), None)
         count = getattr(tracker, "count", None)
         return 1.0 if count is None else float(count)
+
+
+def _sums(values, count):
+    """Return what is summed over the workers for values of a metric: them times the samples, the samples, and them."""
+    weighted = values * count if count else np.zeros_like(values)  # A worker without samples has no mean.
+    return np.stack([weighted, np.full_like(values, count), values])
 
 
 class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
@@ -616,10 +662,13 @@ def _velocities(optimizer):
     """
     if not getattr(optimizer, "momentum", 0):
         return []
-    lists = [getattr(optimizer, name, None) for name in ("momentums", "_momentums")]  # SGD, RMSprop.
-    if not any(lists):
+    if isinstance(optimizer, tf.keras.optimizers.SGD):
+        velocities = optimizer.momentums
+    elif isinstance(optimizer, tf.keras.optimizers.RMSprop):
+        velocities = optimizer._momentums
+    else:
         raise ValueError(f"the velocity of {type(optimizer).__name__} is unknown: pass momentum_correction=False")
-    return [velocity for each in lists for velocity in each or [] if velocity is not None]
+    return [velocity for velocity in velocities if velocity is not None]
 
 
 class LearningRateWarmupCallback(LearningRateScheduleCallback):

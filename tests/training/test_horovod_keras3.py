@@ -45,6 +45,10 @@ def test_keras_2_is_refused():
     (lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2), backward_passes_per_step=2),
      "both add up gradients: choose one"),
     (lambda: hvd.PartialDistributedOptimizer(sgd(), local_layers=["dense"]), "must be Keras layers"),
+    (lambda: hvd.DistributedOptimizer(sgd(global_clipnorm=1.0)).register_local_var(tf.Variable(1.0)),
+     "global_clipnorm would scale all gradients"),
+    (lambda: hvd.DistributedOptimizer(K.mixed_precision.LossScaleOptimizer(sgd())).register_local_var(tf.Variable(1.0)),
+     "train local variables in float32"),
     (lambda: hvd.load_model("model.keras", legacy_opts=True), "no legacy optimizers"),
     (lambda: hvd.broadcast_global_variables(0), "use BroadcastGlobalVariablesCallback"),
     (lambda: hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[1.0]), "must be variables"),
@@ -99,6 +103,42 @@ def test_a_loss_scale_optimizer_outside_is_refused():
         K.mixed_precision.set_global_policy("float32")
     with pytest.raises(ValueError, match=r"DistributedOptimizer\(LossScaleOptimizer"):
         network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0)
+
+
+@needs_keras3
+def test_so_it_is_in_eager_mode():
+    """There Keras calls the branch itself, so no graph shows that it is one."""
+    outside = K.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))
+    begin = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    with pytest.raises(ValueError, match="put the LossScaleOptimizer inside"):
+        model(outside, run_eagerly=True).fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0, callbacks=[begin])
+    distributed, variable = hvd.DistributedOptimizer(sgd()), tf.Variable(1.0)
+    K.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        with pytest.raises(ValueError, match="set the policy before DistributedOptimizer"):
+            distributed.apply([tf.constant(1.0)], [variable])
+    finally:
+        K.mixed_precision.set_global_policy("float32")
+
+
+@needs_keras3
+def test_the_passes_of_an_update_have_the_same_variables():
+    """Otherwise the gradients of the first pass would be lost: the update applies those of the last one."""
+    optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2)
+    head, body = tf.Variable(0.0), tf.Variable(0.0)
+    optimizer.build([head, body])
+    optimizer.apply([tf.constant(1.0)], [head])
+    with pytest.raises(ValueError, match="have gradients of different variables"):
+        optimizer.apply([tf.constant(1.0)], [body])
+
+
+@needs_keras3
+def test_momentum_correction_scales_only_velocities():
+    """Muon's momentum is a mean of gradients, without the learning rate."""
+    network = model(K.optimizers.Muon(0.1, momentum=0.9))
+    schedule = hvd.callbacks.LearningRateScheduleCallback(0.1, 0.5)
+    with pytest.raises(ValueError, match="the velocity of Muon is unknown: pass momentum_correction=False"):
+        network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), epochs=2, verbose=0, callbacks=[schedule])
 
 
 @needs_keras3

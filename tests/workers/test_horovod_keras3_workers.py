@@ -22,12 +22,14 @@ CASES = [
     "embedding_first", "embedding_last", "embedding_as_dense", "eager", "ten_steps_per_execution", "groups", "sum",
     "fp16_compression", "passes",
     # Other promises of the optimizer.
-    "listed_groups", "passes_communicate_once", "infinite_sums_are_forgotten", "mixed_float16", "two_optimizers",
+    "listed_groups", "passes_communicate_once", "passes_after_a_restore", "infinite_sums_are_forgotten",
+    "mixed_float16", "two_optimizers", "gradients_of_other_types",
     "local_variables", "save_and_load", "operations",
     "each_gradient_when_it_is_ready",
     "few_bytes_are_one_message",
     # Callbacks and state.
-    "one_model_more", "broadcast_leaves_local_variables", "broadcast_leaves_dropout",
+    "one_model_more", "broadcast_when_one_worker_is_new", "broadcast_leaves_local_variables",
+    "broadcast_leaves_dropout", "metrics_of_an_own_train_step",
     "a_model_that_is_not_built_on_all", "loaded_on_one_worker", "metrics_are_weighted_by_samples",
     "warmup_with_momentum", "schedule_callbacks", "auto_jit", "elastic_state", "elastic_callbacks",
 ]

@@ -236,6 +236,32 @@ def case_passes_communicate_once():
     assert len(traces) == 1, "a pass is traced again"
 
 
+def case_passes_after_a_restore():
+    """Two of four passes are forgotten: the next update is still the second one for the schedule."""
+    variable = tf.Variable(0.0)
+    optimizer = hvd.DistributedOptimizer(
+        K.optimizers.SGD(K.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5)), backward_passes_per_step=4)
+    for _ in range(6):
+        optimizer.apply([tf.constant(1.0)], [variable])
+    optimizer.horovod.reset()
+    for _ in range(4):
+        optimizer.apply([tf.constant(1.0)], [variable])
+    assert int(optimizer.iterations) == 2 * 4
+    np.testing.assert_allclose(variable, -4 * (1 + 0.5))
+
+
+def case_gradients_of_other_types():
+    """A variable, as in an accumulation loop, an array, and a variable of Keras are exchanged as a tensor is."""
+    mine, mean = 1.0 + hvd.rank(), (1 + hvd.size()) / 2
+    for grad in (tf.Variable(mine), np.float32(mine), K.Variable(mine)):
+        for wrap in (tf.function, lambda step: step):
+            variable = tf.Variable(0.0)
+            optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0))
+            optimizer.build([variable])
+            wrap(lambda: optimizer.apply([grad], [variable]))()  # noqa: B023 - called at once
+            assert float(variable) == -mean, type(grad)
+
+
 def case_infinite_sums_are_forgotten():
     variable = tf.Variable(1.0)
     optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(0.0), backward_passes_per_step=2)
@@ -310,6 +336,18 @@ def case_one_model_more():
     assert (result == result[0]).all()
 
 
+def case_broadcast_when_one_worker_is_new():
+    """In an elastic job the callback of a worker that joins has not broadcast; that of the others has."""
+    begin = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+    begin.broadcast_done = hvd.rank() == 0
+    K.utils.set_random_seed(hvd.rank())
+    model = K.Sequential([K.layers.Input((4,)), K.layers.Dense(3)])
+    model.compile(hvd.DistributedOptimizer(K.optimizers.SGD(0.1)), "mse", jit_compile=False)
+    model.fit(share(NUMBERS), share(TARGETS), BATCH // 2, verbose=0, callbacks=[begin])
+    result = gathered(state(model))
+    assert (result == result[0]).all()
+
+
 def case_broadcast_leaves_local_variables():
     root = hvd.size() - 1
     fill = K.initializers.Constant(hvd.rank())
@@ -373,6 +411,19 @@ def case_metrics_are_weighted_by_samples():
         np.testing.assert_allclose(values, np.ravel(expected)[:len(names)], 1e-5)
         result = gathered(values)
         assert (result == result[0]).all()
+
+
+def case_metrics_of_an_own_train_step():
+    """Keras counts no samples: the mean over the workers. A metric with a value per class keeps its shape."""
+    class Own(K.Model):
+        def train_step(self, data):
+            return {"loss": tf.constant(1.0 + hvd.rank()), "per_class": tf.constant([0.0, 4.0]) * hvd.rank()}
+
+    model = Own()
+    model.compile(loss="mse", jit_compile=False)
+    logs = model.fit(NUMBERS, TARGETS, verbose=0, callbacks=[hvd.callbacks.MetricAverageCallback()]).history
+    assert logs["loss"] == [(1 + hvd.size()) / 2], logs
+    np.testing.assert_allclose(logs["per_class"][0], [0, 2 * (hvd.size() - 1)])
 
 
 def case_warmup_with_momentum():
@@ -552,6 +603,11 @@ def case_process_set():
     rows = tf.IndexedSlices(tf.constant([[2.0]]), tf.constant([hvd.rank()]), tf.constant([3, 1]))
     sparse = hvd.DistributedOptimizer(K.optimizers.SGD(1.0), process_set=EVEN)
     sparse.apply([rows], [table])
+    # Ranks 0 and 2 have used two optimizers more of this class than rank 1.
+    shared = tf.Variable([0.0])
+    of_all = hvd.DistributedOptimizer(K.optimizers.SGD(1.0))
+    tf.function(lambda grad: of_all.apply([grad], [shared]))(tf.constant([float(hvd.rank())]))
+    assert float(shared[0]) == -1.0
     own = hvd.rank() == 1
     assert float(variable[0]) == -1.0
     assert table.numpy().ravel().tolist() == ([0, -2, 0] if own else [-1, 0, -1])
