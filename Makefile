@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-lab10: env ## Train on two workers with a validation split: the first thing to run (a minute, after `make env`)
+lab10: env ## Train on two workers with a validation split: the first thing to run (20 seconds, after `make env`)
 	@$(BIN)/labs run lab10_caltech --workers 2
 
 test: env ## Check style, types and imports, run all tests, execute the notebooks

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# The only site-specific file: every job sources it on its first node. Partition and account are not here: put
-# `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
+# The site-specific file, with sites/*.sh: every job sources it on its first node. Partition and account are not here:
+# put `export SBATCH_PARTITION=... SBATCH_ACCOUNT=...` into your ~/.bashrc (docs/cluster.md).
 
 # --- Only inside Slurm: `bash jobs/lab10_caltech.sh` would train on the login node, which all users share.
 if [ -z "${SLURM_JOB_ID:-}" ]; then

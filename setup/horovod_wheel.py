@@ -100,12 +100,15 @@ def environment(build: Build, python: Path) -> dict[str, str]:
     ignored = ("HOROVOD_", "CUDAARCHS")
     env = {name: value for name, value in clean_environment().items() if not name.startswith(ignored)}
     cores = min(len(os.sched_getaffinity(0)), 8)  # One compiler takes up to a gigabyte.
+    # Horovod asks the first nvcc on PATH for the GPU architectures, even where it compiles with another one.
+    cuda = build.gpu.options.get("HOROVOD_CUDA_HOME", "/usr")
+    first = [f"{cuda}/bin"] if cuda != "/usr" else []  # /usr/bin may also have another CMake and MPI.
     ours = {
         "CMAKE_TOOLCHAIN_FILE": str(TOOLCHAIN),
         "LABS_RPATH": build.rpath,
         # conda's linker flags would make the wheel search for its libraries in this environment only.
         "LDFLAGS": re.sub(r"-Wl,-rpath,\S+ ?", "", env.get("LDFLAGS", "")),
         "MAKEFLAGS": f"-j{cores}",
-        "PATH": f"{python.parent}{os.pathsep}{env['PATH']}",
+        "PATH": os.pathsep.join([*first, str(python.parent), env["PATH"]]),
     }
     return env | PARTS | build.gpu.options | ours

@@ -79,7 +79,8 @@ def _program(name: str, path: str) -> str:
     if program := shutil.which(name, path=path):
         return program
     raise SetupError(
-        f"there is no {name} on PATH; load the site's MPI (module load openmpi), or use the kit's: make env MPI=own"
+        f"there is no {name} on PATH; load the site's MPI (module load openmpi), or use the kit's: make env MPI=own, or"
+        " in an environment for GPUs pip install -c constraints.txt -e .[mpi]"
     )
 
 

@@ -134,7 +134,7 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
     ours = mpi.version.startswith("openmpi")
     launcher = [python, "-m", "labs.launch.mpirun", "2"] if ours else [mpi.folder / "mpirun", "-np", "2"]
     env = packages.clean_environment() | {"PYTHONPATH": str(ROOT), "LABS_MPI": mpi.version}
-    if _gpu_count() < 2:
+    if _visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
         return f"{PROOF_PREFIX}{proof_verdict(steps.run([*launcher, python, program], env, timeout=PROOF_SECONDS))}"
@@ -144,7 +144,11 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
         raise SetupError(f"the proof failed: {error}") from None
 
 
-def _gpu_count() -> int:
+def _visible_gpus() -> int:
+    if "CUDA_VISIBLE_DEVICES" in os.environ:
+        from labs.launch.capacity import visible_gpus
+
+        return visible_gpus()  # Without this variable it would need a package that this Python may lack.
     if shutil.which("nvidia-smi") is None:
         return 0
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)

@@ -184,6 +184,9 @@ class TestGpu:
         assert gpu.options["LABS_CUDA_INCLUDE"] == self.include
         assert gpu.options["LABS_NCCL_LIBRARY"] == str(nccl / "lib" / "libnccl.so")
         assert not gpu.movable
+        # The environment may have an nvcc, too, which Horovod would ask for the architectures.
+        path = environment(dataclasses.replace(BUILD, gpu=gpu), Path("/env/bin/python"))["PATH"]
+        assert path.startswith(f"{cuda}/bin:/env/bin:")
 
     def test_of_conda(self, cuda, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "prefix", str(self.nccl(tmp_path / "env", "libnccl.so")))
