@@ -48,7 +48,7 @@ def interleaved(contenders: Mapping[str, Contender], rounds: int) -> list[dict[s
 
 
 def _clocks() -> tuple[float, float, float]:
-    """Return the time, the processor seconds of the whole machine, and those of this program."""
+    """Return the time, the CPU seconds of the whole machine, and those of this program."""
     everything = psutil.cpu_times()
     ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     worked = everything.user + everything.nice + everything.system

@@ -11,20 +11,20 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
     Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
     Open MPI sends up to 16 MiB at once   0.52 -> 0.94            share of 100 Mbit/s, all-reduce of 4 MiB, 2 nodes
-    packages hidden from Keras 3           3.8 -> 2.5 processor s   each start of a worker; 637 -> 532 MiB
-    no garbage collector in the import    22.2 -> 17.8 processor s  a run of 23 steps, 2 workers; 12.4 -> 10.0 s
+    packages hidden from Keras 3           3.8 -> 2.5 CPU s         each start of a worker; 637 -> 532 MiB
+    no garbage collector in the import    22.2 -> 17.8 CPU s        a run of 23 steps, 2 workers; 12.4 -> 10.0 s
 
 Optimizations that are not settings are in labs/training:
 
     optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
                                                        629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
-    optimizers.py: no update before all gradients      132 -> 125 processor ms  a step, 6 M parameters, batch 128,
+    optimizers.py: no update before all gradients      132 -> 125 CPU ms        a step, 6 M parameters, batch 128,
                                                                                 1 worker, Keras 3
-    hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 processor s     lab 10, three epochs, 1 worker
+    hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 CPU s           lab 10, three epochs, 1 worker
     keras_internals.py: a step is traced once          half the wait for the first step
     checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
                                                                                 meets its bound in `make bench`
-    callbacks.py: 64 steps per return to Python        750 -> 2,250 steps/s     MLP, batch 32, 1 worker (processor time)
+    callbacks.py: 64 steps per return to Python        750 -> 2,250 steps/s     MLP, batch 32, 1 worker (CPU time)
 """
 
 from __future__ import annotations

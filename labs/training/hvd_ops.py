@@ -14,7 +14,7 @@ from labs.training import hvd_keras, keras_internals, timeline
 from labs.training.optimizers import fused
 
 # Horovod passes its own code through AutoGraph, although it uses TensorFlow's control flow already, and has no switch
-# for it. Lab 10, 17 gradients: the first epoch takes 44 processor seconds with AutoGraph, 10 without (docs/speed.md).
+# for it. Lab 10, 17 gradients: the first epoch takes 44 CPU seconds with AutoGraph, 10 without (docs/speed.md).
 for module in (hvd, hvd.functions):
     module._make_subgraph = functools.partial(tf.function, autograph=False)
 
