@@ -28,8 +28,8 @@ These raise an error that names the reason and a cure:
 - `jit_compile=True`: XLA does not know Horovod's operations. Where there is a GPU, the default, "auto", means True, and
   the broadcast callback sets `jit_compile` to False, with a warning.
 - `op=Adasum`, TensorFlow 1 graphs, Keras 2, and Keras backends other than TensorFlow.
-- A LossScaleOptimizer around a distributed optimizer (except in an eager loop of your own), and an optimizer that is
-  distributed twice.
+- A LossScaleOptimizer around a distributed optimizer (in eager mode only the broadcast callback sees it).
+- An optimizer that is distributed twice.
 - Local variables with a LossScaleOptimizer or `global_clipnorm`: an overflow or a large local gradient on one worker
   would change the other variables there, and not on the other workers.
 - `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, for sparse gradients without `sparse_as_dense`,
@@ -45,6 +45,7 @@ import os
 import re
 import types
 import warnings
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -99,7 +100,7 @@ SMALL_BYTES = 2**19
 """Gradients of less than this altogether are exchanged as one group. Two workers, an MLP of 0.4 MB, batch 32: 56,000
 images/s as a group, 45,000 one by one (medians of six alternating runs)."""
 _labels: Counter = Counter()
-"""How many optimizers have reduced gradients under each label and in each process set."""
+"""How many optimizers have reduced gradients under each label, by the members of their process set."""
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -151,7 +152,7 @@ def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     _refuse_context()
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
         raise ValueError("mixed_float16 needs a LossScaleOptimizer inside: set the policy before DistributedOptimizer, "
-                         "which then adds one")
+                         "which then adds one; to train a float32 model set it back to float32")
     variables = _variables(optimizer, trainable_variables)
     # A gradient may also be a variable, as in an accumulation loop, or an array.
     grads = [grad if grad is None or _is_sparse(grad) else tf.convert_to_tensor(grad) for grad in grads]
@@ -193,6 +194,7 @@ class _Reduction:
             grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
         if self._alone():
             return grads
+        self.unique = self.unique or self._unique(variables)
         for index, grad in enumerate(grads):
             if grad is not None and local[index]:
                 grads[index] = _divided(grad, self._size()) if self.scale_local_gradients else grad
@@ -240,21 +242,29 @@ class _Reduction:
         return [same for group in groups for dtype in dict.fromkeys(grads[index].dtype for index in group)
                 if (same := [index for index in group if grads[index].dtype == dtype])]
 
+    def _unique(self, variables):
+        """Return the part of the operations' names that tells this optimizer from others, on all workers alike.
+
+        The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
+        optimizers of one label are numbered. One gets its number when it first reduces, which happens on all workers of
+        its process set, and not when it is wrapped, which one worker may do alone. A worker that joins an elastic job
+        does not know how many came before it: there the shapes of the variables take the number's place.
+        """
+        label, members = re.sub("[^a-zA-Z0-9_]", "_", self.label), tuple(self.process_set.ranks or ())
+        if _elastic():
+            shapes = repr([tuple(each.shape) for each in variables])
+            return f"{label}_{zlib.crc32(shapes.encode()):08x}"
+        if self.process_set.process_set_id:
+            label += f"_set{self.process_set.process_set_id}"
+        earlier = _labels[label, members]
+        _labels[label, members] += 1
+        return f"{label}_{earlier}" if earlier else label
+
     def _name(self, operation, number):
         """Return an operation's name, by which Horovod matches it with the same operation on the other workers.
 
-        The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
-        names are numbered here. An optimizer gets its number when it first reduces, which happens on all workers of its
-        process set, and not when it is wrapped, which one worker may do alone. In an elastic job a new worker cannot
-        know how many optimizers came before it, so none is numbered; TensorFlow numbers equal names in one graph.
         Horovod's elastic mode recognises its errors by "HorovodAllreduce".
         """
-        if not self.unique:
-            label, members = re.sub("[^a-zA-Z0-9_]", "_", self.label), self.process_set.process_set_id
-            label += f"_set{members}" if members else ""
-            earlier = 0 if _elastic() else _labels[label]
-            self.unique = f"{label}_{earlier}" if earlier else label
-            _labels[label] += 1
         return f"{operation}_{self.unique}_{number}"
 
     def _alone(self):
@@ -272,7 +282,8 @@ class _Passes:
         self.reduce, self.per_step, self.average = reduce, per_step, average
         self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
-        self.summed: frozenset = frozenset()
+        self.sets: dict[frozenset, int] = {}  # Numbers the sets of variables that passes had gradients of.
+        self.current: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
 
     def add(self, optimizer, grads, variables, update):
         """Add the gradients of one pass; in the last pass call `update` with the reduced sums."""
@@ -283,10 +294,11 @@ class _Passes:
         self._create(optimizer, grads, variables)
         sums = [None if grad is None else self.sums[_tf_variable(variable).ref()]
                 for grad, variable in zip(grads, variables, strict=True)]
-        for total, grad in zip(sums, grads, strict=True):
-            if total is not None:
-                total.assign_add(grad)
-        self.counter.assign_add(1)
+        with tf.control_dependencies([self._expect_same_variables(grads, variables)]):
+            for total, grad in zip(sums, grads, strict=True):
+                if total is not None:
+                    total.assign_add(grad)
+            self.counter.assign_add(1)
         tf.cond(self.counter >= self.per_step, functools.partial(self._update, optimizer, sums, variables, update),
                 functools.partial(_count, optimizer))
 
@@ -303,24 +315,30 @@ class _Passes:
             grads = [None if grad is None else grad / self.per_step for grad in grads]
         # Adam's bias correction, schedules and EMA use this number: for them an update is one step. After a restore in
         # the middle of the passes it also counts the forgotten ones, fewer than an update has.
-        optimizer.iterations.assign((optimizer.iterations + 1) // self.per_step - 1)
+        optimizer.iterations.assign(tf.maximum((optimizer.iterations + 1) // self.per_step - 1, 0))
         update(grads)
         optimizer.iterations.assign(optimizer.iterations * self.per_step)
         self.reset()
         return tf.identity(optimizer.iterations.value)
+
+    def _expect_same_variables(self, grads, variables):
+        """Return an assertion that all passes of an update have gradients of the same variables.
+
+        The update applies the gradients of the last pass; the sums of other variables would be lost.
+        """
+        refs = frozenset(_tf_variable(variable).ref() for grad, variable in zip(grads, variables, strict=True)
+                         if grad is not None)
+        number = self.sets.setdefault(refs, len(self.sets))
+        self.current.assign(tf.where(self.counter == 0, number, self.current))
+        return tf.debugging.assert_equal(
+            self.current, number, "the passes of one update have gradients of different variables: apply all gradients "
+                                  "in each pass, or set backward_passes_per_step=1")
 
     def _create(self, optimizer, grads, variables):
         """Create the sums outside the graph that is being traced, since a variable is created only once."""
         with tf.init_scope():
             if not optimizer.built:
                 optimizer.build(variables)
-            begins = int(self.counter) == 0
-        summed = frozenset(_tf_variable(variable).ref() for grad, variable in zip(grads, variables, strict=True)
-                           if grad is not None)
-        if summed != self.summed and not begins:
-            raise ValueError("the passes of one update have gradients of different variables, of which some would be "
-                             "lost: apply all gradients in each pass, or set backward_passes_per_step=1")
-        self.summed = summed
         for grad, variable in zip(grads, variables, strict=True):
             key, (shape, dtype) = _tf_variable(variable).ref(), (variable.shape, getattr(grad, "dtype", None))
             if grad is not None and key not in self.sums:

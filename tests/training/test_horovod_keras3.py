@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -121,15 +122,50 @@ def test_so_it_is_in_eager_mode():
         K.mixed_precision.set_global_policy("float32")
 
 
+def passes_of(number: int) -> tuple:
+    """Return an optimizer that adds up this number of passes, and two variables."""
+    hvd.init()
+    optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=number)
+    variables = tf.Variable(0.0), tf.Variable(0.0)
+    optimizer.build(variables)
+    return optimizer, *variables
+
+
 @needs_keras3
 def test_the_passes_of_an_update_have_the_same_variables():
     """Otherwise the gradients of the first pass would be lost: the update applies those of the last one."""
-    optimizer = hvd.DistributedOptimizer(sgd(), backward_passes_per_step=2)
-    head, body = tf.Variable(0.0), tf.Variable(0.0)
-    optimizer.build([head, body])
-    optimizer.apply([tf.constant(1.0)], [head])
-    with pytest.raises(ValueError, match="have gradients of different variables"):
+    optimizer, head, body = passes_of(2)
+
+    def both():
+        optimizer.apply([tf.constant(1.0)], [head])
         optimizer.apply([tf.constant(1.0)], [body])
+
+    for step in (both, tf.function(both)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="have gradients of different variables"):
+            step()
+        optimizer.horovod.reset()
+    assert (float(head), float(body)) == (0, 0)
+
+
+@needs_keras3
+def test_updates_may_have_different_variables():
+    """Also where a step for another batch is traced between two passes."""
+    optimizer, head, body = passes_of(2)
+    one = tf.function(lambda batch: optimizer.apply([tf.reduce_mean(batch)], [head]))
+    other = tf.function(lambda batch: optimizer.apply([tf.reduce_mean(batch)], [body]))
+    for step, count in ((one, 4), (one, 4), (other, 4), (other, 4), (one, 4), (one, 3)):
+        step(tf.ones(count))
+    np.testing.assert_allclose([head, body], [-0.4, -0.2], 1e-5)
+
+
+@needs_keras3
+def test_names_in_an_elastic_job_do_not_depend_on_earlier_optimizers(monkeypatch):
+    """A worker that joins has not made those; a generator and a discriminator must differ."""
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    shapes = [(3, 2)], [(3, 2)], [(2, 2), (2,)]
+    names = [hvd.DistributedOptimizer(sgd()).horovod.reduce._unique([tf.zeros(shape) for shape in each])
+             for each in shapes]
+    assert names[0] == names[1] != names[2]
 
 
 @needs_keras3
