@@ -113,6 +113,7 @@ def DistributedOptimizer(  # noqa: N802
     Args:
         optimizer: A Keras 3 optimizer; it may be built and have state.
         name: Label of its operations in Horovod's timeline; by default "Distributed" and the optimizer's class.
+            In an elastic job, optimizers of one class whose variables have equal shapes need different names.
         device_dense: Device on which dense gradients are reduced.
         device_sparse: Device on which sparse gradients are gathered.
         compression: How dense gradients are sent: `Compression.none` or `Compression.fp16`.
