@@ -151,12 +151,7 @@ def DistributedOptimizer(  # noqa: N802
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
-    if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
-        raise ValueError("mixed_float16 needs a LossScaleOptimizer inside: set the policy before DistributedOptimizer, "
-                         "which then adds one; to train a float32 model set it back to float32")
     variables = _variables(optimizer, trainable_variables)
-    # A gradient may also be a variable, as in an accumulation loop, or an array.
-    grads = [grad if grad is None or _is_sparse(grad) else tf.convert_to_tensor(grad) for grad in grads]
     apply_of_keras = functools.partial(
         type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
@@ -164,17 +159,6 @@ def _reduce_then_apply(optimizer, grads, trainable_variables=None):
         apply_of_keras(passes.reduce(grads, variables))
     else:
         passes.add(optimizer, grads, variables, apply_of_keras)
-
-
-def _register_local_var(optimizer, var):
-    """Do not exchange a variable's gradient: each worker applies its own."""
-    if _scales_loss(optimizer):
-        raise ValueError("a LossScaleOptimizer would leave out the step only on the worker whose local gradient "
-                         "overflows: train local variables in float32 or bfloat16")
-    if getattr(optimizer, "global_clipnorm", None):
-        raise ValueError("global_clipnorm would scale all gradients by a norm that includes this worker's local ones: "
-                         "use clipnorm or clipvalue, which clip each gradient by itself")
-    optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
 
 
 class _Reduction:
@@ -190,7 +174,9 @@ class _Reduction:
         self.scale_local_gradients, self.local, self.unique = scale_local_gradients, set(), ""
 
     def __call__(self, grads, variables):
-        grads, local = list(grads), [_tf_variable(each).ref() in self.local for each in variables]
+        local = [_tf_variable(each).ref() in self.local for each in variables]
+        # A gradient may also be a variable, as in an accumulation loop, or an array.
+        grads = [grad if grad is None or _is_sparse(grad) else tf.convert_to_tensor(grad) for grad in grads]
         if self.sparse_as_dense:
             grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
         if self._alone():
@@ -350,6 +336,17 @@ class _Passes:
 def _count(optimizer):
     optimizer.iterations.assign_add(1)
     return tf.identity(optimizer.iterations.value)
+
+
+def _register_local_var(optimizer, var):
+    """Do not exchange a variable's gradient: each worker applies its own."""
+    if _scales_loss(optimizer):
+        raise ValueError("a LossScaleOptimizer would leave out the step only on the worker whose local gradient "
+                         "overflows: train local variables in float32 or bfloat16")
+    if getattr(optimizer, "global_clipnorm", None):
+        raise ValueError("global_clipnorm would scale all gradients by a norm that includes this worker's local ones: "
+                         "use clipnorm or clipvalue, which clip each gradient by itself")
+    optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
 
 
 def _variables(optimizer, given):

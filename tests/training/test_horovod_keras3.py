@@ -113,13 +113,6 @@ def test_so_it_is_in_eager_mode():
     begin = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
     with pytest.raises(ValueError, match="put the LossScaleOptimizer inside"):
         model(outside, run_eagerly=True).fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0, callbacks=[begin])
-    distributed, variable = hvd.DistributedOptimizer(sgd()), tf.Variable(1.0)
-    K.mixed_precision.set_global_policy("mixed_float16")
-    try:
-        with pytest.raises(ValueError, match="set the policy before DistributedOptimizer"):
-            distributed.apply([tf.constant(1.0)], [variable])
-    finally:
-        K.mixed_precision.set_global_policy("float32")
 
 
 def passes_of(number: int) -> tuple:
