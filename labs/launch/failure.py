@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 import time
@@ -78,6 +79,8 @@ class Evidence:
         """The launcher's messages."""
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
+        self.finish_time = math.inf
+        """When the last rank left the run, on the monotonic clock."""
 
     def add_error(self, text: str) -> None:
         """Add what a worker's error line says; only the first one counts."""
@@ -95,7 +98,12 @@ class Evidence:
                 self.last_beats[beat.rank] = beat, time.monotonic()
             else:
                 self.last_beats.pop(beat.rank, None)
+            self.finish_time = math.inf if self.last_beats else time.monotonic()
         return heartbeat.BEAT_LINE.sub("", text)
+
+    def seconds_since_finish(self) -> float:
+        """Return the seconds since the last worker finished its run; 0 or less while any is heard."""
+        return time.monotonic() - self.finish_time
 
     def silent_node(self, seconds: float) -> str:
         """Return a message on a node that fell silent at least `seconds` before the others, or an empty string.

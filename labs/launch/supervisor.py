@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 import signal
@@ -26,6 +27,9 @@ SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
 """How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
+SECONDS_AFTER_WORKERS = 20.0
+"""How long mpirun may take to end after its last worker has finished. Open MPI 5 can miss the end of a worker, and then
+waits forever (openpmix/prrte issues 1839 and 2709)."""
 POLL_SECONDS = 0.3
 """How often to check whether a launcher that has not ended should end."""
 
@@ -116,7 +120,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
                     return _wait(process, evidence) if is_mpirun else process.wait()
                 except KeyboardInterrupt:
                     if is_mpirun and process.poll() is None:
-                        _ask_to_save(process)
+                        _ask_to_save(process, evidence)
                     raise
     finally:
         for reader in readers:
@@ -140,13 +144,30 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
     return readers
 
 
-def _wait(process: subprocess.Popen, evidence: failure.Evidence) -> int:
-    """Wait for mpirun to end, but not forever: mpirun itself waits for a node that does not answer."""
+def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float = math.inf) -> int:
+    """Wait for mpirun to end and return its exit code; end it if it would wait forever.
+
+    Args:
+        process: mpirun.
+        evidence: What is known of its workers.
+        seconds: The time limit.
+
+    Raises:
+        subprocess.TimeoutExpired: It has not ended within the time limit.
+    """
+    limit = time.monotonic() + seconds
     while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             return process.wait(POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() > limit:
+                raise
+        if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
+            _end(process, SECONDS_AFTER_ERROR)
+            return 0  # The workers have done their work: the run's record says whether it is complete.
         failed = evidence.error and time.monotonic() - evidence.error_time > SECONDS_AFTER_ERROR
-        # A worker ends itself when training stalls. Twice that time is for a stall that no worker detects.
+        # mpirun waits for a node that does not answer. A worker ends itself when training stalls; twice that time is
+        # for a stall that no worker detects.
         if failed or evidence.silent_node(2 * evidence.stall_seconds):
             _end(process, SECONDS_AFTER_ERROR)
             return process.wait()
@@ -220,13 +241,13 @@ def _interrupt(number: int, _) -> None:
     raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
 
 
-def _ask_to_save(process: subprocess.Popen) -> None:
+def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence) -> None:
     """Have the workers save and stop after the current step, and wait a while for it."""
     with contextlib.suppress(OSError):  # The terminal has been closed.
         print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
     process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(SECONDS_TO_SAVE)
+        _wait(process, evidence, SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:

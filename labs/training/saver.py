@@ -77,6 +77,8 @@ class Saver:
         epoch, step = self.position.epoch, self.position.step
         reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
         self.job.say(f"stopped and saved after {reached}")
+        # Horovod: rank 0 alone saves, and mpirun ends all workers when the first one leaves: wait until it has saved.
+        hvd_ops.barrier()
         raise stop.Stopped(f"asked to stop, and saved after {reached}")
 
     def _due(self) -> tuple[bool, bool]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+
+import psutil
 import pytest
 
-from labs.launch import local
+from labs.launch import local, supervisor
 from labs.run.errors import LabError
+from tests.waiting import ends
 from tests.workers.programs import ends_early
 
 
@@ -23,3 +29,21 @@ def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, o
     with pytest.raises(LabError) as caught:
         local.run(ends_early, ["--name", "it", "--results", str(tmp_path)], workers=1)
     assert str(caught.value) == output
+
+
+def freeze_mpirun_after(record: Path) -> None:
+    """Stop the run's mpirun once the record is written: then it ends no more than one that misses its workers' end."""
+    while not record.exists():
+        time.sleep(0.02)
+    next(each for each in psutil.Process().children() if each.name() == "prterun").suspend()
+
+
+@pytest.mark.workers
+def test_a_finished_run_does_not_wait_for_a_launcher_that_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 3.0)
+    record = tmp_path / "lab10_caltech/it/record.json"
+    threading.Thread(target=freeze_mpirun_after, args=[record], daemon=True).start()
+    arguments = ["--epochs", "1", "--image-size", "32", "--name", "it", "--results", str(tmp_path)]
+    with ends(120):
+        assert local.run("lab10", arguments, workers=2)["layout"]["size"] == 2
+    assert not psutil.Process().children(recursive=True)

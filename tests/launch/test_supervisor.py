@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import signal
+import threading
 
 import psutil
 import pytest
 
 from labs.launch import failure, supervisor
+from tests.waiting import ends
 
 
 @pytest.mark.parametrize(("script", "code", "cause"), [
@@ -47,3 +50,20 @@ def test_a_harmless_warning_of_the_launcher_is_left_out():
     script = ["bash", "-c", f"echo '{warning}' >&2; echo kept >&2"]
     assert supervisor.supervise(script, os.environ, log, evidence, is_mpirun=True) == 0
     assert log.getvalue() == "kept\n"
+
+
+@pytest.mark.slow
+def test_a_launcher_that_does_not_end_after_its_workers_have_saved_is_ended(monkeypatch):
+    monkeypatch.setattr(supervisor, "SECONDS_TO_SAVE", 600.0)
+    saved = "labs: error: rank 0: asked to stop, and saved after epoch 3"
+    script = f"trap 'echo {saved} >&2' USR1; echo ready; while true; do sleep 0.1; done"
+
+    class Interrupts(io.StringIO):
+        def write(self, text: str) -> int:
+            threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()
+            return super().write(text)
+
+    evidence = failure.Evidence(60)
+    with ends(60), pytest.raises(KeyboardInterrupt):
+        supervisor.supervise(["bash", "-c", script], os.environ, Interrupts(), evidence, is_mpirun=True)
+    assert evidence.error.startswith("rank 0: asked to stop")
