@@ -31,19 +31,24 @@ def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, o
     assert str(caught.value) == output
 
 
-def freeze_mpirun_after(record: Path) -> None:
+def freeze_mpirun_after(record: Path, frozen: list[psutil.Process]) -> None:
     """Stop the run's mpirun once the record is written: then it ends no more than one that misses its workers' end."""
     while not record.exists():
         time.sleep(0.02)
-    next(each for each in psutil.Process().children() if each.name() == "prterun").suspend()
+    mpirun = next(each for each in psutil.Process().children() if str(record.parent.parent.parent) in each.cmdline())
+    frozen += [mpirun, *mpirun.children(recursive=True)]
+    mpirun.suspend()
 
 
 @pytest.mark.workers
 def test_a_finished_run_does_not_wait_for_a_launcher_that_does_not_end(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 3.0)
+    frozen: list[psutil.Process] = []
     record = tmp_path / "lab10_caltech/it/record.json"
-    threading.Thread(target=freeze_mpirun_after, args=[record], daemon=True).start()
+    threading.Thread(target=freeze_mpirun_after, args=[record, frozen], daemon=True).start()
     arguments = ["--epochs", "1", "--image-size", "32", "--name", "it", "--results", str(tmp_path)]
     with ends(120):
         assert local.run("lab10", arguments, workers=2)["layout"]["size"] == 2
-    assert not psutil.Process().children(recursive=True)
+    assert frozen
+    _, left = psutil.wait_procs(frozen, timeout=5)
+    assert not [each for each in left if each.status() != psutil.STATUS_ZOMBIE]
