@@ -141,35 +141,6 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path)
     assert saved == (f"epoch-{int(epoch) - 1:05d}-step-{int(step):07d}" if step else f"epoch-{int(epoch):05d}")
 
 
-SLOW_DISK = """
-import os, time
-fsync = os.fsync
-def slow(descriptor):
-    time.sleep(3 * ("checkpoints" in os.readlink(f"/proc/self/fd/{descriptor}")))
-    fsync(descriptor)
-os.fsync = slow
-"""
-"""For Python's `sitecustomize`: a checkpoint takes seconds to write, as a large one on a network file system does."""
-
-
-def test_interrupt_waits_for_a_slow_disk(labs, tmp_path, monkeypatch):
-    """Only rank 0 writes. The others must not leave before it has: mpirun would end it in the middle of the file."""
-    (tmp_path / "sitecustomize.py").write_text(SLOW_DISK)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    # Batches of one image: the interrupt comes between two steps of the first epoch.
-    process = labs("run", "lab10", "--workers", 2, *SMALL, *ENDLESS, "--batch-size", 1)
-    run = tmp_path / "results/lab10_caltech/it"
-    while not any(beat.step for beat in heartbeat.read_beats(run / heartbeat.FOLDER)):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    saved = re.search(r"^stopped and saved after step (\d+) of epoch 1$", output, re.MULTILINE)
-    assert saved, output + errors
-    assert [path.name for path in (run / "checkpoints").iterdir()] == [f"epoch-00000-step-{int(saved[1]):07d}.npz"]
-
-
 def test_interrupt_before_the_training_ends_at_once(labs):
     process = labs("run", "lab10", "--workers", 2, *SMALL)
     wait_for(process, "lab10_caltech:")
@@ -242,6 +213,46 @@ def has_pending(process: psutil.Process, number: signal.Signals) -> bool:
     return bool(int(pending, 16) >> (number - 1) & 1)
 
 
+def resume_when_asked_to_save(process, worker: psutil.Process) -> None:
+    """Resume a suspended worker once the request to save has reached it."""
+    began = time.monotonic()
+    while process.poll() is None and works(worker) and not has_pending(worker, stop.SIGNAL):
+        assert time.monotonic() - began < 15, "no request to save has come"
+        time.sleep(0.01)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker.resume()
+
+
+SLOW_DISK = """
+import os, time
+fsync = os.fsync
+def slow(descriptor):
+    time.sleep(3 * ("checkpoints" in os.readlink(f"/proc/self/fd/{descriptor}")))
+    fsync(descriptor)
+os.fsync = slow
+"""
+"""For Python's `sitecustomize`: a checkpoint takes seconds to write, as a large one on a network file system does."""
+
+
+def test_interrupt_waits_for_a_slow_disk(labs, tmp_path, monkeypatch):
+    """Only rank 0 writes. The others must not leave before it has: mpirun would end it in the middle of the file."""
+    (tmp_path / "sitecustomize.py").write_text(SLOW_DISK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    process = labs("run", "lab10", "--workers", 2, *SMALL, *ENDLESS, "--batch-size", 1)
+    wait_for(process, "training images used once")
+    ranks = {rank_of(one): one for one in kin(process)}
+    run = tmp_path / "results/lab10_caltech/it"
+    beat = suspend_early_in_an_epoch(ranks[1], run / heartbeat.FOLDER)
+    process.send_signal(signal.SIGINT)
+    resume_when_asked_to_save(process, ranks[1])
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    saved = re.search(rf"^stopped and saved after step (\d+) of epoch {beat.epoch}$", output, re.MULTILINE)
+    assert saved, output + errors
+    assert (run / f"checkpoints/epoch-{beat.epoch - 1:05d}-step-{int(saved[1]):07d}.npz").exists()
+    assert not list(run.rglob("*.part"))
+
+
 def states(processes) -> str:
     """Return what each process waits for, as far as the kernel tells."""
     lines = []
@@ -283,11 +294,7 @@ def test_closed_terminal_saves_as_ctrl_c_does(tmp_path, request):
     time.sleep(0.05)
     process.send_signal(signal.SIGHUP)  # As the shell does, after the kernel.
     began = time.monotonic()
-    while process.poll() is None and works(ranks[1]) and not has_pending(ranks[1], stop.SIGNAL):
-        assert time.monotonic() - began < 15, "the hangup has not become a request to save"
-        time.sleep(0.01)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        ranks[1].resume()
+    resume_when_asked_to_save(process, ranks[1])
     try:
         assert process.wait(60) == 130
     except subprocess.TimeoutExpired:
