@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 
 import pytest
@@ -11,7 +13,28 @@ from labs.run import heartbeat, lifeline
 
 
 @pytest.fixture
-def two_nodes(tmp_path, monkeypatch, capfd):
+def sent(monkeypatch):
+    """Return a function that reads what has been written to the error stream since its last call.
+
+    The stream is a pipe, as in a run: pytest's `capfd` reads a file at the offset at which others write.
+    """
+    (read, write), os_write = os.pipe(), os.write
+    os.set_blocking(read, False)
+    monkeypatch.setattr(os, "write", lambda descriptor, data: os_write(write if descriptor == 2 else descriptor, data))
+
+    def new() -> str:
+        with contextlib.suppress(BlockingIOError):
+            return os.read(read, 65536).decode()
+        return ""
+
+    yield new
+    monkeypatch.undo()
+    os.close(read)
+    os.close(write)
+
+
+@pytest.fixture
+def two_nodes(tmp_path, monkeypatch, sent):
     """Two watches as if on two nodes, and a function that hands on what they send for a while."""
     monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.supervisor_name())
     watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
@@ -20,8 +43,7 @@ def two_nodes(tmp_path, monkeypatch, capfd):
     def listen(seconds: float) -> None:
         for _ in range(int(seconds / 0.1)):
             time.sleep(0.1)
-            text = capfd.readouterr().err
-            assert evidence.extract_heartbeats(text) == "", "nothing of a heartbeat reaches the terminal"
+            assert evidence.extract_heartbeats(sent()) == "", "nothing of a heartbeat reaches the terminal"
 
     yield watches, evidence, listen
     for each in watches:
