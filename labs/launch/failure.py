@@ -80,7 +80,7 @@ class Evidence:
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
         self.finish_time = math.inf
-        """When the last rank left the run, on the monotonic clock."""
+        """When the last rank finished the run, on the monotonic clock; infinite while any rank sends heartbeats."""
 
     def add_error(self, text: str) -> None:
         """Add what a worker's error line says; only the first one counts."""
@@ -102,7 +102,7 @@ class Evidence:
         return heartbeat.BEAT_LINE.sub("", text)
 
     def seconds_since_finish(self) -> float:
-        """Return the seconds since the last worker finished its run; 0 or less while any is heard."""
+        """Return the seconds since the last rank finished the run; minus infinity while any rank sends heartbeats."""
         return time.monotonic() - self.finish_time
 
     def silent_node(self, seconds: float) -> str:

@@ -28,8 +28,8 @@ SECONDS_TO_END = 5.0
 SECONDS_AFTER_ERROR = 2.0
 """How long mpirun may take to end after a worker has failed; it needs a fraction of a second."""
 SECONDS_AFTER_WORKERS = 20.0
-"""How long mpirun may take to end after its last worker has finished. Open MPI 5 can miss the end of a worker, and then
-waits forever (openpmix/prrte issues 1839 and 2709)."""
+"""How long mpirun may take to exit after its last worker has finished. There are reports that Open MPI 5's mpirun
+misses a worker's exit and then hangs (openpmix/prrte issues 1839 and 2709)."""
 POLL_SECONDS = 0.3
 """How often to check whether a launcher that has not ended should end."""
 
@@ -145,15 +145,15 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
 
 
 def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float = math.inf) -> int:
-    """Wait for mpirun to end and return its exit code; end it if it would wait forever.
+    """Wait for mpirun and return its exit code; terminate it if it hangs after its workers have finished or failed.
 
     Args:
         process: mpirun.
-        evidence: What is known of its workers.
+        evidence: The workers' heartbeats and errors.
         seconds: The time limit.
 
     Raises:
-        subprocess.TimeoutExpired: It has not ended within the time limit.
+        subprocess.TimeoutExpired: mpirun is still running at the time limit.
     """
     limit = time.monotonic() + seconds
     while True:
@@ -164,10 +164,10 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
                 raise
         if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
             _end(process, SECONDS_AFTER_ERROR)
-            return 0  # The workers have done their work: the run's record says whether it is complete.
+            return 0  # Only mpirun hung, which is no failure of the run. Without a record the run still fails.
         failed = evidence.error and time.monotonic() - evidence.error_time > SECONDS_AFTER_ERROR
-        # mpirun waits for a node that does not answer. A worker ends itself when training stalls; twice that time is
-        # for a stall that no worker detects.
+        # mpirun waits forever for a node that does not respond. A worker exits after `stall_seconds` without progress;
+        # twice that time is for a stall that no worker detects.
         if failed or evidence.silent_node(2 * evidence.stall_seconds):
             _end(process, SECONDS_AFTER_ERROR)
             return process.wait()

@@ -77,7 +77,7 @@ class Saver:
         epoch, step = self.position.epoch, self.position.step
         reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
         self.job.say(f"stopped and saved after {reached}")
-        # Horovod: rank 0 alone saves, and mpirun ends all workers when the first one leaves: wait until it has saved.
+        # Horovod: only rank 0 saves. A worker that stops exits with code 130, and mpirun then kills all others: wait.
         hvd_ops.barrier()
         raise stop.Stopped(f"asked to stop, and saved after {reached}")
 

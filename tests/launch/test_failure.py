@@ -16,7 +16,8 @@ from labs.run import heartbeat, lifeline
 def sent(monkeypatch):
     """Return a function that reads what has been written to the error stream since its last call.
 
-    The stream is a pipe, as in a run: pytest's `capfd` reads a file at the offset at which others write.
+    The stream is a pipe, as in a run. pytest's `capfd` reads from a file whose offset it shares with the threads that
+    write, so that they can overwrite what it is about to read.
     """
     (read, write), os_write = os.pipe(), os.write
     os.set_blocking(read, False)
@@ -35,7 +36,7 @@ def sent(monkeypatch):
 
 @pytest.fixture
 def two_nodes(tmp_path, monkeypatch, sent):
-    """Two watches as if on two nodes, and a function that hands on what they send for a while."""
+    """Two heartbeats that simulate two nodes, and a function that forwards what they send for some seconds."""
     monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.supervisor_name())
     watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
     evidence = failure.Evidence(2.0)

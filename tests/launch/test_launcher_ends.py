@@ -31,11 +31,11 @@ def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, o
     assert str(caught.value) == output
 
 
-def freeze_mpirun_after(record: Path, frozen: list[psutil.Process]) -> None:
-    """Stop the run's mpirun once the record is written: then it ends no more than one that misses its workers' end."""
-    while not record.exists():
+def freeze_mpirun(results: Path, frozen: list[psutil.Process]) -> None:
+    """Suspend mpirun once the run's record is written: it hangs like one that has missed its workers' exit."""
+    while not (results / "lab10_caltech/it/record.json").exists():
         time.sleep(0.02)
-    mpirun = next(each for each in psutil.Process().children() if str(record.parent.parent.parent) in each.cmdline())
+    mpirun = next(each for each in psutil.Process().children() if str(results) in each.cmdline())
     frozen += [mpirun, *mpirun.children(recursive=True)]
     mpirun.suspend()
 
@@ -44,8 +44,7 @@ def freeze_mpirun_after(record: Path, frozen: list[psutil.Process]) -> None:
 def test_a_finished_run_does_not_wait_for_a_launcher_that_does_not_end(tmp_path, monkeypatch):
     monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 3.0)
     frozen: list[psutil.Process] = []
-    record = tmp_path / "lab10_caltech/it/record.json"
-    threading.Thread(target=freeze_mpirun_after, args=[record, frozen], daemon=True).start()
+    threading.Thread(target=freeze_mpirun, args=[tmp_path, frozen], daemon=True).start()
     arguments = ["--epochs", "1", "--image-size", "32", "--name", "it", "--results", str(tmp_path)]
     with ends(120):
         assert local.run("lab10", arguments, workers=2)["layout"]["size"] == 2

@@ -214,7 +214,7 @@ def has_pending(process: psutil.Process, number: signal.Signals) -> bool:
 
 
 def resume_when_asked_to_save(process, worker: psutil.Process) -> None:
-    """Resume a suspended worker once the request to save has reached it."""
+    """Continue a suspended worker once the request to save is pending there."""
     began = time.monotonic()
     while process.poll() is None and works(worker) and not has_pending(worker, stop.SIGNAL):
         assert time.monotonic() - began < 15, "no request to save has come"
@@ -231,11 +231,11 @@ def slow(descriptor):
     fsync(descriptor)
 os.fsync = slow
 """
-"""For Python's `sitecustomize`: a checkpoint takes seconds to write, as a large one on a network file system does."""
+"""A `sitecustomize` that makes each checkpoint take seconds to write, as a large one does on a network file system."""
 
 
 def test_interrupt_waits_for_a_slow_disk(labs, tmp_path, monkeypatch):
-    """Only rank 0 writes. The others must not leave before it has: mpirun would end it in the middle of the file."""
+    """Only rank 0 writes. If another worker exited first, mpirun would kill rank 0 in the middle of the write."""
     (tmp_path / "sitecustomize.py").write_text(SLOW_DISK)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     process = labs("run", "lab10", "--workers", 2, *SMALL, *ENDLESS, "--batch-size", 1)
@@ -254,7 +254,7 @@ def test_interrupt_waits_for_a_slow_disk(labs, tmp_path, monkeypatch):
 
 
 def states(processes) -> str:
-    """Return what each process waits for, as far as the kernel tells."""
+    """Return what the threads of each process wait for, from /proc/PID/task/TID/wchan."""
     lines = []
     for process in processes:
         with contextlib.suppress(psutil.Error, OSError):
