@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from pathlib import Path
+import math
 
 import psutil
 import pytest
 
-from labs.launch import local, supervisor
+from labs.launch import failure, local, supervisor
 from labs.run.errors import LabError
 from tests.waiting import ends
 from tests.workers.programs import ends_early
@@ -31,20 +29,22 @@ def test_a_launch_without_a_record_is_one_line(tmp_path, monkeypatch, program, o
     assert str(caught.value) == output
 
 
-def freeze_mpirun(results: Path, frozen: list[psutil.Process]) -> None:
-    """Suspend mpirun once the run's record is written: it hangs like one that has missed its workers' exit."""
-    while not (results / "lab10_caltech/it/record.json").exists():
-        time.sleep(0.02)
-    mpirun = next(each for each in psutil.Process().children() if str(results) in each.cmdline())
-    frozen += [mpirun, *mpirun.children(recursive=True)]
-    mpirun.suspend()
-
-
 @pytest.mark.workers
 def test_a_finished_run_does_not_wait_for_a_launcher_that_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 3.0)
+    """mpirun is suspended after the last heartbeat: it hangs like one that has missed its workers' exit."""
     frozen: list[psutil.Process] = []
-    threading.Thread(target=freeze_mpirun, args=[tmp_path, frozen], daemon=True).start()
+    extract = failure.Evidence.extract_heartbeats
+
+    def freeze(evidence: failure.Evidence, text: str) -> str:
+        rest = extract(evidence, text)
+        if evidence.finish_time < math.inf and not frozen:
+            mpirun = next(each for each in psutil.Process().children() if str(tmp_path) in each.cmdline())
+            frozen.extend([mpirun, *mpirun.children(recursive=True)])
+            mpirun.suspend()
+        return rest
+
+    monkeypatch.setattr(failure.Evidence, "extract_heartbeats", freeze)
+    monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 3.0)
     arguments = ["--epochs", "1", "--image-size", "32", "--name", "it", "--results", str(tmp_path)]
     with ends(120):
         assert local.run("lab10", arguments, workers=2)["layout"]["size"] == 2
