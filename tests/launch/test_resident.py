@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from jupyter_client.channels import HBChannel
 from jupyter_client.manager import KernelManager
 
 from labs import lab04_speedup, lab05_allreduce, lab06_memory, lab12_elastic
@@ -327,6 +328,17 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
 
+    def close(self) -> None:
+        """Close the connections to the kernel, and kill it if it is still running.
+
+        Open connections to a dead kernel are retried ten times a second. Once the system gives its port to a worker,
+        Gloo takes such an attempt for the other worker, and `hvd.init` aborts.
+        """
+        self.client.stop_channels()
+        assert not [thread for thread in threading.enumerate() if isinstance(thread, HBChannel)]
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=True)
+
     def run(self, code: str, seconds: float = 120) -> tuple[str, list[str], list[str]]:
         """Run a cell; return its status, the lines that it printed and those of its error."""
         outputs = []
@@ -347,8 +359,7 @@ def kernel(tmp_path):
         assert kernel.run(f"%%px\n{INIT}") == ("ok", [], [])
         yield kernel
     finally:
-        if kernel.manager.has_kernel:
-            kernel.manager.shutdown_kernel(now=True)
+        kernel.close()
 
 
 def test_cells_run_on_the_ranks_and_a_kernel_that_ends_takes_all_with_it(kernel, tmp_path):
