@@ -29,6 +29,9 @@ LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """How it reports, on either stream, that it has lost its daemon on a node."""
 HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
 """What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
+GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
+"""What a worker prints before it aborts because Gloo could not connect it to the others. One cause: Gloo accepts the
+first connection to its port, even from another program."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
 seconds longer (mpirun's mpi_abort_delay)."""
@@ -77,6 +80,8 @@ class Evidence:
         """When it was reported, on the monotonic clock."""
         self.launcher_message = ""
         """The launcher's messages."""
+        self.gloo_aborted = False
+        """Whether a worker has aborted because Gloo could not connect it to the others."""
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
         self.finish_time = math.inf
@@ -146,6 +151,8 @@ class Evidence:
         if "signal" not in end:
             return f"{worker}: exited before the run ended, with code {end.get('code', 0)} and no error message"
         killer = signal.Signals(int(end["signal"]))
+        if killer is signal.SIGABRT and self.gloo_aborted:
+            return f"{worker}: Gloo could not connect the workers; run the same command again"
         # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
         memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
         return f"{worker}: killed by {killer.name}" + "; out of memory? Then lower --batch-size" * memory

@@ -191,6 +191,8 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
             text = evidence.extract_heartbeats(text)
         elif failure.LOST_NODE.search(text):
             evidence.add_launcher_message(text)
+        if errors and failure.GLOO_ABORT.search(text):
+            evidence.gloo_aborted = True
         if errors and failure.HARMLESS.search(text):
             continue
         if errors and text.startswith(failure.BOX):

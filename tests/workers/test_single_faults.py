@@ -74,6 +74,17 @@ def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
     assert seconds < SECONDS_TO_END
 
 
+def test_workers_that_gloo_cannot_connect_are_one_line(folder, monkeypatch):
+    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")
+    monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
+    monkeypatch.setenv("FAULT", "1 comes late")
+    with pytest.raises(LabError) as caught:
+        run()
+    assert re.fullmatch(r"rank 0 on \S+: Gloo could not connect the workers; run the same command again",
+                        str(caught.value)), caught.value
+    assert not left(folder)
+
+
 def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(folder, monkeypatch, capfd):
     monkeypatch.setenv("FAULT", "0 has_no_room")
     with pytest.raises(LabError, match=IN_EPOCH_2.format(

@@ -89,6 +89,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
+    if mine and kind == "comes late":
+        _delay_init(seconds=8)
     with workers.start(config, options) as job:
         images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
         if mine and kind == "other data":
@@ -108,6 +110,19 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         history = fit(job, model, tf.keras.optimizers.SGD(0.01), Subset(images, np.arange(160) % 10, np.arange(160)),
                       batch_size=config.batch_size, epochs=config.epochs)
         return run_record.finish(job, history)
+
+
+def _delay_init(seconds: float) -> None:
+    """Have this worker start Horovod so much later than the others."""
+    import horovod.tensorflow as hvd
+
+    init = hvd.init
+
+    def later() -> None:
+        time.sleep(seconds)
+        init()
+
+    hvd.init = later
 
 
 def _after_step(watched, fault, note) -> None:
