@@ -30,8 +30,8 @@ LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
 """What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
 GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
-"""What a worker prints before it aborts because Gloo could not connect it to the others. One cause: Gloo accepts the
-first connection to its port, even from another program."""
+"""What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
+but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
 seconds longer (mpirun's mpi_abort_delay)."""

@@ -331,13 +331,14 @@ class Kernel:
     def close(self) -> None:
         """Close the connections to the kernel, and kill it if it is still running.
 
-        Open connections to a dead kernel are retried ten times a second. Once the system gives its port to a worker,
-        Gloo takes such an attempt for the other worker, and `hvd.init` aborts.
+        A client whose kernel has died tries to reconnect ten times a second. If the system later gives the kernel's
+        port to a Gloo worker, Gloo mistakes the client for the other worker, and `hvd.init` aborts.
         """
         self.client.stop_channels()
-        assert not [thread for thread in threading.enumerate() if isinstance(thread, HBChannel)]
         if self.manager.has_kernel:
             self.manager.shutdown_kernel(now=True)
+        # A channel for heartbeats is a thread, which would go on connecting.
+        assert not [thread for thread in threading.enumerate() if isinstance(thread, HBChannel)]
 
     def run(self, code: str, seconds: float = 120) -> tuple[str, list[str], list[str]]:
         """Run a cell; return its status, the lines that it printed and those of its error."""

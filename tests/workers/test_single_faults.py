@@ -74,10 +74,10 @@ def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
     assert seconds < SECONDS_TO_END
 
 
-def test_workers_that_gloo_cannot_connect_are_one_line(folder, monkeypatch):
+def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
-    monkeypatch.setenv("FAULT", "1 comes late")
+    monkeypatch.setenv("FAULT", "1 delays init")
     with pytest.raises(LabError) as caught:
         run()
     assert re.fullmatch(r"rank 0 on \S+: Gloo could not connect the workers; run the same command again",

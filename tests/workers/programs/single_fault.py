@@ -89,8 +89,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
-    if mine and kind == "comes late":
-        _delay_init(seconds=8)
+    if mine and kind == "delays init":
+        _delay_init(seconds=8)  # Far longer than the test's time limit of Gloo.
     with workers.start(config, options) as job:
         images = np.random.default_rng(0).integers(0, 256, (160, 8, 8, 1), np.uint8)
         if mine and kind == "other data":
@@ -113,7 +113,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
 
 def _delay_init(seconds: float) -> None:
-    """Have this worker start Horovod so much later than the others."""
+    """Delay this worker's `hvd.init`, which the workers have agreed to call now, by this many seconds."""
     import horovod.tensorflow as hvd
 
     init = hvd.init
