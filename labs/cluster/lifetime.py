@@ -123,11 +123,15 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
         to_head.flush()
         return state.require()
     except BaseException:
+        heads = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            heads = psutil.Process(starter.pid).children()
         starter.kill()  # `unshare --kill-child` ends the head with itself.
         with contextlib.suppress(BrokenPipeError):
             to_head.close()  # A head that outlives `unshare` ends when its input closes.
-        from_head.read()  # Returns when the head has ended.
+        from_head.read()  # Returns when the head has closed its output; its nodes may still be making files.
         starter.wait()
+        psutil.wait_procs(heads, SECONDS_TO_END)  # The kernel ends the nodes before the head.
         raise
     finally:
         to_head.close()
