@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -25,6 +26,9 @@ from labs.run.fast import FOR_MEMORY
 SAMPLE_SECONDS = 0.005
 """Seconds between two samples of the process's memory."""
 MIB = 2**20
+REAP = threading.Lock()
+"""Held while a process is started or reaped: `Process.start` also reads the exit codes of processes that have ended,
+and of two threads that read the same one, the second gets 255."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +53,10 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
     Raises:
         LabError: The action failed for another reason than memory.
     """
-    ours, theirs = _context().Pipe(duplex=False)
-    process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
-    process.start()
+    with REAP:
+        ours, theirs = _context().Pipe(duplex=False)
+        process = _context().Process(target=_child, args=(theirs, action, arguments, limit_mb), daemon=True)
+        process.start()
     theirs.close()
     try:
         peak = _follow(process, ours, limit_mb)
@@ -60,7 +65,8 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
         message = None
     finally:
         process.kill()
-        process.join()
+        with REAP:
+            process.join()
     return _result(message, peak, limit_mb, process.exitcode)
 
 

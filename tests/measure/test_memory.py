@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -53,6 +56,29 @@ def test_too_much_is_a_result(action):
 def test_any_other_failure_is_none():
     with pytest.raises(LabError, match="trying what fits failed: ValueError: of another kind"):
         memory.probe(fail)
+
+
+def test_trials_at_the_same_time_keep_their_exit_codes(monkeypatch):
+    """`Process.start` reads the exit codes of processes that have ended: here, while another thread reads the same."""
+    read, reading, other_trial = forkserver.read_signed, threading.Event(), threading.Event()
+    watched = []  # Two reads of the process that is killed: its number, then its exit code.
+
+    def read_late(status: int) -> int:
+        if threading.current_thread().name.endswith("_0"):
+            watched.append(status)
+            if len(watched) == 2:
+                reading.set()
+                other_trial.wait(1)
+        return read(status)
+
+    monkeypatch.setattr(forkserver, "read_signed", read_late)
+    with ThreadPoolExecutor(2, "trial") as threads:
+        killed = threads.submit(memory.probe, hold, 3000, limit_mb=600)
+        assert reading.wait(60)
+        other = threads.submit(memory.probe, hold, 10)
+        other.add_done_callback(lambda _: other_trial.set())
+        assert killed.result().cause == "more than 600 MiB"
+        assert other.result().fits
 
 
 @pytest.mark.slow
