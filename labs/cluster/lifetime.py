@@ -82,12 +82,17 @@ def down() -> bool:
     with _alone(folder, patience=slurm.SECONDS_TO_START):
         process = state.head_process()
         if process is not None:
-            process.kill()  # The kernel ends all processes in its namespace before it ends itself.
-            # In a container whose first process reaps no zombies, waiting for the head could block.
-            with contextlib.suppress(psutil.TimeoutExpired):
-                process.wait(SECONDS_TO_END)
+            process.kill()
+            _await_end(process)
         shutil.rmtree(folder, ignore_errors=True)
     return process is not None
+
+
+def _await_end(head: psutil.Process) -> None:
+    """Wait for a killed head to end; the kernel ends all processes in its namespace before it."""
+    # In a container whose first process reaps no zombies, waiting for the head could block.
+    with contextlib.suppress(psutil.TimeoutExpired):
+        head.wait(SECONDS_TO_END)
 
 
 @contextlib.contextmanager
@@ -131,7 +136,8 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
             to_head.close()  # A head that outlives `unshare` ends when its input closes.
         from_head.read()  # Returns when the head has closed its output; its nodes may still be making files.
         starter.wait()
-        psutil.wait_procs(heads, SECONDS_TO_END)  # The kernel ends the nodes before the head.
+        for process in heads:
+            _await_end(process)
         raise
     finally:
         to_head.close()
