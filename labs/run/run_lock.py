@@ -14,7 +14,7 @@ from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.options import Options
 
-PATIENCE = 1.0
+PATIENCE = 3.0
 """Seconds to wait for the lock: by then its holder has written its name."""
 BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json"}
 """Files of a run's folder that exist before the run has saved anything."""
