@@ -163,7 +163,7 @@ class Heartbeat:
             self._write(alive=time.time())
             self._send(self._beat)
             self._map.flush()  # Other nodes see it only once it is written to the shared file system.
-            if self._armed and time.time() - self._beat.moved > self.stall_seconds:
+            if self._armed and not self._ended.is_set() and time.time() - self._beat.moved > self.stall_seconds:
                 self._end_the_run()
 
     def _end_the_run(self) -> None:
