@@ -91,7 +91,8 @@ def test_a_transfer_takes_the_time_of_the_slower_link(pair, source, target):
         pair.labs("link", "node2", "--bandwidth", "20mbit")
         limited = send(pair, source, target, 2)
     print(f"| 2 MB from {source} to {target} | {unlimited:.3f} s | {limited:.3f} s |")
-    assert unlimited < 0.6 < limited
+    assert limited > 0.6
+    assert unlimited < limited / 1.5
 
 
 def test_a_cut_link_carries_nothing_until_it_is_restored(pair):

@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.workers, pytest.mark.slow]
 SLOW = "20mbit"
 
 
+@pytest.mark.alone  # Other tests take the processor time that the messages need.
 def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path):
     """A slow link: what the processor needs does not show. With Open MPI's own limits the share is 0.7."""
     before = two.labs("status").stdout

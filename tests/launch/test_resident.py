@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.workers, pytest.mark.slow]
 INIT = "import os, numpy as np, tensorflow as tf, horovod.tensorflow as hvd; hvd.init()"
 SUM = "print(hvd.allreduce(tf.constant([1., 2.] if hvd.rank() == 0 else [3., 4.]), op=hvd.Sum).numpy())"
 SUMS = ["rank 0: [4. 6.]", "rank 1: [4. 6.]"]
-SECONDS_TO_END = 20
+SECONDS_TO_END = 40
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_a_sweep_killed_twice_ends_with_the_same_cells(tmp_path):
             time.sleep(0.2)
         time.sleep(1)
         sweep.send_signal(blow)
-        _, output = sweep.communicate(timeout=20)
+        _, output = sweep.communicate(timeout=40)
         _, left = psutil.wait_procs(kin, timeout=10)
         assert not left
     assert output.strip().splitlines()[-1] == "labs: interrupted; the same command continues"

@@ -79,5 +79,5 @@ def test_a_job_that_never_gets_done_stops_going_back(slurm, tmp_path):
     while not epochs(job.text()):
         time.sleep(0.2)
     slurm.run("scancel", "--batch", "--signal=USR1", job.number)
-    assert (job.wait(30), job.facts()["ExitCode"]) == ("FAILED", "1:0")
+    assert (job.wait(60), job.facts()["ExitCode"]) == ("FAILED", "1:0")
     assert job.text().splitlines()[-1].startswith("labs: error: the time limit is near after 0 requeues; ask for more")

@@ -91,7 +91,7 @@ def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
     process = subprocess.Popen([sys.executable, "-c", program, *words], cwd=tmp_path, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     deadline = time.monotonic() + 60
-    while not list(tmp_path.rglob("record.json")):
+    while not list(tmp_path.glob("*/it/record.json")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -102,9 +102,9 @@ def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
 
 def test_a_run_that_takes_longer_to_finish_than_it_may_stall_is_not_ended(tmp_path):
     """Rank 0 writes its record long after the evaluation, and rank 1 has left by then."""
-    record = local.run(finishes_late, ["--name", "it", "--results", str(tmp_path), "--stall-seconds", "3"], workers=2,
+    record = local.run(finishes_late, ["--name", "it", "--results", str(tmp_path), "--stall-seconds", "5"], workers=2,
                        oversubscribe=True)
-    assert record["timings"]["total_seconds"] > 9
+    assert record["timings"]["total_seconds"] > 15
 
 
 def test_labs_run_says_at_once_that_it_starts(story):

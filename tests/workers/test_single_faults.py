@@ -18,7 +18,7 @@ from labs.launch import local
 from labs.run.errors import LabError
 from tests.workers.programs import single_fault
 
-SECONDS_TO_END = 5
+SECONDS_TO_END = 10
 IN_EPOCH_2 = r"rank {} on \S+ \(epoch 2, step {}\): {}"
 BEFORE = r"rank 0 on \S+ \(before the first step\): workers differ in {}; start all workers from the same clone, .*"
 CASES = {
