@@ -83,6 +83,7 @@ def test_a_cluster_starts_with_its_bandwidth(free):
     assert set(links(free).values()) == {"50mbit"}
 
 
+@pytest.mark.alone  # Other tests take the processor time that sender and receiver need.
 @pytest.mark.parametrize(("source", "target"), [("node1", "node2"), ("node2", "node1"), ("head", "node2")])
 def test_a_transfer_takes_the_time_of_the_slower_link(pair, source, target):
     """Two megabytes are 0.8 s at 20 Mbit/s, less what the bucket holds."""
@@ -91,8 +92,7 @@ def test_a_transfer_takes_the_time_of_the_slower_link(pair, source, target):
         pair.labs("link", "node2", "--bandwidth", "20mbit")
         limited = send(pair, source, target, 2)
     print(f"| 2 MB from {source} to {target} | {unlimited:.3f} s | {limited:.3f} s |")
-    assert limited > 0.6
-    assert unlimited < limited / 1.5
+    assert unlimited < 0.6 < limited
 
 
 def test_a_cut_link_carries_nothing_until_it_is_restored(pair):

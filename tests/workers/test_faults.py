@@ -185,7 +185,7 @@ def test_killed_mpirun_leaves_no_process(labs):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_labs_takes_its_workers_along_at_once(labs, tmp_path, workers):
-    process = labs("run", "lab10", "--workers", workers, *SMALL, "--epochs", 30)
+    process = labs("run", "lab10", "--workers", workers, *SMALL, *ENDLESS)
     wait_for(process, "epoch 1/")
     everyone = kin(process)
     process.kill()
