@@ -89,7 +89,7 @@ def down() -> bool:
 
 
 def _await_end(head: psutil.Process) -> None:
-    """Wait for a killed head to end; the kernel ends all processes in its namespace before it."""
+    """Wait for a killed head to end; the kernel ends every other process in its namespace first."""
     # In a container whose first process reaps no zombies, waiting for the head could block.
     with contextlib.suppress(psutil.TimeoutExpired):
         head.wait(SECONDS_TO_END)

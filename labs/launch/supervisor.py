@@ -164,7 +164,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
                 raise
         if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
             _end(process, SECONDS_AFTER_ERROR)
-            return 0  # Only mpirun hung, so the run has not failed. Without a record it is still reported as failed.
+            return 0  # Only mpirun hung, which is no failure; but a run without a record is reported as failed.
         failed = evidence.error and time.monotonic() - evidence.error_time > SECONDS_AFTER_ERROR
         # mpirun waits forever for a node that does not respond. A worker exits after `stall_seconds` without progress;
         # twice that time is for a stall that no worker detects.

@@ -126,7 +126,7 @@ def test_a_lost_node_is_named(training):
     process = training.start(*ENDLESS)
     heartbeat()
     for each in training.cluster.processes("node2"):
-        with contextlib.suppress(psutil.NoSuchProcess):  # It has ended with one before it.
+        with contextlib.suppress(psutil.NoSuchProcess):  # Killing an earlier one may have ended it.
             each.kill()
     last = last_line(process, timeout=15)
     assert re.match(r"labs: error: node node2 is lost: .*last heartbeats: .*rank 1 on node2 \(epoch", last), last

@@ -91,7 +91,7 @@ def test_a_step_is_followed_over_time(fusion):
     assert all(set(row["announced"]) == {0, 1} for row in seen.exchanges), "no cache: each rank's request shows"
     assert all(one["ended"] <= other["began"] for one, other in zip(seen.bars, seen.bars[1:], strict=False)
                if one["rank"] == other["rank"])
-    # The timeline is rank 0's: rank 1 may have its result earlier, but not before rank 0 has sent its share.
+    # The timeline is rank 0's. Rank 1 may get its result before rank 0's exchange ends, but not before it begins.
     after = {0: max(row["ended"] for row in seen.exchanges), 1: max(row["began"] for row in seen.exchanges)}
     assert all(row["began"] > after[row["rank"]] - 0.005 for row in seen.bars if row["phase"] == "apply"), after
     assert seen.messages == 4 if fusion == "0" else seen.messages < 4

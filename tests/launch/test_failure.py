@@ -55,7 +55,7 @@ def two_nodes(tmp_path, monkeypatch, sent):
 def test_a_node_that_falls_silent_is_named_with_its_place(two_nodes):
     (_, other), evidence, listen = two_nodes
     other.step(2, 7)
-    other.pause()  # The stall check would end this process, should it be suspended for two seconds.
+    other.pause()  # If this process were suspended for two seconds, the stall check would end it.
     listen(1)
     assert not evidence.silent_node(0.9)
     other._ended.set()  # Its heartbeats end, as on a node that has lost its network.

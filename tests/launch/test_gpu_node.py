@@ -169,7 +169,7 @@ commands.main()
 
 
 def second_run_trains(runs: Path) -> bool:
-    """A run that ends has its record for a moment before its heartbeats are removed."""
+    """Return whether one run is done and another has begun; a run that ends briefly has a record and heartbeats."""
     done = [record.parent for record in runs.glob("*/record.json")]
     return bool(done) and any(beats.parent not in done for beats in runs.glob("*/heartbeats"))
 

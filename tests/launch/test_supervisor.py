@@ -6,12 +6,12 @@ import io
 import os
 import signal
 import threading
-import time
 
 import psutil
 import pytest
 
 from labs.launch import failure, supervisor
+from tests.cluster.client import until
 from tests.waiting import ends
 
 
@@ -43,10 +43,7 @@ def test_a_program_past_its_time_limit_ends_with_all_that_it_started(tmp_path):
     assert (outcome.code, outcome.cause) == (None, "had not ended after 2 s")
     pids = [int(pid) for pid in note.read_text().split()]
     assert len(pids) == 3
-    deadline = time.monotonic() + 10
-    while any(works(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: not any(map(works, pids)), 10)
 
 
 def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():

@@ -59,9 +59,9 @@ def test_any_other_failure_is_none():
 
 
 def test_trials_at_the_same_time_keep_their_exit_codes(monkeypatch):
-    """`Process.start` reads the exit codes of processes that have ended: here, while another thread reads the same."""
+    """`Process.start` also reads the exit codes of ended processes: here, while another thread reads the same code."""
     read, reading, other_trial = forkserver.read_signed, threading.Event(), threading.Event()
-    watched = []  # Two reads of the process that is killed: its number, then its exit code.
+    watched = []  # Two reads of the process that is killed: its PID, then its exit code.
 
     def read_late(status: int) -> int:
         if threading.current_thread().name.endswith("_0"):

@@ -18,11 +18,11 @@ ENOUGH = 5
 """Of about 25 shots aimed into a save, this many must hit it, or the drill has shown nothing."""
 
 
-def on_a_network_of_its_own(command: list[str]) -> list[str]:
-    """Return a command that runs another with a loopback interface of its own, where Linux allows it.
+def in_private_network(command: list[str]) -> list[str]:
+    """Wrap a command so that it runs in a private network namespace, where Linux allows it.
 
-    Gloo takes the first connection to its port for the other worker's. Any other program on this machine can so end a
-    start, such as a Jupyter client that looks for a kernel that has ended.
+    Gloo assumes that the first connection to its port is the other worker. A stray connection from any local program
+    makes a start fail; a Jupyter client, for example, tries the port of a dead kernel again and again.
     """
     if missing():
         return command
@@ -35,7 +35,7 @@ def on_a_network_of_its_own(command: list[str]) -> list[str]:
 @pytest.mark.timeout(900)
 def test_a_run_that_is_killed_fifty_times_comes_to_the_end_of_an_undisturbed_one():
     drill = [sys.executable, "-m", "tests.drill", "--kills", str(KILLS), "--shots", str(KILLS // 2), "--every", "20"]
-    done = subprocess.run(on_a_network_of_its_own(drill), cwd=ROOT, capture_output=True, text=True, timeout=840,
+    done = subprocess.run(in_private_network(drill), cwd=ROOT, capture_output=True, text=True, timeout=840,
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     print(done.stdout)

@@ -21,7 +21,7 @@ import pytest
 from labs.run import heartbeat, stop
 
 SMALL = ("--image-size", 32, "--epochs", 12, "--name", "it")
-"""Epochs of a tenth of a second, enough of them that a fault after the first comes before the end."""
+"""Twelve epochs of about 0.1 s: a fault after the first arrives before the run ends."""
 ENDLESS = ("--epochs", 999)
 """For a run that must not end by itself before it is disturbed."""
 LAST_LINE = r"labs: error: rank {rank} on \S+ \(epoch \d+, step \d+\): {cause}"
