@@ -53,7 +53,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         # Skip the first epoch: TensorFlow traces the model and reads the data in it.
         utilization = busy.summary(skip=history[0]["train_seconds"])
         return report.finish(
-            job, history, test_accuracy=test["accuracy"], test_loss=test["loss"],
+            job, history, tables=training.keep_model(job, model, digits, config.batch_size),
+            test_accuracy=test["accuracy"], test_loss=test["loss"],
             steps=sum(row["steps"] for row in history), **utilization,
         )
 

@@ -128,7 +128,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         test = training.evaluate(job, model, images.test, config.batch_size)
         return report.finish(
-            job, history, test_accuracy=test["accuracy"], test_loss=test["loss"],
+            job, history, tables=training.keep_model(job, model, images, config.batch_size),
+            test_accuracy=test["accuracy"], test_loss=test["loss"],
             validation_images=len(images.validation),
         )
 

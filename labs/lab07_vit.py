@@ -93,11 +93,12 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         optimizer = _optimizer(config, job.size, len(train))
         history = training.fit(job, model, optimizer, train, batch_size=config.batch_size, epochs=config.epochs)
         test = training.evaluate(job, model, images.test, config.batch_size)
+        tables = training.keep_model(job, model, images, config.batch_size)
         rows = []
         if config.traffic and job.size > 1:  # One worker sends nothing.
             rows = measure.wire.measure(job, model, train, [config.batch_size * factor for factor in (1, 2, 4)])
         record = report.finish(
-            job, history, tables={"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
+            job, history, tables=tables | {"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
             parameters=model.count_params(), gradient_bytes=measure.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
         )

@@ -123,7 +123,8 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
             training.recompute_statistics(job, model, fruits.train, config.batch_size, datasets.Augment())
             recomputed = training.evaluate(job, model, fruits.test, config.batch_size)
         record = report.finish(
-            job, history, test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(fruits.test),
+            job, history, tables=training.keep_model(job, model, fruits, config.batch_size),
+            test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(fruits.test),
             **{f"test_{name}_recomputed": value for name, value in recomputed.items()},
             **(_leak(fruits) if config.leak_check and job.rank == 0 else {}),
         )

@@ -72,7 +72,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             augment=datasets.Augment() if config.augment else None,
         )
         test = training.evaluate(job, model, photos.test, config.batch_size)
-        return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        confusion = training.keep_model(job, model, photos, config.batch_size)
+        return report.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 LAB = Lab(Config, PRESETS, run)

@@ -119,7 +119,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
         return report.finish(
-            job, history, test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
+            job, history, tables=training.keep_model(job, model, digits, config.batch_size),
+            test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
             machines=machines, scaled_lr=planned["scaled_lr"], **_allreduce(job, measure.gradient_bytes(model)),
         )
 

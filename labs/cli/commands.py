@@ -25,6 +25,7 @@ COMMANDS = {
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
     "report": "write all results as one HTML page: tables, plots, the course reports' figures",
+    "predict": "classify pictures with a trained network; show which classes it confuses",
     "lint": "find implausible figures in your results, or in a table typed by hand",
     "exercises": "list the questions and tasks that are graded",
     "accept-gpu": "test a GPU node in about ten minutes: short runs of five labs, which must use its GPUs",

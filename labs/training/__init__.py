@@ -10,5 +10,6 @@ __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "loop": ["compile_for", "evaluate", "fit"],
     "optimizers": ["fused"],
     "schedule": ["Warmup", "scaled_lr"],
+    "trained": ["keep_model"],
     "workers": ["Job", "start"],
 }, submodules=["hvd_ops", "keras_internals", "loopback"])

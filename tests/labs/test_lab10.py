@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
+from PIL import Image
 
 from labs import lab10_caltech as lab
+from labs.cli import commands
 from labs.launch import local
 from labs.run.command_line import to_argv
 from labs.run.options import Options
@@ -24,3 +28,38 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     assert there["learning_rate"] == here["learning_rate"]
     assert there["loss"] == pytest.approx(here["loss"], rel=2e-4)
     assert there["val_loss"] == pytest.approx(here["val_loss"], rel=2e-3)
+
+
+@pytest.mark.workers
+def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, capsys):
+    """Red and green squares: 30 steps suffice to tell them apart, and all of the test images are counted."""
+    for name, colour in (("green", (0, 200, 0)), ("red", (200, 0, 0))):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(20):
+            Image.new("RGB", (24, 24), tuple(channel + number for channel in colour)).save(
+                tmp_path / "data" / name / f"{number:02d}.png")
+    config = dataclasses.replace(lab.PRESETS["demo"], data=str(tmp_path / "data"), image_size=16, batch_size=4,
+                                 augment=False)
+    record = local.run(lab, [*to_argv(config), "--results", str(tmp_path / "results")], workers=2, oversubscribe=True)
+    counts = record["tables"]["confusion"]
+    assert sum(row["images"] for row in counts) == 9  # Of 40: 24 for training, 7 for validation.
+    right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
+    assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
+
+    (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
+    pictures = [tmp_path / "data" / "green" / "03.png", tmp_path / "data" / "red" / "07.png"]
+    without = (f"import json, keras, numpy, PIL.Image\nmodel = keras.models.load_model('{folder}/model.keras')\n"
+               f"names = json.load(open('{folder}/classes.json'))\nfor path in {[str(path) for path in pictures]}:\n"
+               "    pixels = numpy.array(PIL.Image.open(path).resize((16, 16)))\n"
+               "    print(names[model.predict(pixels[None], verbose=0)[0].argmax()])")
+    plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert plain.stdout.split() == ["green", "red"]
+
+    assert commands.dispatch(["predict", str(folder), *map(str, pictures), str(folder / "record.json")]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split()[1] for line in out.splitlines()[-2:]] == ["green", "red"]
+    assert "record.json (not an image)" in err
+    assert commands.dispatch(["predict", str(folder)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["green", "red"]
+    assert sum(int(row[1]) for row in rows) == 9

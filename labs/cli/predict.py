@@ -1,0 +1,112 @@
+"""`labs predict`: what a finished run's network sees in a picture, and which classes it confuses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from labs.results import records, tables
+from labs.run import catalogue
+from labs.run.errors import LabError
+from labs.run.paths import results_dir, shown
+from labs.run.text import printable
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MODEL = "model.keras"
+ABOUT = """\
+Classify pictures with the network that a run has trained. Without pictures,
+show which classes of the test images it confuses.
+
+  labs predict lab10 photo.jpg           by the newest run of lab 10
+  labs predict results/lab10_caltech/night-1 *.jpg
+  labs predict lab10                     the classes, and what they are taken for
+
+The network of the last epoch is in the run's folder. Without this kit:
+
+  import json, keras
+  model = keras.models.load_model("RUN/model.keras")  # uint8 [n, size, size, 3]
+  names = json.load(open("RUN/classes.json"))         # by label
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run and the pictures."""
+    parser.description = ABOUT
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("run", metavar="RUN", help="folder of a run, or a lab: its newest run with a network")
+    parser.add_argument("files", nargs="*", default=[], type=Path, metavar="FILE", help="a picture")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print a row for each picture, or each class; 1 if a picture could not be read."""
+    folder = _folder(args.run)
+    if not args.files:
+        print(_confusions(records.read(folder)))
+        return 0
+    for path in args.files:
+        if not path.is_file():
+            raise LabError(f"{printable(path)}: " + ("it is a folder; name its pictures, as in FOLDER/*.jpg"
+                                                     if path.is_dir() else "there is no such file"))
+    from labs.training import trained
+
+    network, rows = trained.load(folder), []
+    for path in args.files:
+        try:
+            rows.append([printable(path), *_likeliest(network.classify(path), network.class_names)])
+        except LabError as problem:
+            print(f"labs: left out: {problem}", file=sys.stderr)
+    if rows:
+        print(tables.text([["picture", "class", "probability", "or", "probability"], *rows]))
+    return int(len(rows) < len(args.files))
+
+
+def _folder(run: str) -> Path:
+    """Return the folder of a run that holds its network.
+
+    Raises:
+        LabError: There is none.
+    """
+    if Path(run).is_dir():
+        folders = [Path(run)]
+    else:
+        lab = catalogue.resolve(run)
+        folders = sorted(path.parent for path in (results_dir() / lab).glob(f"*/{MODEL}"))
+        if not folders:
+            raise LabError(f"no run of {lab} in {shown(results_dir())} has kept its network; "
+                           f"`labs run {lab}` makes one, if it is a lab that classifies pictures")
+    newest = max(folders, key=lambda folder: (folder / "record.json").stat().st_mtime
+                 if (folder / "record.json").exists() else 0)
+    for name in (MODEL, "record.json"):
+        if not (newest / name).is_file():
+            raise LabError(f"{printable(newest)} has no {name}; name the folder of a finished run of a lab that "
+                           "classifies pictures, as `labs run` prints it")
+    return newest
+
+
+def _likeliest(probabilities: np.ndarray, names: Sequence[str]) -> list[str]:
+    """Return the two likeliest classes with their probabilities."""
+    first, second = probabilities.argsort()[:-3:-1]
+    return [printable(names[first]), f"{probabilities[first]:.3f}", printable(names[second]),
+            f"{probabilities[second]:.3f}"]
+
+
+def _confusions(record: records.Record) -> str:
+    """Return a row for each class of the test images, those with the most errors first."""
+    rows = record.get("tables", {}).get("confusion", [])
+    if not rows:
+        raise LabError(f"run {record['run']} of {record['lab']} has no test images, so its errors are unknown")
+    by_class: dict[str, dict[str, int]] = {}
+    for row in rows:
+        by_class.setdefault(row["class"], {})[row["predicted"]] = row["images"]
+    lines = []
+    for name, guesses in sorted(by_class.items(), key=lambda item: item[1].get(item[0], 0) / sum(item[1].values())):
+        right, all_of_them = guesses.get(name, 0), sum(guesses.values())
+        wrong = sorted(((count, guess) for guess, count in guesses.items() if guess != name), reverse=True)
+        taken_for = ", ".join(f"{printable(guess)} ({count})" for count, guess in wrong[:2])
+        lines.append([printable(name), str(all_of_them), str(right), f"{right / all_of_them:.3f}", taken_for])
+    return tables.text([["class", "test images", "right", "share", "most often taken for"], *lines])
