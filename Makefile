@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench \
-    pins clean FORCE
+    pins clean distclean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,5 +125,8 @@ define pins
     | LC_ALL=C sort > $(1).new && mv $(1).new $(1)
 endef
 
-clean: ## Remove the environments and caches; keep data and results
+clean: ## Remove the environments and tool caches; keep work/, data/ and results/
 	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+
+distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets
+	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"

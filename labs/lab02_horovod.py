@@ -131,7 +131,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs,
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
-        return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        confusion = training.keep_model(job, model, digits, config.batch_size)
+        return report.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 def _run_by_hand(job, digits):
