@@ -131,8 +131,9 @@ def _decode_any(content: bytes, size: int, values: Values | None) -> tuple[np.nd
         samples = _samples(content)
         if samples is None:
             raise
-    own = None if samples is None else _range(samples)
-    if own:
+    own = None
+    if samples is not None:
+        own = _range(samples)
         image = Image.fromarray(_eight_bits(samples, values or own))
     return np.asarray(_rgb(image).resize((size, size), Image.Resampling.BILINEAR)), own
 
@@ -158,13 +159,13 @@ def _samples(content: bytes) -> np.ndarray | None:
         return None
     if samples.ndim == 3:
         samples = samples[..., [2, 1, 0, 3][: samples.shape[2]]]  # OpenCV's order is blue, green, red.
-    return np.iinfo(samples.dtype).max - samples if _is_inverted(content) else samples
+    return 65535 - samples if _is_inverted(content) else samples
 
 
 def _is_inverted(content: bytes) -> bool:
-    """Return whether a TIFF of whole numbers says that 0 is white."""
+    """Return whether a TIFF of 16 bits says that 0 is white, which no reader heeds."""
     with contextlib.suppress(Exception), Image.open(io.BytesIO(content), formats=("TIFF",)) as image:
-        return image.mode.startswith("I") and image.tag_v2.get(ExifTags.Base.PhotometricInterpretation) == 0
+        return image.mode == "I;16" and image.getexif().get(ExifTags.Base.PhotometricInterpretation) == 0
     return False
 
 
