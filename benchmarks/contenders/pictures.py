@@ -74,7 +74,7 @@ def copy(photos: Path, sound: Path) -> None:
     Each is copied COPIES times: an epoch of the sample alone ends before a pipeline has filled.
     """
     index = index_folder(photos)
-    for path in drop_images(index, verify.undecodable(index)).paths:
+    for path in drop_images(index, verify.check_images(index).bad).paths:
         (sound / path).parent.mkdir(exist_ok=True)
         for copy in range(COPIES):
             shutil.copy(photos / path, (sound / path).with_stem(f"{Path(path).stem}_{copy}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import warnings
@@ -19,7 +20,11 @@ from labs.run.text import printable
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Increment the number when the pixels or the file layout of `image_cache` change: caches and remembered checks of
 # another version are not used.
-VERSION = f"5, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
+VERSION = f"6, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
+Values = tuple[float, float]
+"""The smallest and the largest value of an image, or of a data set, that has more than 8 bits per value."""
+_DEEP = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"P5", b"P6")
+"""How TIFF, BigTIFF, PGM and PPM begin. They and PNG may have more than 8 bits per value."""
 _TRANSPOSE: dict[int | None, Image.Transpose] = {  # By EXIF orientation.
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
@@ -30,28 +35,41 @@ MIN_SCALE = 0.75
 be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128. The effect on the pixels
 is bounded by tests/datasets/test_decode.py."""
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
+cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 cv2.setNumThreads(1)  # The callers run one thread per core already.
 
 
-def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
+def read_image(path: str | os.PathLike, size: int, values: Values | None = None) -> np.ndarray:
     """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
+
+    Transparent pixels show a white background. Values of more than 8 bits, such as whole numbers of 16 bits and
+    floats, are scaled: the lower of `values` becomes 0, the upper 255.
+
+    Args:
+        path: The file.
+        size: Width and height of the result in pixels.
+        values: The range of the data set, for an image of more than 8 bits; by default its own range.
 
     Raises:
         LabError: It cannot be decoded.
     """
     try:
-        return decode_file(path, size)
+        return decode_file(path, size, values)[0]
     except Exception as error:
         raise LabError(f"cannot decode {printable(path)} ({reason(error)}); "
                        "repair or remove the file, then start again") from error
 
 
-def decode_file(path: str | os.PathLike, size: int) -> np.ndarray:
-    """Do what `read_image` does, but let the decoder's own exceptions through."""
+def decode_file(path: str | os.PathLike, size: int, values: Values | None = None) -> tuple[np.ndarray, Values | None]:
+    """Do what `read_image` does, but let the decoder's own exceptions through.
+
+    Returns:
+        The pixels; and the image's own range of values if they have more than 8 bits, else None.
+    """
     with open(path, "rb", buffering=0) as file:  # Fewer calls, at each of which another thread may take the GIL.
         content = file.read()
     pixels = _decode_jpeg(content, size)
-    return _decode_any(content, size) if pixels is None else pixels
+    return _decode_any(content, size, values) if pixels is None else (pixels, None)
 
 
 def grey(pixels: np.ndarray) -> np.ndarray:
@@ -107,14 +125,72 @@ def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
     return pixels if (height, width) == (size, size) else cv2.resize(pixels, (size, size))
 
 
-def _decode_any(content: bytes, size: int) -> np.ndarray:
-    """Decode an image of any format with Pillow."""
+def _decode_any(content: bytes, size: int, values: Values | None) -> tuple[np.ndarray, Values | None]:
+    """Decode an image of any format with Pillow, and again with OpenCV if it has more than 8 bits per value."""
+    try:
+        image = _open(content, size)
+        samples = _samples(content)
+        if samples is None and image.mode[0] in "IF":  # A rare kind of TIFF.
+            samples = np.asarray(image)
+    except UnidentifiedImageError:  # Pillow reads no TIFF whose colours are floats.
+        samples = _samples(content)
+        if samples is None:
+            raise
+    own = None
+    if samples is not None:
+        own = _range(samples)
+        image = Image.fromarray(_eight_bits(samples, values or own))
+    return np.asarray(_rgb(image).resize((size, size), Image.Resampling.BILINEAR)), own
+
+
+def _open(content: bytes, size: int) -> Image.Image:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if min(image.size) < 2:  # Data sets have such files where a crop came out empty.
             raise ValueError(f"{image.width} x {image.height} pixels")
         image.draft(None, (max(1, int(MIN_SCALE * size)),) * 2)
         image.load()
-        return np.asarray(_rgb(_upright(image)).resize((size, size), Image.Resampling.BILINEAR))
+        return _upright(image)
+
+
+def _samples(content: bytes) -> np.ndarray | None:
+    """Return the values of an image of more than 8 bits each, [height, width] or [height, width, channels], or None.
+
+    Of a colour with 16 bits, Pillow would keep the upper 8.
+    """
+    if not content.startswith(_DEEP) and not (content.startswith(b"\x89PNG") and content[24:25] == b"\x10"):
+        return None
+    samples = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED)
+    if samples is None or samples.dtype == np.uint8:
+        return None
+    if samples.ndim == 3:
+        samples = samples[..., [2, 1, 0, 3][: samples.shape[2]]]  # OpenCV's order is blue, green, red.
+    return 65535 - samples if _is_inverted(content) else samples
+
+
+def _is_inverted(content: bytes) -> bool:
+    """Return whether a TIFF of 16 bits says that 0 is white, which no reader heeds."""
+    with contextlib.suppress(Exception), Image.open(io.BytesIO(content), formats=("TIFF",)) as image:
+        return image.mode == "I;16" and image.getexif().get(ExifTags.Base.PhotometricInterpretation) == 0
+    return False
+
+
+def _range(samples: np.ndarray) -> Values:
+    """Return the smallest and the largest value of all pixels that are numbers; transparency does not count."""
+    colours = samples[..., :3] if samples.ndim == 3 else samples
+    numbers = colours[np.isfinite(colours)]
+    if not len(numbers):
+        raise ValueError("none of its values is a finite number")
+    return float(numbers.min()), float(numbers.max())
+
+
+def _eight_bits(samples: np.ndarray, values: Values) -> np.ndarray:
+    """Scale values to 0 to 255, and an alpha channel from its own largest value; what is no number becomes 0."""
+    low, high = values
+    scaled = (samples.astype(np.float64) - low) * (255 / ((high - low) or 1))
+    if samples.ndim == 3 and samples.shape[2] == 4:
+        opaque = np.iinfo(samples.dtype).max if samples.dtype.kind in "iu" else 1
+        scaled[..., 3] = samples[..., 3] * (255 / opaque)
+    return np.nan_to_num(scaled, posinf=255).clip(0, 255).round().astype(np.uint8)
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -124,6 +200,8 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I"):  # 16 bits per pixel: Pillow would clip values above 255.
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    """Convert to RGB, over a white background: a black drawing on nothing would become a black square."""
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return image if image.mode == "RGB" else image.convert("RGB")

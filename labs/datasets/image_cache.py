@@ -34,6 +34,7 @@ class ImageCache:
         size: Width and height of the decoded images in pixels.
         memory: Bytes that the file may occupy; by default half of the free memory or disk, whichever is less. With 0,
             nothing is cached and no existing cache is read; every image is decoded each time.
+        values: The range of the images of more than 8 bits per value, see `decode.read_image`.
 
     Raises:
         LabError: The file cannot be created.
@@ -41,12 +42,13 @@ class ImageCache:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None):
-        self.root, self.paths = Path(root), paths
+    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None,
+                 values: decode.Values | None = None):
+        self.root, self.paths, self.values = Path(root), paths, values
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
         sizes, times = zip(*verify.stamps(self.root, paths), strict=True)
-        self.digest = _digest(decode.VERSION, size, list(paths), sizes)
+        self.digest = _digest(decode.VERSION, size, list(paths), sizes, values)
         """Of names, file sizes and settings: equal on two machines that have the same images."""
         name = _digest(self.digest, self.root, times, _boot_id()).hex()
         self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
@@ -85,27 +87,38 @@ class ImageCache:
         """
         return self._pixels if self._present[rows].all() else None
 
-    def add(self, row: int) -> None:
+    def add(self, row: int) -> decode.Values | None:
         """Decode an image into the cache; if it does not fit, decode it only to check the file.
+
+        Returns:
+            The image's own range of values if they have more than 8 bits.
 
         Raises:
             Exception: Whatever the decoder raises.
         """
-        if row < self._capacity:
-            self._store(row, decode.decode_file(self._path(row), self.shape[1]))
-        else:
-            decode.decode_file(self._path(row), 1)
+        if row >= self._capacity:
+            return decode.decode_file(self._path(row), 1)[1]
+        pixels, own = decode.decode_file(self._path(row), self.shape[1], self.values)
+        self._store(row, pixels)
+        return own
 
     def missing(self, row: int) -> bool:
         """Return whether an image is not in the cache but would fit."""
         return row < self._capacity and not self._present[row]
+
+    def single_colour(self) -> np.ndarray:
+        """Return the positions of the cached images in which nothing can be seen, int64 [k]."""
+        middle = self.shape[1] // 2  # A line of each image first: few images pass.
+        rows = np.flatnonzero(self._present)
+        rows = rows[_is_flat(self._pixels[rows, middle])]
+        return np.array([row for row in rows if _is_flat(self._pixels[row].reshape(1, -1, 3))[0]], np.int64)
 
     def _path(self, row: int) -> str:
         return f"{self.root}/{self.paths[row]}"
 
     def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
         for i in indices:
-            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1])
+            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1], self.values)
             self._store(int(rows[i]), batch[i])
 
     def _store(self, row: int, pixels: np.ndarray) -> None:
@@ -119,6 +132,11 @@ class ImageCache:
                 os.pwrite(self._file.fileno(), b"\1", row)
         except OSError:  # The disk is full: images that do not fit are decoded each time.
             self._capacity = 0
+
+
+def _is_flat(pixels: np.ndarray) -> np.ndarray:
+    """Return which images [n, pixels, 3] are a single colour, but for the noise of JPEG, bool [n]."""
+    return (np.ptp(pixels, axis=1) < 4).all(axis=1)
 
 
 def _digest(*values) -> bytes:

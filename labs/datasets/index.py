@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
+import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -13,6 +16,11 @@ from labs.run.errors import LabError
 from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
+_PART = re.compile(r"((images?|masks?|labels?|annotations?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)"
+                   r"([ _-]|$)?)+")
+"""Names of folders that hold a part of a data set, as `_stem` returns them."""
+_DEEPEST = 3
+"""How many folders below --data a message looks for class folders."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +49,22 @@ def index_folder(root: str | os.PathLike) -> Index:
         root: The folder of the class folders.
 
     Raises:
-        LabError: There are fewer than two classes, or a folder cannot be read.
+        LabError: There are fewer than two classes, they are parts of a data set or look alike, or a folder cannot be
+            read.
     """
-    root = Path(root).absolute()
+    index = _listed(Path(root).absolute())
+    if problem := _why_not_two(index) if len(index.class_names) < 2 else _misread(index) or alike(index.class_names):
+        raise LabError(problem)
+    return index
+
+
+def _listed(root: Path) -> Index:
+    """Return what `index_folder` returns, also where that would be refused."""
     skipped: dict[str, list[str]] = {}
     classes: list[str] = []
     paths: list[str] = []
     labels: list[int] = []
-    entries = _entries(root)
-    for name, kind in entries:
+    for name, kind in _entries(root):
         if kind != "folder":
             skipped.setdefault("outside a class folder" if kind == "image" else kind, []).append(name)
             continue
@@ -57,8 +72,6 @@ def index_folder(root: str | os.PathLike) -> Index:
         labels += [len(classes)] * len(images)
         paths += images
         classes += [name] if images else []
-    if len(classes) < 2:
-        raise LabError(_why_not_two(root, [name for name, kind in entries if kind == "folder"], classes, skipped))
     return Index(root, tuple(classes), paths, np.array(labels, np.int64), skipped)
 
 
@@ -123,28 +136,84 @@ def _entries(folder: Path) -> list[tuple[str, str]]:
                        "check the path and its permissions") from error
 
 
+def _extension(name: str) -> str:
+    return name.rpartition(".")[2].lower() if "." in name else ""
+
+
 def _kind(entry: os.DirEntry) -> str:
     try:
         if entry.name.startswith("."):
             return "hidden"
         if entry.is_file():
-            _, dot, extension = entry.name.rpartition(".")
-            return "image" if extension.lower() in EXTENSIONS else "not an image" if dot else "no extension"
+            return "image" if _extension(entry.name) in EXTENSIONS else \
+                "not an image" if "." in entry.name else "no extension"
         return "folder" if entry.is_dir() else "broken link or special file"
     except OSError:  # A link to itself.
         return "broken link or special file"
 
 
-def _why_not_two(root: Path, folders: list[str], classes: list[str], skipped: dict[str, list[str]]) -> str:
+def alike(names: Sequence[str]) -> str:
+    """Return an error message if two class names look the same on a screen, else an empty string."""
+    seen: dict[str, str] = {}
+    for name in names:
+        visible = (letter for letter in unicodedata.normalize("NFC", name) if unicodedata.category(letter) != "Cf")
+        other = seen.setdefault(" ".join("".join(visible).split()), name)
+        if other != name:
+            return (f"the class folders {other!a} and {name!a} look alike: probably one class, spelled in two ways; "
+                    "move the images of one into the other, and remove it")
+    return ""
+
+
+def _stem(name: str) -> str:
+    """Return a folder's name without a number at its end."""
+    return re.sub(r"[\W_]*\d*$", "", name.lower())
+
+
+def _misread(index: Index) -> str:
+    """Return an error message if the folders are parts of a data set, such as Kaggle's train and test1, else ""."""
+    stems = {_stem(name) for name in index.class_names}
+    if len(stems) < 2 or not all(map(_PART.fullmatch, stems)):
+        return ""
+    train = next((name for name in index.class_names if _stem(name).startswith("train")), index.class_names[0])
+    folder, names = printable(index.root / train), " and ".join(map(printable, index.class_names))
+    return (f"{names} in {printable(index.root)} are parts of a data set, not classes; make a folder for each class in "
+            f"{folder}, move its images there{_table(index)}, and use --data {folder}")
+
+
+def _table(index: Index) -> str:
+    """Return a remark on a table beside the images, which may hold their classes."""
+    tables = [name for name in index.skipped.get("not an image", ()) if name.lower().endswith((".csv", ".tsv"))]
+    return f" ({printable(tables[0])} may list the classes)" if tables else ""
+
+
+def _why_not_two(index: Index) -> str:
     """Return the error message for a tree with fewer than two classes."""
-    cure = "put the images of each class into its own folder"
+    root, classes = printable(index.root), index.class_names
     if classes:
-        return f"{root} has images of one class only ({printable(classes[0])}); {cure}"
-    # Perhaps the path is one level too high. Given a training and a test folder, suggest the training folder.
-    for name in sorted(folders, key=lambda name: not name.lower().startswith("train")):
-        if any(kind == "folder" for _, kind in _entries(root / name)):
-            inner = printable(root / name)
-            return f"no images in the folders of {root}; is {inner} the folder of the class folders?"
-    if "outside a class folder" in skipped:
-        return f"the images are in {root} itself; {cure}"
-    return f"no images in the folders of {root}; {cure}"
+        cause = f"{root} has images of one class only ({printable(classes[0])})"
+    elif "outside a class folder" in index.skipped:
+        cause = f"the images are in {root} itself"
+    else:
+        cause = f"no images in the folders of {root}"
+    if inner := _class_folders(index, _DEEPEST):
+        return f"{cause}; is {printable(inner)} the folder of the class folders?"
+    below = itertools.islice(index.root.glob("*/*/*"), 100_000)
+    if deep := min((path.parent for path in below if _extension(path.name) in EXTENSIONS), default=None):
+        return (f"{cause}: those of {printable(deep)} are one folder too deep; move the images of each class into its "
+                f"own folder, here into {printable(deep.parent)}")
+    return f"{cause}; put the images of each class into its own folder{_table(index)}"
+
+
+def _class_folders(index: Index, depth: int) -> Path | None:
+    """Return the folder of the class folders below a tree, for a path that is too high; None if that is not clear.
+
+    Of a training and a test folder, it is the training folder.
+    """
+    names = [*index.class_names, *index.skipped.get("folder without images", ())]
+    outer = [name for name in names if any(kind == "folder" for _, kind in _entries(index.root / name))]
+    outer = [name for name in outer if _stem(name).startswith("train")] or outer
+    if len(outer) != 1 or not depth:
+        return None
+    inner = _listed(index.root / outer[0])
+    good = len(inner.class_names) > 1 and not _misread(inner) and not alike(inner.class_names)
+    return inner.root if good else _class_folders(inner, depth - 1)

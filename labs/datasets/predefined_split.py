@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.datasets.index import Index, index_folder
+from labs.datasets.index import Index, alike, index_folder
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -29,6 +29,8 @@ def index_train_and_test(root: Path) -> Index:
     folders = train_and_test_folders(root)
     train, test = index_folder(folders["train"]), index_folder(folders["test"])
     unknown = sorted(set(test.class_names) - set(train.class_names))
+    if problem := alike([*train.class_names, *unknown]):
+        raise LabError(f"in {train.root.name} and {test.root.name}, {problem}")
     if unknown:
         raise LabError(f"{folders['test']} has the class {printable(unknown[0])}, but {folders['train']} has no "
                        "images of it; add some there or remove the class here")

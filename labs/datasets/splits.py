@@ -12,7 +12,7 @@ import numpy as np
 from labs.datasets import predefined_split, verify
 from labs.datasets.arrays import Arrays, aligned, read_wiki
 from labs.datasets.image_cache import ImageCache
-from labs.datasets.index import Index, describe, drop_images, index_folder
+from labs.datasets.index import Index, describe, drop_images, index_folder, summarize
 from labs.datasets.split import classes_not_held_out, split_images
 from labs.datasets.synthetic.noise import Noise
 from labs.run.errors import LabError
@@ -74,20 +74,39 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
     images, index, decodable = _decoded(everything, image_size)
     split = split_images(index, test_split, validation_split, seed)
     train, validation, test = (Subset(images, everything.labels, decodable[positions]) for positions in split)
-    text = "\n".join(filter(None, [describe(index), classes_not_held_out(split, index)]))
+    text = "\n".join(filter(None, [describe(index), *_remarks(images), classes_not_held_out(split, index)]))
     return Splits(train, validation, test, index.class_names, text)
 
 
 def _decoded(index: Index, image_size: int, memory: int | None = None) -> tuple[ImageCache, Index, np.ndarray]:
     """Decode each image once, to check the file, and cache it for training.
 
+    Values of more than 8 bits are scaled by one range for the whole data set, so they are decoded a second time. The
+    range of their type would leave 12-bit images in 16 bits almost black; with a range for each image, a bright and a
+    dark image would become the same.
+
     Returns:
         All images; the index of the decodable ones; and the positions of these among all images, int64.
     """
     images = ImageCache(index.root, index.paths, image_size, memory)
-    bad = verify.undecodable(index, images.add, images.missing)
+    bad, values = verify.check_images(index, images.add, images.missing)
+    if values:
+        images = ImageCache(index.root, index.paths, image_size, memory, values)
+        verify.check_images(index, images.add, images.missing)
     decodable = np.flatnonzero([path not in bad for path in index.paths])
     return images, drop_images(index, bad), decodable
+
+
+def _remarks(images: ImageCache) -> list[str]:
+    """Return lines on what decoding did to the images."""
+    lines = []
+    if images.values:
+        low, high = images.values
+        lines.append(f"more than 8 bits per value: {low:g} to {high:g}, the range of all images, became 0 to 255")
+    if len(flat := images.single_colour()):
+        names = summarize([images.paths[row] for row in flat])
+        lines.append(f"a single colour, in which nothing can be seen: {names}")
+    return lines
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
@@ -117,7 +136,7 @@ def from_predefined_split(root: Path, image_size: int, validation_split: float, 
     split = split_images((names, index.labels[rest]), 0.0, validation_split, seed)
     positions = (rest[split.train], rest[split.validation], np.flatnonzero(in_test))
     counts = [f"{len(each)} {name}" for each, name in zip(positions, ("training", "validation", "test"), strict=True)]
-    text = f"{describe(index)}\n{', '.join(counts)} images"
+    text = "\n".join([describe(index), *_remarks(images), f"{', '.join(counts)} images"])
     train, validation, test = (Subset(images, everything.labels, decodable[each]) for each in positions)
     return Splits(train, validation, test, index.class_names, text)
 
@@ -169,6 +188,7 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     left_out = faces.left_out | {"undecodable": len(everything) - len(index)}
     text = f"{len(index)} faces of {rows}, aged {ages[decodable].min():.0f} to {ages[decodable].max():.0f}; left out: "
     text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
+    text = "\n".join([text, *_remarks(images)])
     train, validation, test = (Subset(images, ages, decodable[positions]) for positions in split)
     return Splits(train, validation, test, (), text)
 

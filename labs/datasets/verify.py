@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import NamedTuple
 
 from tqdm import tqdm
 
-from labs.datasets.decode import VERSION, cores, decode_file, reason
+from labs.datasets.decode import VERSION, Values, cores, decode_file, reason
 from labs.datasets.index import Index
 from labs.datasets.locks import exclusive
 from labs.run import atomic, paths
@@ -22,9 +23,22 @@ from labs.run.text import printable
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
-def undecodable(index: Index, check: Callable[[int], object] | None = None,
-                recheck: Callable[[int], bool] = lambda position: False, threshold: float = 0.1) -> dict[str, str]:
-    """Return the paths of the images that cannot be decoded, each with the reason.
+Check = Callable[[int], Values | None]
+"""Decodes the image at a position; returns its range of values if they have more than 8 bits; raises if it fails."""
+
+
+class Checked(NamedTuple):
+    """What a check of all images has found."""
+
+    bad: dict[str, str]
+    """The paths of the images that cannot be decoded, each with the reason."""
+    values: Values | None
+    """The range of all images of more than 8 bits per value; None if there are none."""
+
+
+def check_images(index: Index, check: Check | None = None, recheck: Callable[[int], bool] = lambda position: False,
+                 threshold: float = 0.1) -> Checked:
+    """Find the images that cannot be decoded, and the range of values of those that have more than 8 bits.
 
     Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
     modification time, so that the next run checks only new and changed files. One process works; others wait and use
@@ -32,14 +46,14 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
 
     Args:
         index: The images.
-        check: Decodes the image at a position and raises if that fails; by default at an eighth of its size.
+        check: By default, decodes at an eighth of the size.
         recheck: Returns whether to check the image at a position again although it is known to be sound.
         threshold: Share of undecodable images above which something is wrong with the whole data set.
 
     Raises:
         LabError: More than this share cannot be decoded.
     """
-    check = check or (lambda position: decode_file(index.root / index.paths[position], 1))
+    check = check or (lambda position: decode_file(index.root / index.paths[position], 1)[1])
     memory = _memory_file(index.root)
     with exclusive(memory.with_suffix(".lock"), f"checking the images of {index.root}"):
         known = _load(memory)
@@ -48,8 +62,8 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         try:
             to_check = [position for position, path in enumerate(index.paths)
                         if path not in results or (not results[path][2] and recheck(position))]
-            for position, fault in _faults(to_check, check):
-                results[index.paths[position]] = [*now[index.paths[position]], fault]
+            for position, fault, values in _checked(to_check, check):
+                results[index.paths[position]] = [*now[index.paths[position]], fault, values and list(values)]
         finally:  # After Ctrl-C, too.
             if results != known:
                 _save(memory, index.root, results)
@@ -58,7 +72,8 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         path, fault = next(iter(bad.items()))
         raise LabError(f"{len(bad)} of {len(index)} images in {index.root} cannot be decoded, such as "
                        f"{printable(path)} ({fault}); fetch or copy the data set again")
-    return bad
+    ranges = [values for *_, values in results.values() if values]
+    return Checked(bad, (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None)
 
 
 def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
@@ -74,24 +89,24 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _faults(positions: list[int], check: Callable[[int], object]) -> Iterator[tuple[int, str]]:
-    """Yield each position and why its image cannot be decoded; "" if it can."""
+def _checked(positions: list[int], check: Check) -> Iterator[tuple[int, str, Values | None]]:
+    """Yield each position, why its image cannot be decoded ("" if it can), and its range of values."""
     if not positions:
         return
     with ThreadPool(cores()) as pool:
         chunk = max(1, min(64, len(positions) // (4 * cores())))  # Small enough to keep all threads busy to the end.
-        faults = pool.imap(functools.partial(_fault, check), positions, chunksize=chunk)
+        results = pool.imap(functools.partial(_result, check), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
-        bar = tqdm(faults, "checking images", len(positions), disable=None, delay=1, unit=" images")
-        yield from zip(positions, bar, strict=True)
+        bar = tqdm(results, "checking images", len(positions), disable=None, delay=1, unit=" images")
+        for position, (fault, values) in zip(positions, bar, strict=True):
+            yield position, fault, values
 
 
-def _fault(check: Callable[[int], object], position: int) -> str:
+def _result(check: Check, position: int) -> tuple[str, Values | None]:
     try:
-        check(position)
+        return "", check(position)
     except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
-        return reason(error)
-    return ""
+        return reason(error), None
 
 
 def _memory_file(root: Path) -> Path:

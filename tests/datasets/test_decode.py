@@ -1,10 +1,11 @@
 """Images of every format are decoded to the same square of pixels."""
 
+import cv2
 import numpy as np
 import pytest
-from PIL import ExifTags, Image, ImageOps
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin
 
-from labs.datasets import decode
+from labs.datasets import decode, splits
 from labs.run.errors import LabError
 
 
@@ -29,7 +30,7 @@ def difference(one, other):
         ("rgb.png", "RGB", {}), ("rgb.jpg", "RGB", {"quality": 95}), ("waves.jpg", "RGB", {"optimize": True}),
         ("grey.jpg", "L", {}), ("grey.png", "L", {}), ("grey_alpha.png", "LA", {}), ("rgba.png", "RGBA", {}),
         ("cmyk.jpg", "CMYK", {}), ("cmyk.tif", "CMYK", {}), ("palette.png", "P", {}), ("few.gif", "P", {}),
-        ("palette_alpha.png", "P", {"transparency": bytes(range(256))}), ("one_bit.png", "1", {}),
+        ("one_bit.png", "1", {}),
         ("rgb.bmp", "RGB", {}), ("rgb.webp", "RGB", {"lossless": True}), ("rgb.ppm", "RGB", {}),
     ],
 )  # fmt: skip
@@ -40,12 +41,86 @@ def test_every_kind_of_picture(tmp_path, name, mode, options):
     assert difference(decode.read_image(tmp_path / name, 16), expected) < 4
 
 
-@pytest.mark.parametrize("name", ["deep.png", "deep.tif"])
-def test_sixteen_bits_are_scaled_not_cut(tmp_path, name):
-    grey = np.linspace(0, 65535, 900).reshape(30, 30).astype(np.uint16)
-    Image.fromarray(grey).save(tmp_path / name)
-    read = decode.read_image(tmp_path / name, 30)
-    assert np.array_equal(read, np.repeat((grey >> 8)[..., None], 3, axis=2))
+@pytest.mark.parametrize(("name", "mode"), [("rgba.png", "RGBA"), ("grey.png", "LA"), ("few.png", "P"),
+                                            ("rgba.webp", "RGBA"), ("rgba.tif", "RGBA"), ("few.gif", "RGBA")])
+def test_a_transparent_background_is_white(tmp_path, name, mode):
+    """A black drawing on nothing: without its background it would be a black square."""
+    drawing = np.zeros((32, 32, 4), np.uint8)
+    drawing[8:24, 8:24, 3] = 255
+    picture = Image.fromarray(drawing)
+    (picture.quantize(4) if mode == "P" else picture.convert(mode)).save(tmp_path / name)
+    expected = np.where(drawing[..., 3:] > 0, 0, 255).repeat(3, axis=2)
+    assert difference(decode.read_image(tmp_path / name, 32), expected) < 1
+
+
+STEP = np.linspace(0, 1, 900).reshape(30, 30)
+COLOURS = np.stack([STEP, STEP[::-1], 1 - STEP], -1)
+ALPHA = np.dstack([COLOURS, STEP > 0.5])
+
+
+@pytest.mark.parametrize("samples", [  # What a camera of 12 bits and programs for science write.
+    (STEP * 65535).round().astype(np.uint16), (STEP * 200).round().astype(np.uint16),
+    (COLOURS * 4095).round().astype(np.uint16), (ALPHA * [4095, 4095, 4095, 65535]).round().astype(np.uint16),
+    STEP.astype(np.float32), (2 * STEP - 1).astype(np.float32), COLOURS.astype(np.float32), STEP * 255,
+    (STEP * 1000 - 500).astype(np.int32), (STEP * 200).astype(np.int16),
+], ids=lambda samples: f"{samples.dtype}-{samples.shape}-{samples.max():g}")
+def test_more_than_eight_bits_are_scaled(tmp_path, samples):
+    expected = COLOURS if samples.ndim == 3 else STEP[..., None].repeat(3, axis=2)
+    if samples.shape[-1] == 4:
+        expected = np.where(ALPHA[..., 3:] > 0, expected, 1)
+    for end in (".tif", ".png")[: 1 + (samples.dtype == np.uint16)]:  # PNG holds nothing else.
+        file = str(tmp_path / f"deep{end}")
+        cv2.imwrite(file, samples if samples.ndim == 2 else samples[..., [2, 1, 0, 3][: samples.shape[2]]])
+        assert difference(decode.read_image(file, 30), 255 * expected) < 1
+
+
+def test_one_range_holds_for_all_images_of_more_than_eight_bits(tmp_path):
+    """Values to 3,000 in 16 bits: a dark class, a bright class, and a pixel that is no number."""
+    for folder, level, kind in (("dark", 300, "png"), ("light", 3000, "tif")):
+        (tmp_path / folder).mkdir()
+        for k in range(6):
+            values = np.linspace(level / 2, level, 24 * 24).reshape(24, 24)
+            cv2.imwrite(str(tmp_path / folder / f"{k}.{kind}"), values.astype({"png": "u2", "tif": "f4"}[kind]))
+    odd = np.full((24, 24), 1500, np.float32)
+    odd[0, 0] = np.nan
+    cv2.imwrite(str(tmp_path / "light/odd.tif"), odd)
+    odd[:] = np.nan
+    cv2.imwrite(str(tmp_path / "light/nan.tif"), odd)
+    for _ in range(2):  # Checked, then remembered.
+        read = splits.from_folder(tmp_path, 24, 0, 0, seed=1)
+        pixels = read.train.images[read.train.positions]
+        dark, light = (pixels[read.train.labels[read.train.positions] == label] for label in (0, 1))
+        assert (dark.max(), light.max()) == (13, 255)
+        assert "more than 8 bits per value: 150 to 3000, the range of all images, became 0 to 255" in read.description
+        assert "undecodable: 1 (light/nan.tif)" in read.description
+
+
+def test_images_that_become_a_single_colour_are_named(tree):
+    root = tree({"a": 20, "b": 20}, size=(32, 24))
+    Image.new("RGBA", (24, 24)).save(root / "a/0003.png")
+    Image.new("RGB", (24, 24), "blue").save(root / "b/0001.png")
+    stripes = np.zeros((24, 24), np.uint8)
+    stripes[:8] = 255  # The line in the middle is a single colour.
+    Image.fromarray(stripes).save(root / "b/0002.png")
+    description = splits.from_folder(root, 24, 0, 0, seed=1).description
+    assert "a single colour, in which nothing can be seen: 2 (a/0003.png, b/0001.png)" in description
+
+
+def test_zero_may_be_white(tmp_path):
+    ifd = TiffImagePlugin.ImageFileDirectory_v2()
+    ifd[ExifTags.Base.PhotometricInterpretation] = 0
+    Image.fromarray((STEP * 4095).astype(np.uint16)).save(tmp_path / "deep.tif", tiffinfo=ifd)
+    assert difference(decode.read_image(tmp_path / "deep.tif", 30), 255 * (1 - STEP[..., None]).repeat(3, 2)) < 1
+
+
+@pytest.mark.parametrize("name", ["cut.png", "cut.tif"])
+def test_damaged_images_of_more_than_eight_bits_are_found(tmp_path, name, capfd):
+    cv2.imwrite(str(tmp_path / name), np.random.default_rng(0).integers(0, 4096, (64, 64, 3), np.uint16))
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(LabError, match="cannot decode"):
+        decode.read_image(tmp_path / name, 16)
+    assert capfd.readouterr().err == ""  # OpenCV would print.
 
 
 def test_content_counts_not_the_name(tmp_path):

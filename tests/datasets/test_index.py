@@ -1,6 +1,7 @@
 """Any tree of one folder per class is listed alike everywhere, and what cannot be used is named."""
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -102,6 +103,53 @@ def test_trees_that_cannot_train(tree, tmp_path):
         index_folder(tmp_path / "bare")
     with pytest.raises(LabError, match=r"has images of one class only \(a\)"):
         index_folder(tree({"a": 3}, root=tmp_path / "one"))
+
+
+def move_up(folder):
+    for image in folder.iterdir():
+        image.rename(folder.parent / image.name)
+
+
+def sort_into_classes(root):
+    for image, name in zip(sorted((root / "train").iterdir()), "ab", strict=True):
+        (root / "train" / name).mkdir()
+        image.rename(root / "train" / name / image.name)
+
+
+@pytest.mark.parametrize(("folders", "hint", "follow"), [
+    # Kaggle's: all training images in one folder.
+    (["train", "test1"], r"test1 and train in .*tree are parts of a data set, not classes; make a folder for each "
+     r"class in .*tree/train, .* --data (.*)$", sort_into_classes),
+    (["Images_Test", "Images_Train 2"], "are parts of a data set", None),
+    (["images", "masks"], "are parts of a data set", None),
+    (["test1", "train/a", "train/b"], r"one class only \(test1\); is (.*tree/train) the folder of the class", None),
+    (["train/a", "train/b", "validation/a", "validation/b"], r"is (.*tree/train) the folder", None),
+    (["archive/fruits/a", "archive/fruits/b"], r"is (.*tree/archive/fruits) the folder", None),
+    (["a/x", "b/y"], r"those of .*tree/a/x are one folder too deep; .* into its own folder, here into .*tree/a$",
+     lambda root: [move_up(root / name) for name in ("a/x", "b/y")]),
+    (["a/x", "a/y", "b/z"], r"tree/a/[xy] are one folder too deep", None),  # Its folder a is no set of two classes.
+    (["a/x"], r"tree/a/x are one folder too deep", None),
+    (["images"], r"one class only \(images\); put the images of each class into its own folder \(labels.csv may list",
+     None),
+    (["caf\u00e9", "cafe\u0301"], r"folders 'cafe\\u0301' and 'caf\\xe9' look alike", None),
+    (["cat", "cat "], r"'cat' and 'cat ' look alike", None),
+    (["cat", "c\u200bat", "dog"], r"'cat' and 'c\\u200bat' look alike", None),
+])
+def test_a_misread_layout_is_refused_and_its_cure_works(tree, folders, hint, follow):
+    root = tree(dict.fromkeys(folders, 2))
+    (root / "labels.csv").touch()
+    with pytest.raises(LabError, match=hint) as refused:
+        index_folder(root)
+    named = re.search(hint, str(refused.value))
+    if follow:
+        follow(root)
+    if follow or named.groups():
+        assert index_folder(named[1] if named.groups() else root).class_names == ("a", "b")
+
+
+@pytest.mark.parametrize("names", [("train", "plane"), ("label_0", "label_1"), ("test1", "test2"), ("val", "evil")])
+def test_ordinary_names_are_classes(tree, names):
+    assert index_folder(tree(dict.fromkeys(names, 1))).class_names == tuple(sorted(names))
 
 
 def test_a_folder_that_may_not_be_read_is_an_error():

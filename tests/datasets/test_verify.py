@@ -28,7 +28,7 @@ def spoilt(tree):
 
 
 def test_undecodable_pictures_are_named(spoilt, capfd):
-    bad = verify.undecodable(spoilt)
+    bad = verify.check_images(spoilt).bad
     assert bad.keys() == {"a/cut.jpg", "a/empty.jpg", "b/program.jpg", "b/text.jpg"}
     assert "truncated" in bad["a/cut.jpg"]
     assert bad["b/text.jpg"] == bad["b/program.jpg"] == "not an image"
@@ -39,7 +39,7 @@ def test_undecodable_pictures_are_named(spoilt, capfd):
 def test_a_huge_picture_is_refused(tree):
     root = tree({"a": 20, "b": 20})
     Image.new("1", (20000, 10000)).save(root / "a" / "bomb.png")
-    assert "decompression bomb" in verify.undecodable(index_folder(root))["a/bomb.png"]
+    assert "decompression bomb" in verify.check_images(index_folder(root)).bad["a/bomb.png"]
 
 
 def replace(path, content):
@@ -50,38 +50,38 @@ def replace(path, content):
 
 
 def test_what_was_checked_is_not_checked_again(spoilt):
-    first = verify.undecodable(spoilt)
+    first = verify.check_images(spoilt).bad
     replace(spoilt.root / "a/0001.png", b"spoilt")
-    assert verify.undecodable(spoilt) == first
+    assert verify.check_images(spoilt).bad == first
     os.utime(spoilt.root / "a/0001.png")
-    assert verify.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+    assert verify.check_images(spoilt).bad.keys() == first.keys() | {"a/0001.png"}
     (spoilt.root / "a/0002.png").unlink()
-    assert verify.undecodable(spoilt)["a/0002.png"] == "No such file or directory"
+    assert verify.check_images(spoilt).bad["a/0002.png"] == "No such file or directory"
 
 
 def test_another_reader_checks_anew(spoilt, monkeypatch):
-    first = verify.undecodable(spoilt)
+    first = verify.check_images(spoilt).bad
     replace(spoilt.root / "a/0001.png", b"spoilt")
     monkeypatch.setattr(verify, "VERSION", "another")
-    assert verify.undecodable(spoilt).keys() == first.keys() | {"a/0001.png"}
+    assert verify.check_images(spoilt).bad.keys() == first.keys() | {"a/0001.png"}
 
 
 def test_memory_is_dropped_with_the_files_and_bounded(spoilt, tree, tmp_path, monkeypatch):
-    verify.undecodable(spoilt)
+    verify.check_images(spoilt)
     memory = next((tmp_path / "cache").rglob("*.json"))
     assert "a/0001.png" in memory.read_text()
     (spoilt.root / "a/0001.png").unlink()
-    verify.undecodable(index_folder(spoilt.root))
+    verify.check_images(index_folder(spoilt.root))
     assert "a/0001.png" not in memory.read_text()
     monkeypatch.setattr(verify, "MAX_REMEMBERED", 1)
-    verify.undecodable(index_folder(tree({"a": 1, "b": 1}, root=tmp_path / "other")))
+    verify.check_images(index_folder(tree({"a": 1, "b": 1}, root=tmp_path / "other")))
     assert not memory.exists()
 
 
 def test_a_broken_memory_is_made_anew(spoilt, tmp_path):
-    first = verify.undecodable(spoilt)
+    first = verify.check_images(spoilt).bad
     next((tmp_path / "cache").rglob("*.json")).write_text('{"reader": "')
-    assert verify.undecodable(spoilt) == first
+    assert verify.check_images(spoilt).bad == first
 
 
 def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch):
@@ -89,26 +89,26 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
         pass
 
     def stop(*_):
-        yield spoilt.paths.index("a/0002.png"), "seen"
+        yield spoilt.paths.index("a/0002.png"), "seen", None
         raise Stop
 
-    verify.undecodable(spoilt)
+    verify.check_images(spoilt)
     os.utime(spoilt.root / "a/0002.png")
     replace(spoilt.root / "a/0001.png", b"spoilt")
-    monkeypatch.setattr(verify, "_faults", stop)
+    monkeypatch.setattr(verify, "_checked", stop)
     with pytest.raises(Stop):
-        verify.undecodable(spoilt)
+        verify.check_images(spoilt)
     monkeypatch.undo()
     monkeypatch.setenv("LABS_CACHE", str(tmp_path / "cache"))
     kept = json.loads(next((tmp_path / "cache").rglob("*.json")).read_text())["files"]
     assert kept["a/0002.png"][2] == "seen"
-    assert "a/0001.png" not in verify.undecodable(spoilt)
+    assert "a/0001.png" not in verify.check_images(spoilt).bad
 
 
 def test_too_many_are_an_error(spoilt):
     with pytest.raises(LabError, match=r"4 of 64 images in .* cannot be decoded, such as a/cut"):
-        verify.undecodable(spoilt, threshold=0.05)
+        verify.check_images(spoilt, threshold=0.05)
 
 
 def test_real_photos_can_all_be_decoded(caltech):
-    assert verify.undecodable(index_folder(caltech)) == {}
+    assert verify.check_images(index_folder(caltech)).bad == {}
