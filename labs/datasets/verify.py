@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from labs.datasets.decode import VERSION, cores, decode_file, reason
+from labs.datasets.decode import VERSION, decode_file, reason
 from labs.datasets.index import Index
 from labs.datasets.locks import exclusive
-from labs.run import atomic, paths
+from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -78,8 +78,9 @@ def _faults(positions: list[int], check: Callable[[int], object]) -> Iterator[tu
     """Yield each position and why its image cannot be decoded; "" if it can."""
     if not positions:
         return
-    with ThreadPool(cores()) as pool:
-        chunk = max(1, min(64, len(positions) // (4 * cores())))  # Small enough to keep all threads busy to the end.
+    threads = resources.cores()
+    with ThreadPool(threads) as pool:
+        chunk = max(1, min(64, len(positions) // (4 * threads)))  # Small enough to keep all threads busy to the end.
         faults = pool.imap(functools.partial(_fault, check), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
         bar = tqdm(faults, "checking images", len(positions), disable=None, delay=1, unit=" images")
