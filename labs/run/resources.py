@@ -47,14 +47,14 @@ def groups(controller: str, root: Path = Path("/")) -> list[Path]:
         return []
     path_of = {name: path for line in memberships for _, names, path in [line.split(":", 2)]
                for name in names.split(",")}
-    found = []
+    folders = []
     for line in mounts:
         # Version 2 has one hierarchy for all controllers, and no name for it.
         mount = re.search(r"^\S+ \S+ \S+ (\S+) (\S+) .* - cgroup(2?) \S+ (\S+)$", line)
         name = "" if mount and mount[3] else controller
         if mount and name in path_of and (not name or name in mount[4].split(",")):
-            found += _with_parents(root / mount[2].lstrip("/"), path_of[name], mount[1])
-    return found
+            folders += _with_parents(root / mount[2].lstrip("/"), path_of[name], mount[1])
+    return folders
 
 
 def _with_parents(mounted: Path, path: str, top: str) -> list[Path]:
