@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 import shutil
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs.run import resources
 from labs.run.text import plural
 
 
@@ -119,7 +119,7 @@ def _larger_for_inception(config: Config, workers: int) -> Config:
 
 def _shared_cores(config: Config, workers: int) -> Config:
     """Divide the cores of one node among the workers, as threads."""
-    cores = len(os.sched_getaffinity(0))
+    cores = resources.cores()
     if cores % workers:
         raise LabError(f"{workers} workers cannot share {plural(cores, 'core')} evenly")
     return dataclasses.replace(config, threads=cores // workers)

@@ -19,6 +19,7 @@ from labs.datasets import splits, verify
 from labs.datasets.index import drop_images, index_folder
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import shard
+from labs.run import resources
 
 BATCH_SIZE = 32
 COPIES = 4
@@ -48,7 +49,7 @@ def decode(root: Path, side: int) -> Iterator[Iterable]:
     """Decode only, on all cores: the upper bound for a first epoch."""
     paths = index_folder(root).paths
     blocks = [paths[first : first + BATCH_SIZE] for first in range(0, len(paths), BATCH_SIZE)]
-    with ThreadPoolExecutor(decoding.cores()) as pool:
+    with ThreadPoolExecutor(resources.cores()) as pool:
         yield pool.map(lambda block: [decoding.read_image(root / path, side) for path in block], blocks)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from labs.checks import software
 from labs.checks.findings import Finding, absent, fail, ok, warn
 from labs.launch import capacity
+from labs.run import resources
 from labs.run.text import plural
 from labs.slurm import allocation
 
@@ -32,9 +33,10 @@ def cores() -> Finding:
         tasks, nodes = plural(granted.ntasks, "task"), plural(granted.nodes, "node")
         return ok(f"{tasks} of {granted.cpus_per_task} on {nodes} (job {granted.job_id})")
     mine, there = capacity.slots(), os.cpu_count()
+    state = f"{mine} of {there}{resources.describe_quota()}"
     if mine < 2:
-        return warn(f"{mine} of {there}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")
-    return ok(f"{mine} of {there}")
+        return warn(f"{state}: two workers take turns on it", "labs run LAB --workers 2 --oversubscribe")
+    return ok(state)
 
 
 def memory() -> Finding:
@@ -131,18 +133,13 @@ def nccl() -> Finding:
 
 def _limits() -> list[int]:
     """Return how many bytes each control group of this process has left."""
-    left = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            left += _left(Path("/sys/fs/cgroup", path[1:]), "memory.max", "memory.current")
-        elif controllers == "memory":
-            left += _left(Path("/sys/fs/cgroup/memory", path[1:]), "memory.limit_in_bytes", "memory.usage_in_bytes")
-    return left
+    return [left for group in resources.groups("memory") for left in _left(group)]
 
 
-def _left(group: Path, limit: str, usage: str) -> list[int]:
+def _left(group: Path) -> list[int]:
     """Return the bytes that a group has left, as a list; an empty one if the group has no limit."""
+    limit, usage = ("memory.max", "memory.current") if (group / "memory.max").exists() else (
+        "memory.limit_in_bytes", "memory.usage_in_bytes")
     try:
         statistics = (group / "memory.stat").read_text()
         # The file cache counts as used, but the kernel frees it when memory is needed.

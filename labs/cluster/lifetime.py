@@ -18,6 +18,7 @@ import psutil
 from filelock import Timeout
 
 from labs.cluster import head, links, nodes, slurm, state
+from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.paths import python_path, search_path
@@ -148,8 +149,8 @@ def _refuse(nodes_wanted: int, cores: int) -> None:
     _refuse_inside()
     if not 1 <= nodes_wanted <= state.MOST_NODES:
         raise LabError(f"--nodes {nodes_wanted}: a cluster has 1 to {state.MOST_NODES} nodes")
-    if cores > (there := len(os.sched_getaffinity(0))):
-        raise LabError(f"--cores {cores}: this machine has {there}")
+    if cores > (there := resources.cores()):
+        raise LabError(f"--cores {cores}: this machine has {there}{resources.describe_quota()}")
 
 
 def _refuse_inside() -> None:
@@ -188,7 +189,7 @@ def _own_folder() -> Path:
 
 def _cores_of_nodes(nodes_wanted: int, cores: int) -> dict[str, list[int]]:
     """Assign this machine's cores to the nodes, round-robin."""
-    there = itertools.cycle(sorted(os.sched_getaffinity(0)))
+    there = itertools.cycle(sorted(os.sched_getaffinity(0))[:resources.cores()])
     return {f"node{number}": sorted(itertools.islice(there, cores)) for number in range(1, nodes_wanted + 1)}
 
 

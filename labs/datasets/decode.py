@@ -85,11 +85,6 @@ def reason(error: Exception) -> str:
     return printable(text or type(error).__name__)
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
     """Decode an ordinary JPEG two to three times as fast as Pillow; return None for other or damaged files."""
     complete = content.startswith(b"\xff\xd8\xff") and content.endswith(b"\xff\xd9")

@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from labs.datasets import decode
+from labs.run import resources
 
 BITS, MAX_DIFFERENT = 64, 2
 FALSE_ALARMS = 0.05
@@ -57,7 +57,7 @@ class Leak:
 def leak(root: Path, train: Sequence[str], test: Sequence[str]) -> Leak:
     """Compare every test image with every training image; the paths are relative to `root`."""
     paths = [*train, *test]
-    with ThreadPoolExecutor(decode.cores()) as pool:
+    with ThreadPoolExecutor(resources.cores()) as pool:
         hashes = list(tqdm(pool.map(lambda path: _hashes(root / path), paths), "leak check", len(paths), leave=False,
                            unit="image", disable=None))  # None: no progress bar unless stderr is a terminal.
     train_path = {digest: path for (digest, _), path in zip(hashes[: len(train)], train, strict=True)}

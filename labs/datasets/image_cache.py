@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from labs.datasets import decode, verify
+from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.paths import temporary_dir
 
@@ -57,7 +58,7 @@ class ImageCache:
         self._present, self._pixels = content[: len(paths)], content[self._start :].reshape(self.shape)
         if memory == 0:
             self._present = np.zeros(len(paths), np.uint8)
-        self._pool = ThreadPoolExecutor(decode.cores(), "decode")
+        self._pool = ThreadPoolExecutor(resources.cores(), "decode")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -76,7 +77,7 @@ class ImageCache:
         batch = np.empty((len(rows), *self.shape[1:]), np.uint8)
         batch[cached] = self._pixels[rows[cached]]
         missing = np.flatnonzero(~cached)
-        chunks = np.array_split(missing, min(len(missing), 2 * decode.cores()))
+        chunks = np.array_split(missing, min(len(missing), 2 * resources.cores()))
         list(self._pool.map(lambda chunk: self._decode(rows, chunk, batch), chunks))
         return batch
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-from labs.datasets.decode import VERSION, Values, cores, decode_file, reason
+from labs.datasets.decode import VERSION, Values, decode_file, reason
 from labs.datasets.index import Index
 from labs.datasets.locks import exclusive
-from labs.run import atomic, paths
+from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -93,8 +93,9 @@ def _checked(positions: list[int], check: Check) -> Iterator[tuple[int, str, Val
     """Yield each position, why its image cannot be decoded ("" if it can), and its range of values."""
     if not positions:
         return
-    with ThreadPool(cores()) as pool:
-        chunk = max(1, min(64, len(positions) // (4 * cores())))  # Small enough to keep all threads busy to the end.
+    threads = resources.cores()
+    with ThreadPool(threads) as pool:
+        chunk = max(1, min(64, len(positions) // (4 * threads)))  # Small enough to keep all threads busy to the end.
         results = pool.imap(functools.partial(_result, check), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
         bar = tqdm(results, "checking images", len(positions), disable=None, delay=1, unit=" images")

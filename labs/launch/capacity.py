@@ -6,6 +6,7 @@ import os
 import sys
 
 from labs.launch import hosts
+from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.text import plural
 from labs.slurm import allocation, site
@@ -49,7 +50,7 @@ def slots() -> int:
     granted = allocation.current()
     if granted:
         return granted.ntasks * granted.cpus_per_task
-    return sum(hosts.slots().values()) or len(os.sched_getaffinity(0))
+    return sum(hosts.slots().values()) or resources.cores()
 
 
 def check_slots(workers: int) -> None:
@@ -59,7 +60,8 @@ def check_slots(workers: int) -> None:
         LabError: Names the number that fits and the option that overrides it.
     """
     if workers > slots():
-        raise LabError(f"{workers} workers on {plural(slots(), 'core')} would wait for each other; "
+        quota = "" if allocation.current() or hosts.slots() else resources.describe_quota()
+        raise LabError(f"{workers} workers on {plural(slots(), 'core')}{quota} would wait for each other; "
                        f"ask for at most {slots()}, or add --oversubscribe")
 
 

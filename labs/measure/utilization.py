@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from labs.run import resources
+
 
 class Utilization:
     """Samples this process's cores and this process's GPUs while the `with` block runs.
@@ -32,7 +34,7 @@ class Utilization:
 
     def __enter__(self) -> Utilization:
         self._process, self._gpus, self._began = psutil.Process(), _gpus(), time.perf_counter()
-        self._cores = len(os.sched_getaffinity(0))
+        self._cores = resources.cpus()
         self._sample()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
         self._thread.start()
@@ -58,7 +60,7 @@ class Utilization:
     def summary(self, skip: float = 0.0) -> dict[str, Any]:
         """Return the mean percentages and the largest memories, in bytes.
 
-        `cpu_percent` is the busy share of all cores that this process may use: at 100 all are busy.
+        `cpu_percent` is the busy share of the CPU time that this process may use: at 100 all are busy.
         `gpu0_percent` is the driver's figure: the share of the time in which at least one kernel ran, however small.
         `gpu0_memory_bytes` is the driver's too: what all programs have taken of the GPU.
 

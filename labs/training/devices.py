@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import horovod.tensorflow as hvd
-import psutil
 import tensorflow as tf
 
+from labs.run import resources
 from labs.run.errors import LabError
 from labs.training.layout import Layout
 
@@ -45,9 +45,10 @@ def has_nccl() -> bool:
 
 def share_of_cores(local_size: int) -> int:
     """Return the number of threads for each of a node's workers, so that they do not compete for cores."""
-    cores = len(os.sched_getaffinity(0))
-    total = psutil.cpu_count() or cores
-    return cores if cores < total and local_size > 1 else max(1, cores // local_size)
+    mine, launcher = (len(os.sched_getaffinity(process)) for process in (0, os.getppid()))
+    if local_size > 1 and mine < launcher:  # It has given each worker its own cores.
+        return mine
+    return max(1, resources.cores() // local_size)
 
 
 def set_threads(threads: int) -> int:
@@ -68,14 +69,15 @@ def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
     and Horovod use any free core, so the measurement of a worker with one thread would use the whole node.
 
     Args:
-        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers.
+        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers,
+            or under a CPU quota: every container of the machine would choose the same cores.
 
     Yields:
         The cores.
     """
     cores = sorted(os.sched_getaffinity(0))
     mine = cores
-    if layout.local_size * layout.threads <= len(cores):
+    if layout.local_size * layout.threads <= len(cores) <= resources.cpus():
         mine = cores[layout.local_rank * layout.threads :][: layout.threads]
     try:
         _bind(mine)

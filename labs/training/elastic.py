@@ -22,7 +22,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
-from labs.run import fields, heartbeat, naming
+from labs.run import fields, heartbeat, naming, resources
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
@@ -264,7 +264,7 @@ def _join(seed: int) -> tuple[str | None, int]:
                        "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
     gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
-    threads = devices.set_threads(max(1, len(os.sched_getaffinity(0)) // started))
+    threads = devices.set_threads(max(1, resources.cores() // started))
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
     return gpu, threads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import socket
@@ -14,7 +13,7 @@ import psutil
 import tensorflow as tf
 
 from labs.cluster import links
-from labs.run import fast
+from labs.run import fast, resources
 from labs.training import keras_internals
 
 
@@ -31,7 +30,7 @@ def machine() -> dict[str, Any]:
         "host": socket.gethostname(),
         "system": platform.platform(),
         "link": links.label(),
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
         **fast.horovod_settings(),

@@ -111,17 +111,22 @@ class Machine:
             (folder / entry.name).symlink_to(entry)
         return folder
 
-    def group(self, limit: int) -> None:
-        """Put the check into a control group with a memory limit in bytes."""
-        for top, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
-            self._group = Path(top, f"labs-check-{os.getpid()}")
+    def group(self, *limits: tuple[str, str]) -> None:
+        """Put the check into a control group below one that has a limit.
+
+        Args:
+            limits: The file that sets it and its content, for each version of control groups.
+        """
+        for file, limit in limits:
+            path = Path("/sys/fs/cgroup", file)
+            self._group = path.parent / f"labs-check-{os.getpid()}"
             try:
-                self._group.mkdir()
-                (self._group / name).write_text(str(limit))
+                (self._group / "inner").mkdir(parents=True)
+                (self._group / path.name).write_text(limit)
             except OSError:
                 self.repair()
                 continue
-            self.before = ["sh", "-c", f'echo $$ > {self._group}/cgroup.procs && exec "$@"', "sh"]
+            self.before = ["sh", "-c", f'echo $$ > {self._group}/inner/cgroup.procs && exec "$@"', "sh"]
             return
         pytest.skip("no control group can be made here")
 
@@ -142,8 +147,8 @@ class Machine:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._holder.pid, signal.SIGKILL)
             self._holder.wait()
-        if self._group and self._group.exists():
-            self._group.rmdir()
+        for group in (self._group / "inner", self._group) if self._group else ():
+            group.exists() and group.rmdir()
         self.results.is_dir() and self.results.chmod(0o755)
 
     def needs(self, program: str) -> None:

@@ -176,12 +176,20 @@ def small_files(machine: Machine) -> None:
     machine.before = ["sh", "-c", 'ulimit -f 100 && PYTHONDONTWRITEBYTECODE=1 exec "$@"', "sh"]
 
 
+def quota_of_one_core(machine: Machine) -> None:
+    machine.group(("cpu/cpu.cfs_quota_us", "100000"), ("cpu.max", "100000 100000"))
+
+
+def memory(machine: Machine, limit: int) -> None:
+    machine.group(("memory/memory.limit_in_bytes", str(limit)), ("memory.max", str(limit)))
+
+
 def little_memory(machine: Machine) -> None:
-    machine.group(1_000_000_000)
+    memory(machine, 1_000_000_000)
 
 
 def memory_for_no_library(machine: Machine) -> None:
-    machine.group(200_000_000)
+    memory(machine, 200_000_000)
 
 
 def small_shared_memory(machine: Machine) -> None:
@@ -334,6 +342,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
      "unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK"),
     ("cores", "fail", variable("SLURM_JOB_ID", "7"), "SLURM_TASKS_PER_NODE is ''", "unset SLURM_JOB_ID"),
     ("cores", "warn", one_core, r"1 of \d+: two workers take turns", "--oversubscribe"),
+    ("cores", "warn", quota_of_one_core, r"1 of \d+( \(the CPU quota is 1\))?: two workers take", "--oversubscribe"),
     ("memory", "fail", little_memory, r"[01]\.\d GB free of \d+; two workers take 2", "--mem"),
     ("limits", "fail", few_addresses, "2.0 GB of address space", "ulimit -v unlimited"),
     ("limits", "fail", small_files, "a file may be at most 0.1 MB", "ulimit -f unlimited"),

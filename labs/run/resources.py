@@ -1,0 +1,77 @@
+"""CPU cores that this process may use: those of its affinity, limited by the quotas of its control groups (cgroups)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+
+def cores() -> int:
+    """Return how many workers of one thread this process has the cores for; at least one."""
+    return max(1, int(cpus()))
+
+
+def cpus(root: Path = Path("/")) -> float:
+    """Return the CPU time per second that this process may use: of its cores, or less under a quota.
+
+    Args:
+        root: Where /proc and the control groups are.
+    """
+    return min(_bound(), *map(_quota, groups("cpu", root)), math.inf)
+
+
+def describe_quota() -> str:
+    """Return a few words on a quota that leaves less than this process's cores, else an empty string."""
+    return f" (the CPU quota is {cpus():g})" if cpus() < _bound() else ""
+
+
+def _bound() -> int:
+    """Return the number of cores on which this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def groups(controller: str, root: Path = Path("/")) -> list[Path]:
+    """Return the folders of the control groups that limit this process: its own, and all above it that it can see.
+
+    Args:
+        controller: "cpu" or "memory".
+        root: Where /proc and the control groups are.
+    """
+    try:
+        memberships = (root / "proc/self/cgroup").read_text().splitlines()
+        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+    except OSError:  # Not Linux.
+        return []
+    path_of = {name: path for line in memberships for _, names, path in [line.split(":", 2)]
+               for name in names.split(",")}
+    folders = []
+    for line in mounts:
+        # Version 2 has one hierarchy for all controllers, and no name for it.
+        mount = re.search(r"^\S+ \S+ \S+ (\S+) (\S+) .* - cgroup(2?) \S+ (\S+)$", line)
+        name = "" if mount and mount[3] else controller
+        if mount and name in path_of and (not name or name in mount[4].split(",")):
+            folders += _with_parents(root / mount[2].lstrip("/"), path_of[name], mount[1])
+    return folders
+
+
+def _with_parents(mounted: Path, path: str, top: str) -> list[Path]:
+    """Return the folder of a group and of all groups above it, up to the one that is mounted."""
+    inside = PurePosixPath()
+    with contextlib.suppress(ValueError):  # A container that shows its own group as the top, and the host's path.
+        inside = PurePosixPath(path).relative_to(top)
+    return [mounted] if ".." in inside.parts else [mounted / inside, *(mounted / each for each in inside.parents)]
+
+
+def _quota(group: Path) -> float:
+    """Return the CPUs of a group's quota, infinite if it has none."""
+    try:
+        if (group / "cpu.max").exists():
+            quota, period = map(int, (group / "cpu.max").read_text().split())
+        else:
+            quota, period = (int((group / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        return quota / period if quota > 0 else math.inf
+    except (OSError, ValueError, ZeroDivisionError):  # No such controller, or "max".
+        return math.inf

@@ -1,0 +1,75 @@
+"""CPU quotas: files of control groups as containers and schedulers make them, and `labs run` under a real quota."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labs.run import resources
+from labs.run.paths import ROOT
+from tests.checks.machine import Machine
+from tests.checks.test_check import quota_of_one_core
+
+V1 = "33 31 0:30 {} /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct"
+V2 = "33 31 0:30 {} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
+UNIFIED = "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw"
+# By case: the mounts, /proc/self/cgroup, the groups' files, and the CPUs, on a machine with 8 cores.
+CASES = {
+    "no control groups": ([], "", {}, 8),
+    "v1": ([V1.format("/")], "3:cpu,cpuacct:/job", {"cpu,cpuacct/job": (150000, 100000)}, 1.5),
+    "v1, none": ([V1.format("/")], "3:cpu,cpuacct:/job", {"cpu,cpuacct/job": (-1, 100000)}, 8),
+    "v1, above": ([V1.format("/"), UNIFIED], "0::/\n3:cpu,cpuacct:/pod/job", {
+        "cpu,cpuacct/pod": (200000, 100000), "cpu,cpuacct/pod/job": (-1, 100000)}, 2),
+    "v1, Docker without a namespace": ([V1.format("/docker/abc")], "3:cpuacct,cpu:/docker/abc", {
+        "cpu,cpuacct": (50000, 100000)}, 0.5),
+    "v1, another controller": ([V1.format("/")], "3:cpuset:/job", {"cpu,cpuacct": (100000, 100000)}, 8),
+    "v2": ([V2.format("/")], "0::/", {"": "300000 100000"}, 3),
+    "v2, none": ([V2.format("/")], "0::/job", {"job": "max 100000"}, 8),
+    "v2, above": ([V2.format("/")], "0::/a/b.scope/c", {"a": "200000 50000", "a/b.scope": "max 100000"}, 4),
+    "v2, the smallest": ([V2.format("/")], "0::/a/b", {"a": "100000 100000", "a/b": "400000 100000"}, 1),
+    "v2, outside of the namespace": ([V2.format("/")], "0::/../../other", {"": "200000 100000"}, 2),
+    "v2, other cores than the machine's": ([V2.format("/")], "0::/", {"": "9900000 100000"}, 8),
+    "v2, no folder": ([V2.format("/")], "0::/gone", {}, 8),
+    "v2, damaged": ([V2.format("/")], "0::/", {"": "1 0"}, 8),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_quota_of_a_group_or_of_one_above_it_counts(tmp_path, monkeypatch, case):
+    mounts, membership, groups, expected = CASES[case]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    if mounts:
+        (tmp_path / "proc/self").mkdir(parents=True)
+        (tmp_path / "proc/self/mountinfo").write_text("\n".join(["22 1 8:1 / / rw - ext4 /dev/root rw", *mounts]))
+        (tmp_path / "proc/self/cgroup").write_text(membership)
+    for name, quota in groups.items():
+        folder = tmp_path / "sys/fs/cgroup" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if isinstance(quota, str):
+            (folder / "cpu.max").write_text(quota)
+        else:
+            for number, what in zip(quota, ("quota", "period"), strict=True):
+                (folder / f"cpu.cfs_{what}_us").write_text(str(number))
+    assert resources.cpus(tmp_path) == expected
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is a limit already")
+def test_under_a_quota_of_one_core_two_workers_are_refused(tmp_path):
+    """Everything that counts cores counts the quota."""
+    machine = Machine(tmp_path)
+    try:
+        quota_of_one_core(machine)
+        program = ("from labs.training import devices, machine_info\nfrom labs.run import resources\n"
+                   "print(devices.share_of_cores(1), machine_info.machine()['cores'], resources.cores())")
+        run = [sys.executable, "-m", "labs", "run", "lab02", "--workers", "2"]
+        counted, refused = (subprocess.run([*machine.before, *words], env=machine.env, cwd=ROOT, capture_output=True,
+                                           text=True, check=False)
+                            for words in ([sys.executable, "-c", program], run))
+    finally:
+        machine.repair()
+    assert counted.stdout == "1 1 1\n", counted.stderr
+    assert refused.stderr == ("labs: error: 2 workers on 1 core (the CPU quota is 1) would wait for each other; "
+                              "ask for at most 1, or add --oversubscribe\n")
