@@ -17,6 +17,7 @@ import sysconfig
 from pathlib import Path
 
 import horovod_wheel
+import launchers
 import packages
 from gpu import CPU, find_gpu
 from horovod_wheel import Build
@@ -116,6 +117,9 @@ def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
         wheel = horovod_wheel.wheel(steps, build, python)
         flags = ["--no-deps", "--force-reinstall", "--no-index"]
         steps.run([python, *packages.PIP_INSTALL, *flags, wheel], packages.clean_environment())
+        launchers.patch_horovod(*python.parent.parent.glob("lib/python3.*/site-packages"))
+        if build.mpi.folder == python.parent and (python.parent / "ompirun_wrapper").exists():  # Not conda's.
+            launchers.set_up_mpi(python.parent.parent)
     with steps.step("proof: two workers take a step"):
         return prove(steps, build.mpi, python)
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "check": "check whether this machine can run the labs; names a cure for each problem",
     "list": "list the labs",
     "run": "run a lab on one or more workers",
+    "launch": "run your own script on several workers",
     "sweep": "start every run that a lab's questions need; continues where it stopped",
     "cluster": "make a cluster inside this machine, with links whose bandwidth can be set",
     "queue": "explain why your Slurm jobs wait; with --check, check a job before you submit it",
@@ -43,6 +44,7 @@ start here:
   labs run lab10 --help              every option of this lab
   labs results                       the runs, as a table
   labs report                        ... as a page with plots
+  labs launch 2 train.py             your own script, on two workers
   labs sweep lab04                   the runs behind lab 4's speedup tables
   source <(labs completion bash)     complete all this with the Tab key
 
@@ -94,7 +96,7 @@ def dispatch(words: Sequence[str]) -> int:
         print(_version())
         return 0
     command, *rest = words
-    if command != "queue":  # The options of sbatch, after `--check`, may be empty.
+    if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS:
         similar = usage.suggestion(command, COMMANDS)

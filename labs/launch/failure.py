@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import signal
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from labs.run import heartbeat
+from labs.run.awake import AwakeClock
 from labs.run.errors import PROOF_PREFIX
 from labs.run.text import one_line
 
@@ -32,6 +32,12 @@ HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
 GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
 """What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
 but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
+STALL_WARNING = re.compile(r"stall_inspector\.cc:\d+\] One or more tensors")
+"""How Horovod's rank 0 warns that some ranks wait for others. It repeats this as long as they wait."""
+WAITED_FOR = re.compile(r"(?P<rank>\d+): \[(?P<tensors>.*)\]$")
+"""A line below such a warning: a rank, and the tensors for which the others wait."""
+LONGEST_GAP = 2.0
+"""`labs run` looks at its launcher every 0.3 s; after a longer gap than this it was stopped."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
 seconds longer (mpirun's mpi_abort_delay)."""
@@ -74,10 +80,12 @@ class Evidence:
 
     def __init__(self, stall_seconds: float):
         self.stall_seconds = stall_seconds
+        self.clock = AwakeClock(LONGEST_GAP)
+        """Stands still while this process is stopped, and its workers with it."""
         self.error = ""
         """The first error that a worker has reported."""
         self.error_time = 0.0
-        """When it was reported, on the monotonic clock."""
+        """When it was reported, on `clock`."""
         self.launcher_message = ""
         """The launcher's messages."""
         self.gloo_aborted = False
@@ -85,12 +93,37 @@ class Evidence:
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
         self.finish_time = math.inf
-        """When the last rank finished the run, on the monotonic clock; infinite while any rank sends heartbeats."""
+        """When the last rank finished the run, on `clock`; infinite while any rank sends heartbeats."""
+        self._in_stall = False
+        self._stalls: dict[str, float] = {}
+        """When each line of the last stall warning first came, in warnings that followed one another."""
+        self._last_stalls: dict[str, float] = {}
+        self._shown_stalls: set[str] = set()
 
     def add_error(self, text: str) -> None:
         """Add what a worker's error line says; only the first one counts."""
         if not self.error:
-            self.error, self.error_time = text.strip(), time.monotonic()
+            self.error, self.error_time = text.strip(), self.clock.now()
+
+    def repeats_stall(self, text: str) -> bool:
+        """Return whether a line repeats a part of an earlier stall warning; such a stall is an error if it lasts.
+
+        Horovod could end such a run itself, but it would count the time in which all workers were stopped.
+        """
+        line = text.strip()
+        if STALL_WARNING.search(line):
+            self._stalls, self._last_stalls, line = {}, self._stalls, "the first line, with a date"
+            self._in_stall = True
+        elif not self._in_stall or not ((match := WAITED_FOR.match(line)) or line == "Missing ranks:"):
+            self._in_stall = False
+            return False
+        elif match and (waited := self.clock.now() - self._last_stalls.get(line, math.inf)) > 0.9 * self.stall_seconds:
+            self.add_error(f"rank {match['rank']}: the others have waited for it for more than {waited:.0f} s "
+                           f"({match['tensors']}; --stall-seconds); frozen, overloaded or lost")
+        self._stalls[line] = self._last_stalls.get(line, self.clock.now())
+        repeated = line in self._shown_stalls
+        self._shown_stalls.add(line)
+        return repeated
 
     def add_launcher_message(self, text: str) -> None:
         """Add a line of the launcher's messages."""
@@ -100,15 +133,15 @@ class Evidence:
         """Take the heartbeats out of a line, and return the rest of it."""
         for beat in heartbeat.parse_beats(text):
             if beat.alive:
-                self.last_beats[beat.rank] = beat, time.monotonic()
+                self.last_beats[beat.rank] = beat, self.clock.now()
             else:
                 self.last_beats.pop(beat.rank, None)
-            self.finish_time = math.inf if self.last_beats else time.monotonic()
+            self.finish_time = math.inf if self.last_beats else self.clock.now()
         return heartbeat.BEAT_LINE.sub("", text)
 
     def seconds_since_finish(self) -> float:
         """Return the seconds since the last rank finished the run; minus infinity while any rank sends heartbeats."""
-        return time.monotonic() - self.finish_time
+        return self.clock.now() - self.finish_time
 
     def silent_node(self, seconds: float) -> str:
         """Return a message on a node that fell silent at least `seconds` before the others, or an empty string.

@@ -11,10 +11,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
-from typing import IO
+from pathlib import Path
+from typing import IO, cast
 
 import psutil
 
@@ -48,10 +48,46 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
                                    env={**environ, **variables}, start_new_session=True,
                                    preexec_fn=lifeline.end_with_parent)
         try:
-            yield process
+            with _stopped_together(process):
+                yield process
         finally:
             _end(process)
             _kill_session(process.pid)
+
+
+@contextlib.contextmanager
+def _stopped_together(process: subprocess.Popen) -> Iterator[None]:
+    """Within this block, Ctrl-Z stops the program with this process, and `fg` continues both.
+
+    The terminal's signals do not reach the program, which is in a session of its own.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
+        yield
+        return
+
+    def stop(*_) -> None:
+        _stop_or_continue(process, signal.SIGTSTP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    before = signal.signal(signal.SIGCONT, lambda *_: _stop_or_continue(process, signal.SIGCONT))
+    signal.signal(signal.SIGTSTP, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        signal.signal(signal.SIGCONT, before)
+
+
+def _stop_or_continue(process: subprocess.Popen, number: signal.Signals) -> None:
+    """Stop or continue a program: mpirun passes the signal on to the workers of all nodes."""
+    if process.poll() is not None:
+        return
+    if Path(cast(list[str], process.args)[0]).name == "mpirun":
+        process.send_signal(number)
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for member in _family(process):
+            member.suspend() if number == signal.SIGTSTP else member.resume()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +136,7 @@ def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] |
 
 
 def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | None, evidence: failure.Evidence,
-              is_mpirun: bool) -> int:
+              is_mpirun: bool, saves: bool = True) -> int:
     """Run the launcher to its end and return its exit code; if this process ends, in any way, the workers end too.
 
     Args:
@@ -110,6 +146,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
         evidence: Collects the facts for the last line of a failed run.
         is_mpirun: mpirun passes a signal on, so that the workers can save before they end, and it ends with the first
             worker that fails.
+        saves: The workers are a lab's: they save their state after Ctrl-C.
     """
     readers = []
     try:
@@ -119,7 +156,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
                 try:
                     return _wait(process, evidence) if is_mpirun else process.wait()
                 except KeyboardInterrupt:
-                    if is_mpirun and process.poll() is None:
+                    if is_mpirun and saves and process.poll() is None:
                         _ask_to_save(process, evidence)
                     raise
     finally:
@@ -155,17 +192,17 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
     Raises:
         subprocess.TimeoutExpired: mpirun is still running at the time limit.
     """
-    limit = time.monotonic() + seconds
+    limit = evidence.clock.now() + seconds
     while True:
         try:
             return process.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
-            if time.monotonic() > limit:
+            if evidence.clock.now() > limit:
                 raise
         if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
             _end(process, SECONDS_AFTER_ERROR)
             return 0  # Only mpirun hung, which is no failure; but a run without a record is reported as failed.
-        failed = evidence.error and time.monotonic() - evidence.error_time > SECONDS_AFTER_ERROR
+        failed = evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR
         # mpirun waits forever for a node that does not respond. A worker exits after `stall_seconds` without progress;
         # twice that time is for a stall that no worker detects.
         if failed or evidence.silent_node(2 * evidence.stall_seconds):
@@ -193,7 +230,7 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
             evidence.add_launcher_message(text)
         if errors and failure.GLOO_ABORT.search(text):
             evidence.gloo_aborted = True
-        if errors and failure.HARMLESS.search(text):
+        if errors and (failure.HARMLESS.search(text) or evidence.repeats_stall(text)):
             continue
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
@@ -256,14 +293,19 @@ def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
     """Terminate the launcher, and kill what is left of it and its workers after a while."""
     if process.poll() is not None:
         return
-    launcher = psutil.Process(process.pid)
-    family = [launcher, *launcher.children(recursive=True)]
+    family = _family(process)
     process.terminate()
     _, alive = psutil.wait_procs(family, timeout=patience)
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     process.wait()
+
+
+def _family(process: subprocess.Popen) -> list[psutil.Process]:
+    """Return a program's process and all that it has started."""
+    launcher = psutil.Process(process.pid)
+    return [launcher, *launcher.children(recursive=True)]
 
 
 def _kill_session(session: int) -> None:

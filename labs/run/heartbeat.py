@@ -19,10 +19,11 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from labs.run import atomic, lifeline
+from labs.run.awake import AwakeClock
 from labs.run.errors import ERROR_PREFIX
 
 FOLDER = "heartbeats"
@@ -78,17 +79,16 @@ def parse_beats(text: str) -> Iterator[Beat]:
             continue  # Truncated on its way; the next one comes in a second.
 
 
-def culprit(beats: list[Beat], now: float, limit: float) -> Beat:
+def culprit(beats: list[Beat], alive_before: Mapping[int, float]) -> Beat:
     """Return the heartbeat of the worker for which the others wait.
 
     It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
 
     Args:
         beats: The heartbeats of all workers; at least one.
-        now: Seconds since 1970.
-        limit: Seconds that a worker may take for a step.
+        alive_before: When each rank's thread had last run, according to an earlier look.
     """
-    dead = [beat for beat in beats if now - beat.alive > limit / 2]
+    dead = [beat for beat in beats if alive_before.get(beat.rank) == beat.alive]
     return min(dead or beats, key=lambda beat: (beat.epoch, beat.step, beat.moved))
 
 
@@ -112,6 +112,10 @@ class Heartbeat:
         self._map = mmap.mmap(self._file.fileno(), BEAT_BYTES)
         self._lock = threading.Lock()
         self._armed = False
+        self._period = min(1.0, stall_seconds / 10)
+        self._clock = AwakeClock(2 * self._period)  # When all workers were stopped, none is to blame.
+        self._moved = self._clock.now()
+        self._alive_before: dict[int, float] = {}
         self._beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
@@ -125,7 +129,7 @@ class Heartbeat:
 
     def step(self, epoch: int, step: int) -> None:
         """Record that this worker has reached a step; the first one starts the stall check."""
-        self._armed = True
+        self._armed, self._moved = True, self._clock.now()
         self._write(epoch=epoch, step=step, moved=time.time())
 
     def still_moving(self) -> None:
@@ -159,21 +163,30 @@ class Heartbeat:
                 os.write(2, f"\x1elabs {json.dumps(dataclasses.asdict(beat))}\x1e\n".encode())
 
     def _run(self) -> None:
-        while not self._ended.wait(min(1.0, self.stall_seconds / 10)):
-            self._write(alive=time.time())
-            self._send(self._beat)
-            self._map.flush()  # Other nodes see it only once it is written to the shared file system.
-            if self._armed and not self._ended.is_set() and time.time() - self._beat.moved > self.stall_seconds:
-                self._end_the_run()
+        while not self._ended.wait(self._period):
+            self.round()
 
-    def _end_the_run(self) -> None:
+    def round(self) -> None:
+        """Record that this worker is alive; note at half of the limit who else is, and end the run at the limit."""
+        self._write(alive=time.time())
+        self._send(self._beat)
+        self._map.flush()  # Other nodes see it only once it is written to the shared file system.
+        idle = self._clock.now() - self._moved
+        if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
+            self._alive_before = {}
+        elif not self._alive_before:
+            self._alive_before = {beat.rank: beat.alive for beat in read_beats(self.folder)}
+        elif idle > self.stall_seconds:
+            self._end_the_run(idle)
+
+    def _end_the_run(self, idle: float) -> None:
         """End this process; its exit code makes the launcher end all others."""
         beats = read_beats(self.folder)
-        stalled = culprit(beats, time.time(), self.stall_seconds)
+        stalled = culprit(beats, self._alive_before)
         waiting = [beat.rank for beat in beats if beat.rank != stalled.rank]
         time.sleep(0.2 * waiting.index(self.rank) if self.rank in waiting else 1.0)  # So that one worker reports it.
         print(
-            f"{ERROR_PREFIX}{stalled}: has made no progress for {time.time() - stalled.moved:.0f} s, "
+            f"{ERROR_PREFIX}{stalled}: has made no progress for {idle:.0f} s, "
             "the others are waiting for it (--stall-seconds); frozen, overloaded or lost",
             file=sys.stderr,
             flush=True,

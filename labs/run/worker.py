@@ -26,26 +26,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
-        _leave(_explain_out_of_memory(atomic.explain_full_disk(problem)))
+        if isinstance(problem, SystemExit) and heartbeat.current() is None:
+            raise  # --help, and tyro's own messages.
+        leave(problem, heartbeat.error_prefix())
 
 
-def _leave(problem: BaseException) -> None:
+def leave(problem: BaseException, where: str) -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
     An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
     the launcher ends all of them.
+
+    Args:
+        problem: What was raised.
+        where: The worker, and its place in the training.
     """
-    if isinstance(problem, SystemExit) and heartbeat.current() is None:
-        raise problem  # --help, and tyro's own messages.
+    problem = _explain_out_of_memory(atomic.explain_full_disk(problem))
     sys.stdout.flush()
     echo = is_echo(problem)
-    if not echo and not isinstance(problem, LabError | KeyboardInterrupt):
-        traceback.print_exception(problem)
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
+    if not echo and not isinstance(problem, LabError | KeyboardInterrupt | SystemExit):
+        traceback.print_exception(problem)
     cause = "stopped, since another worker has ended" if echo else _cause(problem)
-    print(f"{ERROR_PREFIX}{one_line(heartbeat.error_prefix() + cause)}", file=sys.stderr, flush=True)
-    os._exit(130 if isinstance(problem, KeyboardInterrupt) else 1)
+    print(f"{ERROR_PREFIX}{one_line(where + cause)}", file=sys.stderr, flush=True)
+    os._exit(_exit_code(problem))
+
+
+def _exit_code(problem: BaseException) -> int:
+    """Return the exit code that Python would give an exception."""
+    if isinstance(problem, SystemExit):
+        return problem.code & 255 if isinstance(problem.code, int) else 1
+    return 130 if isinstance(problem, KeyboardInterrupt) else 1
 
 
 def is_echo(problem: BaseException) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import fast, fields, heartbeat, naming, stop
+from labs.run import fast, fields, heartbeat, lifeline, naming, stop
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.options import Options
@@ -127,9 +127,11 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         LabError: Horovod's settings are not numbers, or the workers cannot find each other, or share too few GPUs.
     """
     os.environ.update(environment or {})
-    # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
+    # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step. `labs run` reads its
+    # warnings, and ends a run without counting the time in which all of its workers were stopped.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
-    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
+    if lifeline.SUPERVISOR not in os.environ:
+        os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
         os.environ.setdefault(name, value)
     fast.horovod_settings()  # Raises now if at all: at the end a run would lose its record.

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 
 from labs.launch import local
-from labs.run import command_line, worker
+from labs.run import command_line, heartbeat, worker
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.training import rendezvous
@@ -50,7 +50,7 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
     try:
         training.run(config, options)
     except BaseException as problem:
-        worker._leave(problem)
+        worker.leave(problem, heartbeat.error_prefix())
     import horovod.tensorflow as hvd
 
     hvd.shutdown()  # Horovod: an exit in which the workers wait for each other; a forked process has none.

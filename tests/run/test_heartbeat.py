@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
+
+import pytest
+
 from labs.run import heartbeat
 from labs.run.heartbeat import Beat
 
@@ -11,11 +17,50 @@ def beat(rank: int, step: int, moved: float, alive: float) -> Beat:
 
 
 def test_the_stalled_worker_is_named_not_those_that_wait_for_it():
-    now = 100.0
+    before = {0: 100, 1: 80, 2: 99.5}
     frozen = beat(1, 8, moved=80, alive=80)  # Stopped: its heartbeat thread does not run either.
-    assert heartbeat.culprit([beat(0, 7, 81, 100), frozen, beat(2, 7, 81, 99.5)], now, 20) == frozen
-    behind = beat(0, 6, moved=79, alive=100)  # In an endless loop: alive, and a step behind the others.
-    assert heartbeat.culprit([behind, beat(1, 7, 80, 100)], now, 20) == behind
+    assert heartbeat.culprit([beat(0, 7, 81, 110), frozen, beat(2, 7, 81, 109.5)], before) == frozen
+    behind = beat(0, 6, moved=79, alive=110)  # In an endless loop: alive, and a step behind the others.
+    assert heartbeat.culprit([behind, beat(1, 7, 80, 110)], before) == behind
+
+
+@pytest.fixture
+def rounds(tmp_path, monkeypatch):
+    """A heartbeat after its first step, and a function that passes seconds on both clocks before its next round."""
+    now = {"time": 1000.0, "monotonic": 50.0}
+    for clock in now:
+        monkeypatch.setattr(time, clock, lambda clock=clock: now[clock])
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: None)
+    monkeypatch.setattr(threading.Thread, "join", lambda thread: None)
+    monkeypatch.setattr(os, "_exit", lambda code: pytest.fail("the run was ended"))
+    heart = heartbeat.Heartbeat(tmp_path, rank=0, stall_seconds=10)
+    heart.step(1, 1)
+
+    def after(time: float, monotonic: float) -> None:
+        now["time"] += time
+        now["monotonic"] += monotonic
+        heart.round()
+
+    yield after
+    heart.close()
+
+
+def test_a_step_of_the_systems_time_is_no_stall(rounds):
+    rounds(time=3600, monotonic=1)
+    rounds(time=-7200, monotonic=1)
+
+
+def test_a_stop_of_the_whole_run_is_no_stall(rounds):
+    for _ in range(3):
+        rounds(time=3600, monotonic=3600)
+
+
+def test_ten_seconds_without_a_step_are_a_stall(rounds, capsys):
+    for _ in range(10):
+        rounds(time=1, monotonic=1)
+    with pytest.raises(pytest.fail.Exception, match="the run was ended"):
+        rounds(time=1, monotonic=1)
+    assert "(epoch 1, step 1): has made no progress for 11 s" in capsys.readouterr().err
 
 
 def test_others_can_read_a_heartbeat_as_it_changes(tmp_path):

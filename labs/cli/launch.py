@@ -1,0 +1,56 @@
+"""`labs launch N SCRIPT [ARGS]`: run a student's own script on several workers."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from pathlib import Path
+
+from labs.launch import capacity, failure, mpirun, supervisor
+from labs.run import lifeline, usage
+from labs.run.errors import ERROR_PREFIX, LabError, quoted
+from labs.run.options import LAUNCH
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the number of workers, the script and its arguments."""
+    parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
+                          "end and the last line names the cause. Ctrl-C ends all.")
+    parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="what follows is the script's")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the script and return its exit code, of the first worker that failed."""
+    _refuse(args.script, args.workers)
+    workers = capacity.choose_workers(args.workers, args.oversubscribe)
+    env = {**mpirun.environment(), lifeline.SUPERVISOR: lifeline.supervisor_name()}
+    # TensorFlow: by default each worker would start a thread for every core.
+    env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
+    program = [sys.executable, "-P", "-m", "labs.launch.script", str(args.script), *args.arguments]
+    evidence = failure.Evidence(math.inf)
+    code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
+                                saves=False)
+    if code:
+        print(f"{ERROR_PREFIX}{evidence.cause(code, Path(os.devnull))}", file=sys.stderr)
+    return 128 - code if code < 0 else code
+
+
+def _refuse(script: Path, workers: int) -> None:
+    """Refuse what is not a file.
+
+    Raises:
+        LabError: Names what it is, and what to type.
+    """
+    if script.is_file():
+        return
+    if script.is_dir():
+        raise LabError(f"{quoted(str(script))} is a folder; name the script in it")
+    if script.name.startswith("python"):
+        raise LabError(f"leave {quoted(str(script))} out: labs launch {workers} SCRIPT uses this environment's Python")
+    similar = usage.suggestion(script.name, [path.name for path in script.parent.glob("*.py")])
+    raise LabError(f"there is no file {quoted(str(script))}{similar or '; is the script in another folder?'}")

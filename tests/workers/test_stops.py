@@ -1,0 +1,75 @@
+"""Ctrl-Z and a stop from outside (Slurm, a container's freezer) stop the workers, too, and harm no healthy run."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+from tests.waiting import ends
+
+LIMIT = 3
+"""The run's --stall-seconds; Horovod's warning comes after as many, and the end after twice as many."""
+LONGER = 2 * LIMIT + 1
+
+
+def states(processes: list[psutil.Process]) -> set[str]:
+    return {process.status() for process in processes}
+
+
+def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
+    """In a real terminal, with a real shell: Ctrl-Z, fg; then all processes are stopped as Slurm does."""
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(["bash", "--norc", "--noprofile", "-i"], stdin=theirs, stdout=theirs, stderr=theirs,
+                             env=os.environ | {"PS1": "$ "}, preexec_fn=lambda: os.login_tty(theirs))
+    os.close(theirs)
+    shown = ""
+
+    def wait_for(pattern: str) -> None:
+        nonlocal shown
+        while not (found := re.search(pattern, shown)):
+            shown += os.read(ours, 65536).decode(errors="replace")
+        shown = shown[found.end():]
+
+    def wait_for_epochs() -> None:
+        for _ in range(10):
+            wait_for(r"epoch (\d+)/999  ")
+
+    try:
+        with ends(200):
+            command = f"{sys.executable} -m labs run lab10 --workers 2 --image-size 16 --batch-size 8 --epochs 999 " \
+                      f"--name it --results {tmp_path} --stall-seconds {LIMIT}"
+            os.write(ours, f"{command}\n".encode())
+            wait_for(r"epoch 2/999  ")
+            family = psutil.Process(shell.pid).children(recursive=True)
+            workers = [each for each in family if "OMPI_COMM_WORLD_RANK" in each.environ()]
+
+            os.write(ours, b"\x1a")
+            wait_for("Stopped")
+            time.sleep(LONGER)
+            assert states(workers) == {psutil.STATUS_STOPPED}
+            os.write(ours, b"fg\n")
+            wait_for_epochs()
+
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for process in family:
+                    process.send_signal(number)
+                time.sleep(LONGER if number == signal.SIGSTOP else 0)
+            os.write(ours, b"fg\n")  # The shell has taken the stopped job off the terminal.
+            wait_for_epochs()
+
+            os.write(ours, b"\x03")
+            wait_for("labs: interrupted")
+            os.write(ours, b"exit\n")
+            shell.wait()
+    finally:
+        if shell.poll() is None:
+            for process in [*psutil.Process(shell.pid).children(recursive=True), shell]:
+                process.kill()
+        os.close(ours)
