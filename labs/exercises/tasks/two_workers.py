@@ -57,7 +57,7 @@ def grade_step(run: Written) -> str:
         folder = Path(name)
         atomic.write_text(folder / "step.py", HEADER + source)
         program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
-        outcome = complete([*mpirun.command(2), sys.executable, *program], SECONDS, _environment())
+        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
