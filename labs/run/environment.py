@@ -18,6 +18,7 @@ from typing import Any
 from labs.run import atomic, installed, shadows
 from labs.run.errors import LabError, quoted
 from labs.run.fast import NUMBERS
+from labs.run.text import printable
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,16 @@ def refuse_harmful(horovod: bool = True) -> None:
     for refuse in (installed.refuse_numpy, installed.refuse_tensorflow, installed.refuse_keras,
                    installed.refuse_horovod):
         refuse()
+
+
+RECORDED = re.compile(r"TF_(?!CPP_|ENABLE_ONEDNN_OPTS|FORCE_GPU_ALLOW|USE_LEGACY)\w+|XLA_FLAGS|NVIDIA_TF32_OVERRIDE"
+                      r"|(ONEDNN|DNNL)_\w+")
+"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else."""
+
+
+def recorded() -> dict[str, str]:
+    """Return the variables of this process that belong into a record."""
+    return {name: printable(value) for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
 
 
 KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}

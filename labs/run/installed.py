@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import json
 import os
 import re
 import site
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,7 +122,7 @@ def _series_text(name: str) -> str:
 
 def _imported_from(name: str) -> Path | None:
     """Return the folder in which Python finds a package, without importing it."""
-    spec = importlib.util.find_spec(name)
+    spec = PathFinder.find_spec(name)  # The kit's own finder would step aside.
     return Path(spec.origin).parent.parent if spec and spec.origin else None
 
 

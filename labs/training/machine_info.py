@@ -14,7 +14,7 @@ import psutil
 import tensorflow as tf
 
 from labs.cluster import links
-from labs.run import fast
+from labs.run import environment, fast
 from labs.training import keras_internals
 
 
@@ -34,6 +34,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
+        "variables": environment.recorded(),
         **fast.horovod_settings(),
         "huge_pages_mb": huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
