@@ -7,14 +7,17 @@ load, so they cannot be set later.
 import os
 import sys
 
-from labs.run import fast, lazy, quiet
+from labs.run import fast, lazy, quiet, uncaught
 
 __version__ = "0.1.0"
 
-SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3"} | fast.ENVIRONMENT
-"""Environment variables that the kit sets unless the student has: TensorFlow logs errors only, and what is faster."""
+SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | fast.ENVIRONMENT
+"""Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras computes with it
+whatever keras.json says, and what is faster."""
 for _name, _value in SETTINGS.items():
-    os.environ.setdefault(_name, _value)
+    os.environ[_name] = os.environ.get(_name) or _value
+if sys.excepthook is sys.__excepthook__:
+    sys.excepthook = uncaught.show
 if "tensorflow" not in sys.modules:
     sys.meta_path.insert(0, quiet.QuietImport(fast.unused_packages()))
 

@@ -152,7 +152,7 @@ def _launch(args: argparse.Namespace) -> int:
     workers = sum(map(len, cluster.cores.values()))
     explicit = any(word.partition("=")[0] in ("--workers", "--help", "-h") for word in args.words)
     default = ["--workers", str(workers)] if args.action == "run" and args.words and not explicit else []
-    words = [sys.executable, "-m", "labs", args.action, *args.words, *default]
+    words = [sys.executable, "-P", "-m", "labs", args.action, *args.words, *default]
     return _on(state.HEAD, words, enter.launch_variables())
 
 

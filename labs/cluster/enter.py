@@ -89,7 +89,7 @@ def write_launch_files(cluster: state.Cluster) -> None:
     lines = (f"{node} slots={len(cores)}\n" for node, cores in cluster.cores.items())
     (folder / "hostfile").write_text("".join(lines))
     agent = folder / "agent"
-    agent.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m labs.cluster.enter "$@"\n')
+    agent.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -P -m labs.cluster.enter "$@"\n')
     agent.chmod(0o755)
 
 

@@ -113,7 +113,7 @@ def _start(folder: Path, spec: dict) -> state.Cluster:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
     user = ["--user", "--map-root-user"] if spec["owner"] else []
     command = ["unshare", *user, "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child=KILL",
-               "--mount-proc", sys.executable, "-m", "labs.cluster.head", json.dumps(spec)]
+               "--mount-proc", sys.executable, "-P", "-m", "labs.cluster.head", json.dumps(spec)]
     env = os.environ | {state.FOLDER: str(folder), "PYTHONPATH": python_path()}
     with (folder / "head.log").open("wb") as log:
         starter = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,

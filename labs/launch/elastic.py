@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
+from labs.launch import mpirun
 from labs.run import atomic
 from labs.run.errors import ERROR_PREFIX, NO_GLOO, LabError
 from labs.slurm import allocation
@@ -34,7 +35,7 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
         raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")
     write_hosts(folder, workers)
     return [
-        sys.executable, "-m", "labs.launch.elastic",
+        *mpirun.PYTHON, "-m", "labs.launch.elastic",
         # Horovod: it continues with one worker, and never starts more than were requested.
         "-np", str(workers), "--min-np", "1", "--max-np", str(workers),
         # Horovod: runs the script once a second; when its output changes, the set of workers changes.

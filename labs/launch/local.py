@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from labs.launch import capacity, failure, mpirun, supervisor
-from labs.run import catalogue, command_line, lifeline, naming, run_lock
+from labs.run import catalogue, command_line, environment, lifeline, naming, run_lock
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.text import plural
@@ -41,6 +41,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     """
     from labs.results import records
 
+    environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
@@ -56,7 +57,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         launcher = lab.launcher(config, workers, runs / run_name)
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
-        program = [sys.executable, "-m", lab.module, *arguments]
+        program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
         _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
     return records.read(runs / run_name)
 

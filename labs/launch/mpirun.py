@@ -16,6 +16,8 @@ from labs.launch import hosts
 from labs.run.errors import LabError
 from labs.run.paths import python_path
 
+PYTHON = [sys.executable, "-P"]
+"""Python without the working folder on its module path: a student's keras.py there would hide Keras."""
 INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
 )

@@ -32,7 +32,7 @@ from IPython.display import publish_display_data
 
 from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import fields, worker
+from labs.run import environment, fields, worker
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.lab import Lab
@@ -69,6 +69,7 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
     global _running
     if _running:
         _running.stop()
+    environment.refuse_harmful()
     capacity.choose_workers(workers, oversubscribe=False)
     if hosts.nodes() > 1:
         raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
@@ -119,12 +120,12 @@ class Workers:
             raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
         env = STALL_LIMITS | mpirun.environment(bar=False)
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
-        self._open([sys.executable, *CONTROLLER], env)
+        self._open([*mpirun.PYTHON, *CONTROLLER], env)
         keys = Path(env["IPP_PROFILE_DIR"], "security")
         self._await((keys / "ipcontroller-engine.json").exists)  # It is written after the client's.
         self._client = Client(str(keys / "ipcontroller-client.json"), timeout=SECONDS_TO_START)
         self._opened.callback(self._client.close, linger=0)
-        program = [sys.executable, "-m", engine.__name__, str(threads)]
+        program = [*mpirun.PYTHON, "-m", engine.__name__, str(threads)]
         self._open([*mpirun.command(self.size, env), *program], env)
         self._await(lambda: len(self._client.ids) == self.size)
         self._pids, numbers = zip(*self._on_all(lambda rank: rank.apply_async(engine.introduce)), strict=True)

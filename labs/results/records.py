@@ -105,14 +105,16 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return the columns `gpu`, `onednn` and `link`, one value per record, each only if its values differ.
+    """Return the columns `gpu`, `onednn`, `variables` and `link`, one value per record, each only if its values differ.
 
     They are in no Config, but they belong to the configuration: runs with and without are not compared.
     """
     machines = [record["machine"] for record in records]
     gpus = [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines]
     onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
-    columns = {"gpu": gpus, "onednn": onednn, "link": [machine.get("link") or "none" for machine in machines]}
+    variables = [" ".join(f"{name}={value}" for name, value in (machine.get("variables") or {}).items()) or "none"
+                 for machine in machines]
+    columns = {"gpu": gpus, "onednn": onednn, "variables": variables, "link": [machine.get("link") or "none" for machine in machines]}
     return {name: values for name, values in columns.items() if len(set(values)) > 1}
 
 

@@ -62,6 +62,7 @@ class Machine(msgspec.Struct):
     cores: Integer | None = None
     memory_bytes: Integer | float | None = None
     onednn: bool | None = None
+    variables: dict[str, str] | None = None
     gpus: list[str] | None = None
 
 

@@ -13,6 +13,10 @@ PROOF_PREFIX = "proof: "
 class LabError(Exception):
     """A mistake or an obstacle; its message is one line that names the cause and the cure."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of a traceback."""
+        return [f"{ERROR_PREFIX}{self}"]
+
 
 def quoted(text: str) -> str:
     """Return text in quotes, shortened, with control characters and escape sequences escaped."""

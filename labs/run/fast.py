@@ -76,7 +76,7 @@ a copy. With the default of 128 they are copied into a buffer with the others an
 train."""
 
 _DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
-NUMBERS = {"HOROVOD_CYCLE_TIME": r"\d+(\.\d*)?", "HOROVOD_FUSION_THRESHOLD": r"\d+"}
+NUMBERS = {"HOROVOD_CYCLE_TIME": r"[0-9]+(\.[0-9]*)?", "HOROVOD_FUSION_THRESHOLD": r"[0-9]+"}
 """How these numbers must be written: Horovod would read only the beginning of others, or 0."""
 
 
@@ -88,8 +88,8 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
     Args:
         nccl: Whether NCCL carries the gradients.
     """
-    size, here = (int(os.environ.get(f"OMPI_COMM_WORLD_{what}", "1")) for what in ("SIZE", "LOCAL_SIZE"))
-    if size == 1 or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
+    size, here = (os.environ.get(f"OMPI_COMM_WORLD_{what}", "1") for what in ("SIZE", "LOCAL_SIZE"))
+    if size == "1" or nccl or os.environ.get("HOROVOD_CPU_OPERATIONS") == "gloo":
         return {}
     fusion = {"HOROVOD_FUSION_THRESHOLD": str(FUSION_MB * 2**20)} if here == size else {}
     return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import site
 import tempfile
 from pathlib import Path
 
@@ -25,8 +26,16 @@ def cache_dir() -> Path:
 
 
 def python_path() -> str:
-    """Return PYTHONPATH with the clone first, so that programs find `labs` from any working directory."""
-    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    """Return PYTHONPATH for programs that need `labs`: with the clone first, unless it is installed.
+
+    A student's keras.py in the clone would hide Keras, and an empty entry, as in `:/x`, means the working folder.
+    """
+    from importlib import metadata
+
+    found = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
+    installed = found and f'"{ROOT.as_uri()}"' in (found.read_text("direct_url.json") or "")
+    entries = [str(ROOT) * (not installed), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.pathsep.join(filter(None, entries))
 
 
 def search_path() -> str:

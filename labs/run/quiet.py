@@ -1,5 +1,5 @@
-"""TensorFlow's import without the log lines that it writes before its log level applies, without unused packages, and
-without the garbage collector.
+"""TensorFlow's import without the log lines that it writes before its log level applies, without unused packages,
+without the garbage collector, and without what keras.json changes.
 
 Since 2.18 TensorFlow reports each time that oneDNN is on, before it reads TF_CPP_MIN_LOG_LEVEL. In a notebook these
 lines would be the first that a student sees, and from workers they come once per rank.
@@ -16,6 +16,8 @@ import sys
 from collections.abc import Collection, Iterator
 from importlib.abc import MetaPathFinder
 
+from labs.run import environment
+
 NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
                    r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ .*"  # Abseil's format: level, date, time, thread, file, text.
                    r"|E\d{4} .* Unable to register cu\w+ factory: .*")
@@ -24,6 +26,8 @@ NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is
 
 class QuietImport(MetaPathFinder):
     """Imports TensorFlow with filtered standard error, hidden packages and no garbage collector; then steps aside.
+
+    It refuses to import TensorFlow in an environment that breaks a run.
 
     Args:
         unused: Optional packages to hide from TensorFlow and Keras during the import.
@@ -35,6 +39,8 @@ class QuietImport(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
             return None
+        # A trial that a worker starts may have other settings of Horovod's.
+        environment.refuse_harmful(horovod=False)
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec and spec.loader:
@@ -43,6 +49,7 @@ class QuietImport(MetaPathFinder):
             def load_quietly(module) -> None:
                 with filtered_stderr(), hidden(self.unused), uncollected():
                     load(module)
+                    environment.restore_keras(module.keras.backend)
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec

@@ -13,7 +13,7 @@ import psutil
 import tensorflow as tf
 
 from labs.cluster import links
-from labs.run import fast, resources
+from labs.run import environment, fast, resources
 from labs.training import keras_internals
 
 
@@ -33,6 +33,7 @@ def machine() -> dict[str, Any]:
         "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
+        "variables": environment.recorded(),
         **fast.horovod_settings(),
         "huge_pages_mb": huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)

@@ -13,6 +13,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
+from labs.run import environment as surroundings
 from labs.run import fast, fields, heartbeat, lifeline, naming, stop
 from labs.run.errors import LabError
 from labs.run.fields import Role
@@ -126,6 +127,9 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     Raises:
         LabError: Horovod's settings are not numbers, or the workers cannot find each other, or share too few GPUs.
     """
+    if not hvd.is_initialized():  # In a notebook, an earlier run may have left its settings of Horovod.
+        surroundings.refuse_harmful()
+    surroundings.restore_keras(tf.keras.backend)
     os.environ.update(environment or {})
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step. `labs run` reads its
     # warnings, and ends a run without counting the time in which all of its workers were stopped.
@@ -140,9 +144,18 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         hvd.init()
     if hvd.size() == 1:
         allocation.check_step()
+        _check_launcher()
     gpu = devices.pin_gpu(hvd.local_rank(), hvd.local_size())
     threads = devices.set_threads(threads or devices.share_of_cores(hvd.local_size()))
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
     return current_layout(gpu, threads)
+
+
+def _check_launcher() -> None:
+    """Refuse to train alone as one of several workers that a launcher has started."""
+    size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
+    if size != "1":
+        raise LabError(f"OMPI_COMM_WORLD_SIZE is {size}, but Horovod finds one worker: the variable is left over from "
+                       "another run, or mpirun is not of Horovod's MPI; unset it, and see `labs check`")

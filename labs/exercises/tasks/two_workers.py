@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import sys
 import tempfile
 import textwrap
 from collections.abc import Callable
@@ -57,7 +56,7 @@ def grade_step(run: Written) -> str:
         folder = Path(name)
         atomic.write_text(folder / "step.py", HEADER + source)
         program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
-        outcome = complete([*mpirun.command(2), sys.executable, *program], SECONDS, _environment())
+        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
