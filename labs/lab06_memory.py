@@ -46,7 +46,7 @@ class Config:
     """MiB that one worker may use, of its GPU or else of resident memory; 0: no limit."""
     search: Literal["no", "batch_size", "width", "depth"] = "no"
     """Search for the largest value of this field that fits, without training (batch_size: of all workers together)."""
-    test_split: fields.Share = 0.1
+    test_split: fields.TestShare = 0.1
     """Share of all images held out for the test, per class."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
@@ -200,7 +200,7 @@ def _search(job):
 
 
 LAB = Lab(
-    Config, PRESETS, run, sweeps=SWEEPS, environment=FOR_MEMORY,
+    Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", environment=FOR_MEMORY,
     summary=report.memory_limits.summary, figures=report.memory_limits.figures,
 )
 

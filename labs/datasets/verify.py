@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from labs.datasets.arrays import digest_of
 from labs.datasets.decode import VERSION, cores, decode_file, reason
 from labs.datasets.index import Index
 from labs.datasets.locks import exclusive
@@ -19,16 +20,24 @@ from labs.run import atomic, paths
 from labs.run.errors import LabError
 from labs.run.text import printable
 
+FORMAT = 2  # Of what is remembered: size, modification time, fault and digest of each file.
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
 def undecodable(index: Index, check: Callable[[int], object] | None = None,
                 recheck: Callable[[int], bool] = lambda position: False, threshold: float = 0.1) -> dict[str, str]:
-    """Return the paths of the images that cannot be decoded, each with the reason.
+    """Return the paths of the images that cannot be decoded, each with the reason: the first result of `examine`."""
+    return examine(index, check, recheck, threshold)[0]
+
+
+def examine(index: Index, check: Callable[[int], object] | None = None,
+            recheck: Callable[[int], bool] = lambda position: False, threshold: float = 0.1
+            ) -> tuple[dict[str, str], str]:
+    """Return the paths of the images that cannot be decoded, each with the reason; and a digest of all images.
 
     Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
-    modification time, so that the next run checks only new and changed files. One process works; others wait and use
-    its results.
+    modification time, so that the next run reads only new and changed files. One process works; others wait and use
+    its results. The digest is of names and contents: equal on all machines, and another if a file has been replaced.
 
     Args:
         index: The images.
@@ -48,8 +57,8 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         try:
             to_check = [position for position, path in enumerate(index.paths)
                         if path not in results or (not results[path][2] and recheck(position))]
-            for position, fault in _faults(to_check, check):
-                results[index.paths[position]] = [*now[index.paths[position]], fault]
+            for position, found in _examined(to_check, index, check):
+                results[index.paths[position]] = [*now[index.paths[position]], *found]
         finally:  # After Ctrl-C, too.
             if results != known:
                 _save(memory, index.root, results)
@@ -58,7 +67,7 @@ def undecodable(index: Index, check: Callable[[int], object] | None = None,
         path, fault = next(iter(bad.items()))
         raise LabError(f"{len(bad)} of {len(index)} images in {index.root} cannot be decoded, such as "
                        f"{printable(path)} ({fault}); fetch or copy the data set again")
-    return bad
+    return bad, digest_of(*((path, results[path][3]) for path in index.paths))
 
 
 def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
@@ -74,24 +83,28 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _faults(positions: list[int], check: Callable[[int], object]) -> Iterator[tuple[int, str]]:
-    """Yield each position and why its image cannot be decoded; "" if it can."""
+def _examined(positions: list[int], index: Index, check: Callable[[int], object]
+              ) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Yield each position, why its image cannot be decoded ("" if it can), and a digest of its file."""
     if not positions:
         return
     with ThreadPool(cores()) as pool:
         chunk = max(1, min(64, len(positions) // (4 * cores())))  # Small enough to keep all threads busy to the end.
-        faults = pool.imap(functools.partial(_fault, check), positions, chunksize=chunk)
+        results = pool.imap(lambda position: _examine_one(index, check, position), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
-        bar = tqdm(faults, "checking images", len(positions), disable=None, delay=1, unit=" images")
+        bar = tqdm(results, "checking images", len(positions), disable=None, delay=1, unit=" images")
         yield from zip(positions, bar, strict=True)
 
 
-def _fault(check: Callable[[int], object], position: int) -> str:
+def _examine_one(index: Index, check: Callable[[int], object], position: int) -> tuple[str, str]:
+    fault = content = ""
     try:
         check(position)
     except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
-        return reason(error)
-    return ""
+        fault = reason(error)
+    with contextlib.suppress(OSError), open(f"{index.root}/{index.paths[position]}", "rb") as stream:
+        content = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    return fault, content
 
 
 def _memory_file(root: Path) -> Path:
@@ -104,12 +117,13 @@ def _load(file: Path) -> dict[str, list]:
         memory = json.loads(file.read_bytes())
     except (OSError, ValueError):  # Missing or damaged: everything is checked again.
         return {}
-    return memory["files"] if memory.get("reader") == VERSION else {}
+    return memory["files"] if (memory.get("reader"), memory.get("format")) == (VERSION, FORMAT) else {}
 
 
 def _save(file: Path, root: Path, results: dict[str, list]) -> None:
     with atomic.writing(file, "w") as stream:
-        json.dump({"reader": VERSION, "root": str(root), "files": results}, stream, separators=(",", ":"))
+        memory = {"reader": VERSION, "format": FORMAT, "root": str(root), "files": results}
+        json.dump(memory, stream, separators=(",", ":"))
     by_age = sorted(file.parent.glob("*.json"), key=lambda other: other.stat().st_mtime)
     for old in by_age[:-MAX_REMEMBERED]:
         old.unlink(missing_ok=True)

@@ -36,6 +36,7 @@ class Contents(msgspec.Struct):
     metrics: dict[str, Value]
     machine: dict[str, Value]
     versions: dict[str, str] | None = None
+    data: dict[str, dict[str, Plain]] = {}
     tables: dict[str, list[dict[str, Value]]] = {}
 
 
@@ -63,6 +64,7 @@ class Machine(msgspec.Struct):
     memory_bytes: Integer | float | None = None
     onednn: bool | None = None
     gpus: list[str] | None = None
+    settings: dict[str, str] = {}
 
 
 class Epoch(msgspec.Struct):

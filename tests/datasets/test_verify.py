@@ -89,13 +89,13 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
         pass
 
     def stop(*_):
-        yield spoilt.paths.index("a/0002.png"), "seen"
+        yield spoilt.paths.index("a/0002.png"), ("seen", "")
         raise Stop
 
     verify.undecodable(spoilt)
     os.utime(spoilt.root / "a/0002.png")
     replace(spoilt.root / "a/0001.png", b"spoilt")
-    monkeypatch.setattr(verify, "_faults", stop)
+    monkeypatch.setattr(verify, "_examined", stop)
     with pytest.raises(Stop):
         verify.undecodable(spoilt)
     monkeypatch.undo()
