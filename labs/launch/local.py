@@ -52,12 +52,12 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(runs / options.name).get("workers")
     workers = capacity.choose_workers(workers, oversubscribe)
-    if options.name:
-        precheck.refuse_run(lab, config, runs / options.name, options.resume, workers)
-    elif options.resume:
+    if options.resume and not options.name:
         precheck.say(f"no run of {lab.name} is interrupted and idle; a new one starts")
-    precheck.refuse(lab, config, workers)
-    with run_lock.reserved(lab.name, options, workers) as folder:
+    with run_lock.reserved(lab.name, options, workers) as folder, run_lock.launching(folder):
+        if options.name:
+            precheck.refuse_run(lab, config, folder, options.resume, workers)
+        precheck.refuse(lab, config, workers)
         arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.
             launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))

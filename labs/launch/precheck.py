@@ -44,7 +44,7 @@ def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) 
     Args:
         lab: The lab.
         config: Its Config.
-        folder: The run's folder, which need not exist.
+        folder: The run's folder.
         resume: Whether --resume was given.
         workers: The run's number of workers.
 

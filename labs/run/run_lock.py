@@ -25,7 +25,7 @@ PATIENCE = 3.0
 """Seconds to wait for the lock: by then its holder has written its name."""
 STARTED = "run.json"
 """The file in a run's folder that says how it was started: its workers and its Config."""
-BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json", STARTED}
+BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "places", "heartbeats", "timeline.json", STARTED}
 """Files of a run's folder that exist before the run has saved anything."""
 
 
@@ -94,8 +94,7 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
 def _make(folder: Path) -> tuple[Path, bool]:
     """Make a folder, and return it and whether it is new: of several processes, only one makes it."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir()
+        folder.mkdir(parents=True)
     except OSError as error:
         if not folder.is_dir():
             raise _unwritable(folder, error) from None
@@ -107,6 +106,7 @@ def _remove_unused(folder: Path) -> None:
     with contextlib.suppress(OSError, Timeout), run_lock(folder).hold():
         if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
             shutil.rmtree(folder)
+            folder.parent.rmdir()  # If this was its only run.
 
 
 @contextlib.contextmanager
@@ -131,14 +131,37 @@ def _unwritable(folder: Path, error: OSError) -> LabError:
     return LabError(f"cannot write to {printable(folder)}: {error.strerror}; choose another --results")
 
 
+def _launch_lock(folder: Path) -> Lock:
+    return Lock(folder / ".launch", folder / "holder")
+
+
+@contextlib.contextmanager
+def launching(folder: Path) -> Iterator[None]:
+    """Hold a run for its launcher in this block: its workers lock it seconds later.
+
+    Raises:
+        LabError: Another launcher holds it.
+    """
+    lock = _launch_lock(folder)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.hold())
+            lock.sign()
+        except Timeout:
+            raise _held(folder) from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+        yield
+
+
 def _is_held(folder: Path) -> bool:
-    with contextlib.suppress(OSError):  # `hold` reports a folder that cannot be written.
-        return run_lock(folder).is_held()
+    with contextlib.suppress(OSError):
+        return run_lock(folder).is_held() or _launch_lock(folder).is_held()
     return False
 
 
 def refuse_held(folder: Path) -> None:
-    """Raise if a process holds a run, before anything is started for it or changed in it.
+    """Raise if a worker holds a run, before anything is started for it or changed in it.
 
     Args:
         folder: The run's folder.
@@ -146,8 +169,9 @@ def refuse_held(folder: Path) -> None:
     Raises:
         LabError: Names the holder.
     """
-    if _is_held(folder):
-        raise _held(folder)
+    with contextlib.suppress(OSError):  # `hold` reports a folder that cannot be written.
+        if run_lock(folder).is_held():
+            raise _held(folder)
 
 
 def _held(folder: Path) -> LabError:
