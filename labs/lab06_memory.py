@@ -163,6 +163,11 @@ def one_step(config: Config, threads: int) -> None:
     training.take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)
 
 
+def check(config: Config, workers: int) -> None:
+    """Refuse a batch that cannot be split into equal micro-batches."""
+    datasets.refuse_unequal(config.batch_size, _micro_batches(config))
+
+
 def _micro_batches(config: Config) -> int:
     return MICRO_BATCHES if config.remedy == "pieces" else 1
 
@@ -200,7 +205,7 @@ def _search(job):
 
 
 LAB = Lab(
-    Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", environment=FOR_MEMORY,
+    Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=FOR_MEMORY,
     summary=report.memory_limits.summary, figures=report.memory_limits.figures,
 )
 

@@ -48,6 +48,17 @@ def refuse_large_batch(global_batch_size: int, images: int) -> None:
                        f"{images:,} training images; lower --batch-size")
 
 
+def refuse_unequal(batch_size: int, micro_batches: int) -> None:
+    """Refuse a batch that cannot be split into equal micro-batches.
+
+    Raises:
+        LabError: Names both numbers.
+    """
+    if batch_size % micro_batches:
+        raise LabError(f"a batch of {batch_size} cannot be split into {micro_batches} equal micro-batches; "
+                       "choose another --batch-size")
+
+
 def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, epoch: int, seed: int,
           shuffle: bool = True) -> Shard:
     """Return one worker's shard of an epoch: every worker takes equally many steps, and every image is used once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 import shutil
@@ -54,9 +55,11 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     workers = capacity.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         precheck.say(f"no run of {lab.name} is interrupted and idle; a new one starts")
-    with run_lock.reserved(lab.name, options, workers) as folder, run_lock.launching(folder):
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
             precheck.refuse_run(lab, config, folder, options.resume, workers)
+        held.enter_context(run_lock.launching(folder))
         precheck.refuse(lab, config, workers)
         arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.

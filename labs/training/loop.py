@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
-from labs.datasets.sharding import coverage, refuse_large_batch, shard, steps_per_epoch
+from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
 from labs.run import heartbeat, run_lock, stop
 from labs.run.errors import LabError
@@ -74,9 +74,7 @@ def fit(
             unequal size.
         Stopped: The run was asked to stop, and has saved its state.
     """
-    if batch_size % backward_passes_per_step:
-        raise LabError(f"a batch of {batch_size} cannot be split into {backward_passes_per_step} equal micro-batches; "
-                       "choose another --batch-size")
+    refuse_unequal(batch_size, backward_passes_per_step)
     precheck.refuse_too_large(model, batch_size // backward_passes_per_step)
     refuse_large_batch(batch_size * job.size, len(train))
     steps = steps_per_epoch(len(train), batch_size, job.size)
