@@ -150,7 +150,7 @@ def _run_by_hand(job, digits):
     return report.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist")
 
 if __name__ == "__main__":
     main()

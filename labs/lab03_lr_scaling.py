@@ -134,7 +134,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10")
 
 if __name__ == "__main__":
     main()

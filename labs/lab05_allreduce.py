@@ -377,7 +377,7 @@ def _summary(runs: Sequence[dict[str, Any]]) -> str:
     return report.over_links.summary(runs) or results.speed_tables.summary(runs)
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary, data_set="cifar10")
 
 if __name__ == "__main__":
     main()

@@ -46,7 +46,7 @@ class Config:
     """MiB that one worker may use, of its GPU or else of resident memory; 0: no limit."""
     search: Literal["no", "batch_size", "width", "depth"] = "no"
     """Search for the largest value of this field that fits, without training (batch_size: of all workers together)."""
-    test_split: fields.Share = 0.1
+    test_split: fields.TestShare = 0.1
     """Share of all images held out for the test, per class."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
@@ -163,6 +163,11 @@ def one_step(config: Config, threads: int) -> None:
     training.take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)
 
 
+def check(config: Config, workers: int) -> None:
+    """Refuse a batch that cannot be split into equal micro-batches."""
+    datasets.refuse_unequal(config.batch_size, _micro_batches(config))
+
+
 def _micro_batches(config: Config) -> int:
     return MICRO_BATCHES if config.remedy == "pieces" else 1
 
@@ -200,7 +205,7 @@ def _search(job):
 
 
 LAB = Lab(
-    Config, PRESETS, run, sweeps=SWEEPS, environment=FOR_MEMORY,
+    Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=FOR_MEMORY,
     summary=report.memory_limits.summary, figures=report.memory_limits.figures,
 )
 

@@ -118,7 +118,7 @@ def _optimizer(config: Config, size: int, images: int):
     return tf.keras.optimizers.Adam(training.Warmup(peak / 100, peak, config.warmup_epochs * steps))
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=report.transports.summary)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=report.transports.summary, data_set="cifar10")
 
 if __name__ == "__main__":
     main()

@@ -188,7 +188,7 @@ SWEEPS = {
 }
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="imdb_wiki")
 
 if __name__ == "__main__":
     main()

@@ -44,7 +44,7 @@ class Config:
     """Momentum of SGD."""
     validation_split: fields.Share = 0.25
     """Share of the training images held out for validation, per class; the search uses these only."""
-    test_split: fields.Share = 0.2
+    test_split: fields.TestShare = 0.2
     """Share of all images held out for the test, per class, if the data has no test folder."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
@@ -145,6 +145,12 @@ def _leak(fruits) -> dict[str, Any]:
     return {"leak_identical": len(leak.identical), "leak_alike": len(leak.alike)}
 
 
+def check(config: Config, workers: int) -> None:
+    """Refuse a search on several workers."""
+    if config.trials and workers > 1:
+        raise LabError("a search runs on one worker; leave out --workers, and train with the best values on several")
+
+
 def search(config: Config, options: Options):
     """Search the hyperparameters by validation accuracy (Optuna: Akiba et al. 2019), and return the search's record.
 
@@ -163,8 +169,7 @@ def search(config: Config, options: Options):
         warnings.simplefilter("ignore")
         import optuna
 
-    if int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)) > 1:
-        raise LabError("a search runs on one worker; leave out --workers, and train with the best values on several")
+    check(config, int(os.environ.get("OMPI_COMM_WORLD_SIZE", 1)))
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(3, n_warmup_steps=2))
     trials = []
@@ -223,7 +228,7 @@ def _trials_text(trials: list, best) -> str:
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360", check=check)
 
 if __name__ == "__main__":
     main()

@@ -32,7 +32,7 @@ class Config:
     """Epochs in which the learning rate rises from base_lr to its scaled value."""
     momentum: fields.Momentum = 0.9
     """Momentum of SGD."""
-    test_split: fields.Share = 0.2
+    test_split: fields.TestShare = 0.2
     """Share of all images held out for the test, per class."""
     validation_split: fields.Share = 0.2
     """Share of the other images held out for validation, per class."""
@@ -76,7 +76,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return report.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-LAB = Lab(Config, PRESETS, run)
+LAB = Lab(Config, PRESETS, run, data_set="caltech256")
 
 if __name__ == "__main__":
     main()

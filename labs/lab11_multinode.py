@@ -235,7 +235,7 @@ def _summary(runs: Sequence[dict[str, Any]]) -> str:
     return "\n\n".join(filter(None, [report.layouts.summary(runs), report.over_links.summary(runs)]))
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary, data_set="mnist")
 
 if __name__ == "__main__":
     main()

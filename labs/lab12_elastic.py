@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from labs import Lab, Options, datasets, fields, launch, main, models, naming, report, results, training
-from labs.run import atomic, heartbeat
+from labs.run import atomic, heartbeat, run_lock
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,8 @@ def _resume(config: Config, options: Options):
     began = time.time()
     runs = naming.results_root(options) / LAB.name
     # Read before the workers start and overwrite the heartbeats.
-    before = _interrupted_run(runs / naming.run_name(options, runs, 1)) if options.resume else None
+    options = run_lock.resumed(LAB.name, options)
+    before = _interrupted_run(runs / options.name) if options.resume and options.name else None
     with training.start(config, options) as job:
         digits = _digits(config)
         job.say(digits.description)
@@ -184,7 +185,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict):
     )
 
 
-LAB = Lab(Config, PRESETS, run, launcher=launcher)
+LAB = Lab(Config, PRESETS, run, launcher=launcher, data_set="mnist")
 
 if __name__ == "__main__":
     main()

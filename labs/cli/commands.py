@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import os
 import platform
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -56,14 +57,15 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     streams.reopen_closed()
+    os.environ.pop("MPLBACKEND", None)  # A wrong one would be found at a run's end; the kit opens no window.
     try:
         try:
             code = dispatch(sys.argv[1:])
         finally:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         again = "; the same command continues"
-        cure = {"sweep": again, "accept-gpu": again, "run": "; `--resume` continues from what is saved"}
+        cure = {"sweep": again, "accept-gpu": again, "run": f"; to continue: {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130

@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy.attach(__name__, {
     "duplicates": ["leak"],
     "fetch": ["locate"],
     "pipeline": ["eval_batches", "train_batches"],
-    "sharding": ["coverage", "shard", "steps_per_epoch"],
+    "sharding": ["coverage", "refuse_unequal", "shard", "steps_per_epoch"],
     "splits": ["Splits", "Subset", "from_arrays", "from_faces", "from_folder", "from_noise", "from_tree"],
 })

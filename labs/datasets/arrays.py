@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import zipfile
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +24,12 @@ class Arrays:
     test_images: np.ndarray
     test_labels: np.ndarray
     class_names: tuple[str, ...]
+    digest: str = ""
+    """Of everything above, as it was read: `dataclasses.replace` keeps it."""
+
+    def __post_init__(self):
+        arrays = (self.train_images, self.train_labels, self.test_images, self.test_labels)
+        object.__setattr__(self, "digest", self.digest or digest_of(*arrays, self.class_names))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +40,14 @@ class Faces:
     paths: list[str]
     ages: np.ndarray
     left_out: dict[str, int]  # Number of rows by reason; a row with two faults counts under the first.
+
+
+def digest_of(*values: Any) -> str:
+    """Return a checksum of arrays, whatever their memory layout, and of other values by their `repr`."""
+    digest = hashlib.blake2b(digest_size=8)
+    for value in values:
+        digest.update(np.ascontiguousarray(value).data if isinstance(value, np.ndarray) else repr(value).encode())
+    return digest.hexdigest()
 
 
 ALIGNMENT = 64  # Bytes; TensorFlow reads memory without copying if it begins at a multiple of this.

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from labs.datasets.decode import read_image
 from labs.run import resources
 
 BITS, MAX_DIFFERENT = 64, 2
@@ -74,7 +75,7 @@ def _hashes(path: Path) -> tuple[bytes, np.ndarray]:
     """Return a file's digest, and its perceptual hash as +1 and -1."""
     import imagehash
 
-    image = Image.fromarray(decode.read_image(path, HASHED))
+    image = Image.fromarray(read_image(path, HASHED))
     signs = np.where(imagehash.phash(image).hash.ravel(), 1, -1)
     return hashlib.blake2b(path.read_bytes(), digest_size=16).digest(), signs
 

@@ -37,6 +37,28 @@ def steps_per_epoch(n: int, batch_size: int, size: int) -> int:
     return math.ceil(n / (batch_size * size))
 
 
+def refuse_large_batch(global_batch_size: int, images: int) -> None:
+    """Refuse a step for which there are too few images: most of its work would be on padding.
+
+    Raises:
+        LabError: Names both numbers.
+    """
+    if global_batch_size > images:
+        raise LabError(f"a step of {global_batch_size:,} images (--batch-size times workers) is more than the "
+                       f"{images:,} training images; lower --batch-size")
+
+
+def refuse_unequal(batch_size: int, micro_batches: int) -> None:
+    """Refuse a batch that cannot be split into equal micro-batches.
+
+    Raises:
+        LabError: Names both numbers.
+    """
+    if batch_size % micro_batches:
+        raise LabError(f"a batch of {batch_size} cannot be split into {micro_batches} equal micro-batches; "
+                       "choose another --batch-size")
+
+
 def shard(positions: int | np.ndarray, batch_size: int, rank: int, size: int, epoch: int, seed: int,
           shuffle: bool = True) -> Shard:
     """Return one worker's shard of an epoch: every worker takes equally many steps, and every image is used once.

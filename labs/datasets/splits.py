@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from labs.datasets import predefined_split, verify
-from labs.datasets.arrays import Arrays, aligned, read_wiki
+from labs.datasets import fetch, predefined_split, registry, verify
+from labs.datasets.arrays import Arrays, aligned, digest_of, read_wiki
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import Index, describe, drop_images, index_folder, summarize
 from labs.datasets.split import classes_not_held_out, split_images
@@ -28,20 +29,21 @@ class Subset:
     """All classes, int64 [n], or all ages in years, float32 [n]."""
     positions: np.ndarray
     """Indices of the images of this subset, int64 [k]."""
+    data: str = ""
+    """Digest of the whole data set, its test images included: it depends on no split, no seed and no image size."""
 
     def __post_init__(self):
         if isinstance(self.images, np.ndarray):
             object.__setattr__(self, "images", aligned(self.images))  # No copy if `arrays` has read them.
+        data = self.data or digest_of(getattr(self.images, "digest", self.images), self.labels)
+        object.__setattr__(self, "data", data)
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def digest(self) -> str:
         """Return a checksum of images, labels and positions: equal on two workers only if their data are equal."""
-        digest = hashlib.blake2b(self.positions.tobytes(), digest_size=16)
-        digest.update(self.labels[self.positions].tobytes())
-        digest.update(getattr(self.images, "digest", None) or np.ascontiguousarray(self.images).data)
-        return digest.hexdigest()
+        return digest_of(self.data, self.positions, self.labels[self.positions])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +73,15 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
     """
     everything = index_folder(root)
-    images, index, decodable = _decoded(everything, image_size)
+    images, index, decodable, data = _decoded(everything, image_size)
     split = split_images(index, test_split, validation_split, seed)
-    train, validation, test = (Subset(images, everything.labels, decodable[positions]) for positions in split)
+    train, validation, test = (Subset(images, everything.labels, decodable[positions], data) for positions in split)
     text = "\n".join(filter(None, [describe(index), *_remarks(images), classes_not_held_out(split, index)]))
     return Splits(train, validation, test, index.class_names, text)
 
 
-def _decoded(index: Index, image_size: int, memory: int | None = None) -> tuple[ImageCache, Index, np.ndarray]:
+def _decoded(index: Index, image_size: int, memory: int | None = None
+             ) -> tuple[ImageCache, Index, np.ndarray, str]:
     """Decode each image once, to check the file, and cache it for training.
 
     Values of more than 8 bits are scaled by one range for the whole data set, so they are decoded a second time. The
@@ -86,15 +89,36 @@ def _decoded(index: Index, image_size: int, memory: int | None = None) -> tuple[
     dark image would become the same.
 
     Returns:
-        All images; the index of the decodable ones; and the positions of these among all images, int64.
+        All images; the index of the decodable ones; the positions of these among all images, int64; and a digest of the
+        names and contents of all files.
     """
     images = ImageCache(index.root, index.paths, image_size, memory)
-    bad, values = verify.check_images(index, images.add, images.missing)
+    bad, values, digest = verify.check_images(index, images.add, images.missing)
     if values:
         images = ImageCache(index.root, index.paths, image_size, memory, values)
         verify.check_images(index, images.add, images.missing)
     decodable = np.flatnonzero([path not in bad for path in index.paths])
-    return images, drop_images(index, bad), decodable
+    return images, drop_images(index, bad), decodable, digest
+
+
+def training_images(name: str, data: str, config: Any) -> int:
+    """Return the most training images that a data set can have, as far as that is known without reading one.
+
+    Args:
+        name: A name in the registry.
+        data: As for `locate`.
+        config: A lab's Config; the shares of its split and its seed are used, where it has them.
+
+    Raises:
+        LabError: The data set is not there, or cannot be split.
+    """
+    root, dataset = fetch.locate(name, data), registry.get(name)
+    if not dataset.image_tree:
+        return sys.maxsize
+    if "Test" in dataset.required and predefined_split.train_and_test_folders(root):
+        return int((~predefined_split.in_test(predefined_split.index_train_and_test(root))).sum())
+    test_split, validation_split = (getattr(config, share, 0.0) for share in ("test_split", "validation_split"))
+    return len(split_images(index_folder(root), test_split, validation_split, config.seed).train)
 
 
 def _remarks(images: ImageCache) -> list[str]:
@@ -129,7 +153,7 @@ def from_predefined_split(root: Path, image_size: int, validation_split: float, 
         LabError: As for `from_folder`, or the test has a class that the training lacks.
     """
     everything = predefined_split.index_train_and_test(root)
-    images, index, decodable = _decoded(everything, image_size)
+    images, index, decodable, data = _decoded(everything, image_size)
     in_test = predefined_split.in_test(index)
     rest = np.flatnonzero(~in_test)
     names = [index.paths[position] for position in rest]
@@ -137,7 +161,7 @@ def from_predefined_split(root: Path, image_size: int, validation_split: float, 
     positions = (rest[split.train], rest[split.validation], np.flatnonzero(in_test))
     counts = [f"{len(each)} {name}" for each, name in zip(positions, ("training", "validation", "test"), strict=True)]
     text = "\n".join([describe(index), *_remarks(images), f"{', '.join(counts)} images"])
-    train, validation, test = (Subset(images, everything.labels, decodable[each]) for each in positions)
+    train, validation, test = (Subset(images, everything.labels, decodable[each], data) for each in positions)
     return Splits(train, validation, test, index.class_names, text)
 
 
@@ -154,9 +178,9 @@ def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:
     """
     ids = [f"{number}" for number in range(len(arrays.train_labels))]
     split = split_images((ids, arrays.train_labels), 0.0, validation_split, seed)
-    train, validation = (Subset(arrays.train_images, arrays.train_labels, positions)
+    train, validation = (Subset(arrays.train_images, arrays.train_labels, positions, arrays.digest)
                          for positions in (split.train, split.validation))
-    test = Subset(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)))
+    test = Subset(arrays.test_images, arrays.test_labels, np.arange(len(arrays.test_labels)), arrays.digest)
     text = f"{len(train)} training, {len(validation)} validation and {len(test)} test images"
     text = f"{text} of {len(arrays.class_names)} classes"
     return Splits(train, validation, test, arrays.class_names, text)
@@ -182,14 +206,14 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     if not faces.paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
     everything = Index(faces.root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    images, index, decodable = _decoded(everything, image_size, memory=None if cached else 0)
+    images, index, decodable, files = _decoded(everything, image_size, memory=None if cached else 0)
     split = split_images((index.paths, index.labels), test_split, validation_split, seed)
     ages = faces.ages.astype(np.float32)
     left_out = faces.left_out | {"undecodable": len(everything) - len(index)}
     text = f"{len(index)} faces of {rows}, aged {ages[decodable].min():.0f} to {ages[decodable].max():.0f}; left out: "
     text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    text = "\n".join([text, *_remarks(images)])
-    train, validation, test = (Subset(images, ages, decodable[positions]) for positions in split)
+    text, data = "\n".join([text, *_remarks(images)]), digest_of(files, ages)
+    train, validation, test = (Subset(images, ages, decodable[positions], data) for positions in split)
     return Splits(train, validation, test, (), text)
 
 
@@ -203,5 +227,5 @@ def from_noise(count: int, image_size: int, seed: int) -> Splits:
     """
     ages = np.random.default_rng(seed).integers(0, 101, count).astype(np.float32)
     noise, empty = Noise(count, image_size, seed), np.arange(0)
-    train, validation, test = (Subset(noise, ages, positions) for positions in (np.arange(count), empty, empty))
+    train, validation, test = (Subset(noise, ages, each, "noise") for each in (np.arange(count), empty, empty))
     return Splits(train, validation, test, (), f"{count} random images, generated in memory")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
+from labs.datasets.arrays import digest_of
 from labs.datasets.decode import VERSION, Values, decode_file, reason
 from labs.datasets.index import Index
 from labs.datasets.locks import exclusive
@@ -20,6 +21,7 @@ from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.run.text import printable
 
+FORMAT = 3  # Of what is remembered: size, modification time, fault, range of values and digest of each file.
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
@@ -34,15 +36,17 @@ class Checked(NamedTuple):
     """The paths of the images that cannot be decoded, each with the reason."""
     values: Values | None
     """The range of all images of more than 8 bits per value; None if there are none."""
+    digest: str
+    """Of the names and contents of all files: equal on all machines, and another if a file has been replaced."""
 
 
 def check_images(index: Index, check: Check | None = None, recheck: Callable[[int], bool] = lambda position: False,
                  threshold: float = 0.1) -> Checked:
-    """Find the images that cannot be decoded, and the range of values of those that have more than 8 bits.
+    """Find the images that cannot be decoded, the range of values of those of more than 8 bits, and a digest of all.
 
     Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
-    modification time, so that the next run checks only new and changed files. One process works; others wait and use
-    its results.
+    modification time, so that the next run reads only new and changed files. One process works; others wait and use
+    its results. The digest is of names and contents: equal on all machines, and another if a file has been replaced.
 
     Args:
         index: The images.
@@ -62,8 +66,8 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
         try:
             to_check = [position for position, path in enumerate(index.paths)
                         if path not in results or (not results[path][2] and recheck(position))]
-            for position, fault, values in _checked(to_check, check):
-                results[index.paths[position]] = [*now[index.paths[position]], fault, values and list(values)]
+            for position, found in _checked(to_check, index, check):
+                results[index.paths[position]] = [*now[index.paths[position]], *found]
         finally:  # After Ctrl-C, too.
             if results != known:
                 _save(memory, index.root, results)
@@ -72,8 +76,9 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
         path, fault = next(iter(bad.items()))
         raise LabError(f"{len(bad)} of {len(index)} images in {index.root} cannot be decoded, such as "
                        f"{printable(path)} ({fault}); fetch or copy the data set again")
-    ranges = [values for *_, values in results.values() if values]
-    return Checked(bad, (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None)
+    ranges = [values for _, _, _, values, _ in results.values() if values]
+    return Checked(bad, (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
+                   digest_of(*((path, results[path][4]) for path in index.paths)))
 
 
 def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
@@ -89,25 +94,29 @@ def _stamp(file: str) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _checked(positions: list[int], check: Check) -> Iterator[tuple[int, str, Values | None]]:
-    """Yield each position, why its image cannot be decoded ("" if it can), and its range of values."""
+def _checked(positions: list[int], index: Index, check: Check) -> Iterator[tuple[int, tuple]]:
+    """Yield each position with what `_check_one` returns for it."""
     if not positions:
         return
     threads = resources.cores()
     with ThreadPool(threads) as pool:
         chunk = max(1, min(64, len(positions) // (4 * threads)))  # Small enough to keep all threads busy to the end.
-        results = pool.imap(functools.partial(_result, check), positions, chunksize=chunk)
+        results = pool.imap(lambda position: _check_one(index, check, position), positions, chunksize=chunk)
         # `disable=None`: no progress bar unless stderr is a terminal. `delay`: nor for less than a second of work.
         bar = tqdm(results, "checking images", len(positions), disable=None, delay=1, unit=" images")
-        for position, (fault, values) in zip(positions, bar, strict=True):
-            yield position, fault, values
+        yield from zip(positions, bar, strict=True)
 
 
-def _result(check: Check, position: int) -> tuple[str, Values | None]:
+def _check_one(index: Index, check: Check, position: int) -> tuple[str, list[float] | None, str]:
+    """Return why an image cannot be decoded ("" if it can), its range of values, and a digest of its file."""
+    fault, values, content = "", None, ""
     try:
-        return "", check(position)
+        values = check(position)
     except Exception as error:  # Pillow raises a dozen kinds on broken files; they all mean the same here.
-        return reason(error), None
+        fault = reason(error)
+    with contextlib.suppress(OSError), open(f"{index.root}/{index.paths[position]}", "rb") as stream:
+        content = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
+    return fault, values and list(values), content
 
 
 def _memory_file(root: Path) -> Path:
@@ -120,12 +129,13 @@ def _load(file: Path) -> dict[str, list]:
         memory = json.loads(file.read_bytes())
     except (OSError, ValueError):  # Missing or damaged: everything is checked again.
         return {}
-    return memory["files"] if memory.get("reader") == VERSION else {}
+    return memory["files"] if (memory.get("reader"), memory.get("format")) == (VERSION, FORMAT) else {}
 
 
 def _save(file: Path, root: Path, results: dict[str, list]) -> None:
     with atomic.writing(file, "w") as stream:
-        json.dump({"reader": VERSION, "root": str(root), "files": results}, stream, separators=(",", ":"))
+        memory = {"reader": VERSION, "format": FORMAT, "root": str(root), "files": results}
+        json.dump(memory, stream, separators=(",", ":"))
     by_age = sorted(file.parent.glob("*.json"), key=lambda other: other.stat().st_mtime)
     for old in by_age[:-MAX_REMEMBERED]:
         old.unlink(missing_ok=True)

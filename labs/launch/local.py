@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.launch import capacity, failure, mpirun, supervisor
-from labs.run import catalogue, command_line, environment, lifeline, naming, run_lock
+from labs.launch import capacity, failure, mpirun, precheck, supervisor
+from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.text import plural
@@ -38,6 +41,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
         Finished: The run was interrupted after it had written its record.
+        KeyboardInterrupt: It was interrupted; its text is the command that resumes it, if anything is saved.
     """
     from labs.results import records
 
@@ -45,21 +49,45 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
-    workers = capacity.choose_workers(workers, oversubscribe)
+    named, options = options.name, run_lock.resumed(lab.name, options)
     runs = naming.results_root(options) / lab.name
-    run_name = naming.run_name(options, runs, workers)
-    run_lock.refuse_held(runs / run_name)
-    arguments += [] if options.name else ["--name", run_name]
-    with run_lock.discarding_unused(runs / run_name):
+    if options.resume and options.name and workers is None:
+        workers = run_lock.started_with(runs / options.name).get("workers")
+    workers = capacity.choose_workers(workers, oversubscribe)
+    if options.resume and not options.name:
+        precheck.say(f"no run of {lab.name} is interrupted and idle; a new one starts")
+    with contextlib.ExitStack() as held:
+        folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
+        if options.name:
+            precheck.refuse_run(lab, config, folder, options.resume, workers)
+        held.enter_context(run_lock.launching(folder))
+        precheck.refuse(lab, config, workers)
+        arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.
             launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
-            return records.read(runs / run_name)
-        launcher = lab.launcher(config, workers, runs / run_name)
+            return records.read(folder)
+        launcher = lab.launcher(config, workers, folder)
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
         program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
-        _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
-    return records.read(runs / run_name)
+        try:
+            _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, folder)
+        except KeyboardInterrupt:
+            if (folder / "record.json").exists():
+                raise Finished from None
+            if run_lock.is_saved(folder):
+                raise KeyboardInterrupt(_to_resume(lab, arguments, workers, oversubscribe)) from None
+            raise
+    return records.read(folder)
+
+
+def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
+    """Return the command that resumes a run."""
+    program = Path(sys.executable).with_name("labs")
+    labs = "labs" if shutil.which("labs") == str(program) else paths.shown(program)
+    words = [labs, "run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
+             "--workers", str(workers), *(["--oversubscribe"] if oversubscribe else [])]
+    return shlex.join(words)
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
@@ -77,16 +105,10 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
 
     Raises:
         LabError: The run failed.
-        Finished: It was interrupted after it had written its record.
     """
     env = {**mpirun.environment(bar=log is None), **variables, lifeline.SUPERVISOR: lifeline.supervisor_name()}
     command = [*(launcher or mpirun.command(workers, env)), *program]
     evidence = failure.Evidence(stall_seconds)
-    try:
-        code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)
-    except KeyboardInterrupt:
-        if (folder / "record.json").exists():
-            raise Finished from None
-        raise
+    code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)
     if cause := evidence.cause(code, folder):
         raise LabError(cause)

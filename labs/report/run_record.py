@@ -42,6 +42,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
+        "data": _plain(job.data),
         "versions": machine_info.versions(),
         "machine": machine_info.machine(),
         "history": history,

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import glob
 import json
 import os
@@ -69,6 +71,21 @@ def _parsed(content: bytes) -> Any:
         raise LabError(f"damaged, not JSON: {problem}") from None
 
 
+def refuse_unreadable(lab: str, config: Any) -> None:
+    """Refuse a Config with which a run's record could not be read at its end.
+
+    Raises:
+        LabError: Names the field and the problem.
+    """
+    draft = {"lab": lab, "run": "draft", "started": "", "config": dataclasses.asdict(config), "layout": {"size": 1},
+             "history": [], "timings": dict.fromkeys(("images_per_sec", "seconds_per_epoch")), "metrics": {},
+             "machine": {}}
+    try:
+        schema.check(_parsed(json.dumps(draft, default=str).encode()))
+    except LabError as problem:
+        raise LabError(f"this run's record could not be read: {problem}") from None
+
+
 def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
     """Read every valid record, oldest first; name the others on the error stream."""
     root, valid = root or results_dir(), []
@@ -105,7 +122,7 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
-    """Return the columns `gpu`, `onednn`, `variables` and `link`, one value per record, each only if its values differ.
+    """Return the columns below, one value per record, each only if its values differ.
 
     They are in no Config, but they belong to the configuration: runs with and without are not compared.
     """
@@ -114,8 +131,20 @@ def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
     onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
     variables = [" ".join(f"{name}={value}" for name, value in (machine.get("variables") or {}).items()) or "none"
                  for machine in machines]
-    columns = {"gpu": gpus, "onednn": onednn, "variables": variables, "link": [machine.get("link") or "none" for machine in machines]}
+    columns = {"gpu": gpus, "onednn": onednn, "variables": variables,
+               "link": [machine.get("link") or "none" for machine in machines], "data_set": _data_sets(records)}
     return {name: values for name, values in columns.items() if len(set(values)) > 1}
+
+
+def _data_sets(records: Sequence[Record]) -> list[str]:
+    """Return the digest of each record's data set where runs of one lab and one --data had several; elsewhere ""."""
+    digests = [record.get("data", {}).get("train", {}).get("data_set", "") for record in records]
+    names = [(record["lab"], str(record["config"].get("data"))) for record in records]
+    known: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
+    for name, digest in zip(names, digests, strict=True):
+        known[name] |= {digest} - {""}
+    return [(digest or "not recorded") if len(known[name]) > 1 else ""
+            for digest, name in zip(digests, names, strict=True)]
 
 
 def flat(record: Record) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Contents(msgspec.Struct):
     metrics: dict[str, Value]
     machine: dict[str, Value]
     versions: dict[str, str] | None = None
+    data: dict[str, dict[str, Plain]] = {}
     tables: dict[str, list[dict[str, Value]]] = {}
 
 
@@ -64,6 +65,7 @@ class Machine(msgspec.Struct):
     onednn: bool | None = None
     variables: dict[str, str] | None = None
     gpus: list[str] | None = None
+    settings: dict[str, str] = {}
 
 
 class Epoch(msgspec.Struct):

@@ -12,7 +12,7 @@ import functools
 import typing
 from typing import Annotated, Any, Literal
 
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,8 @@ LearningRate = Annotated[float, Range(1e-12, 1e38)]
 Momentum = Annotated[float, Range(0, 0.9999)]
 Scaling = Literal["linear", "sqrt", "none"]
 Share = Annotated[float, Range(0, 0.9)]
+TestShare = Annotated[float, Range(1e-6, 0.9)]
+"""A lab that ends with a test needs images for it."""
 WarmupEpochs = Annotated[float, Range(0, 2**20)]
 Width = Annotated[int, Range(1, 4096)]
 Depth = Annotated[int, Range(0, 1024)]
@@ -87,11 +89,14 @@ def value(config: Any, role: Role, default: Any = None) -> Any:
 
 
 def check(config: Any) -> None:
-    """Refuse numbers that are out of range, before anything starts.
+    """Refuse numbers that are out of range and text that is not UTF-8, before anything starts.
 
     Raises:
         LabError: Names the option and its range.
     """
+    for name, text in ((field.name, str(getattr(config, field.name))) for field in dataclasses.fields(config)):
+        if text.encode(errors="replace").decode() != text:
+            raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")
     for name, limits in bounds(type(config)).items():
         number = getattr(config, name)
         if not limits.low <= number <= limits.high:

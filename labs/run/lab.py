@@ -23,6 +23,10 @@ def _no_figures(records: Sequence[dict[str, Any]]) -> Iterable[tuple[str, Figure
     return ()
 
 
+def _no_check(config: Any, workers: int) -> None:
+    pass
+
+
 def _mpirun(config: Any, workers: int, folder: Path) -> list[str] | None:
     return None
 
@@ -42,6 +46,10 @@ class Lab:
     """Runs the experiment as one worker, and returns the run's record."""
     sweeps: Mapping[str, Sequence[Sweep]] = dataclasses.field(default_factory=dict)
     """Sweeps by preset: the runs that the lab's questions need."""
+    data_set: str = ""
+    """The data set of its --data, by its name in the registry."""
+    check: Callable[[Any, int], None] = _no_check
+    """Raises LabError for a Config that cannot run on this number of workers, before anything is started."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Environment variables of this lab that must be set before TensorFlow loads."""
     summary: Callable[[Sequence[dict[str, Any]]], str] | None = None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,21 +56,3 @@ def check_name(name: str) -> None:
 def results_root(options: Options) -> Path:
     """Return the folder that holds the runs of all labs."""
     return Path(options.results) if options.results else results_dir()
-
-
-def run_name(options: Options, runs: Path, workers: int) -> str:
-    """Return the name of a run's folder in `runs`: --name, or the run to resume, or a new name."""
-    return options.name or (options.resume and _unfinished(runs)) or _new(runs, workers)
-
-
-def _new(runs: Path, workers: int) -> str:
-    """Name a run after the current second; add a number if that name is taken."""
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
-    names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(name for name in names if not (runs / name).exists())
-
-
-def _unfinished(runs: Path) -> str | None:
-    """Return the newest run that has a checkpoint and no record."""
-    saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
-    return max(saved, key=lambda path: path.stat().st_mtime).parents[1].name if saved else None

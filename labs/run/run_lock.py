@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
+import json
+import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from filelock import Timeout
 
-from labs.run import naming
+from labs.run import atomic, naming
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.options import Options
+from labs.run.text import printable
 
 PATIENCE = 3.0
 """Seconds to wait for the lock: by then its holder has written its name."""
-BOOKKEEPING = {".lock", "holder", "hosts", "places", "heartbeats", "timeline.json"}
+STARTED = "run.json"
+"""The file in a run's folder that says how it was started: its workers and its Config."""
+BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "places", "heartbeats", "timeline.json", STARTED}
 """Files of a run's folder that exist before the run has saved anything."""
 
 
@@ -26,38 +35,78 @@ def run_lock(folder: Path) -> Lock:
 
 
 @contextlib.contextmanager
-def hold(lab: str, options: Options, workers: int) -> Iterator[str]:
+def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterator[str]:
     """Choose a run's name and lock its folder in this block.
 
     Args:
         lab: Name of the lab.
         options: Where the run is stored.
         workers: The run's number of workers.
+        config: The lab's Config.
 
     Raises:
         LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
     """
+    with reserved(lab, resumed(lab, options), workers) as folder, _locked(lab, folder, options):
+        settings = dataclasses.asdict(config) if config else {}
+        atomic.write_text(folder / STARTED, json.dumps({"workers": workers, "config": settings}, default=str))
+        yield folder.name
+
+
+def resumed(lab: str, options: Options) -> Options:
+    """Return the options; if they ask to resume without --name, with the newest unfinished run that nobody holds."""
+    if options.name or not options.resume:
+        return options
     runs = naming.results_root(options) / lab
-    name = naming.run_name(options, runs, workers)
-    with discarding_unused(runs / name), _locked(lab, runs / name, options):
-        yield name
+    saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
+    newest = sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True)
+    names = (path.parents[1].name for path in newest)
+    return dataclasses.replace(options, name=next((name for name in names if not _is_held(runs / name)), None))
 
 
 @contextlib.contextmanager
-def discarding_unused(folder: Path) -> Iterator[None]:
-    """Remove a run's folder if this block made it and fails with a LabError before there is anything to resume.
+def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
+    """Make a run's folder, so that no other run takes its name, and yield it.
 
-    Wrong data, for example, is detected only after the folder is made.
+    The folder is removed if the block fails or is interrupted before there is anything to resume: wrong data, for
+    example, may be detected only after it is made.
+
+    Args:
+        lab: Name of the lab.
+        options: Where the run is stored; without a name the folder gets that of the second, and a number if it exists.
+        workers: The run's number of workers.
+
+    Raises:
+        LabError: The folder cannot be made.
     """
-    fresh = not folder.exists()
+    name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
+    names = [name] if options.name else itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
+    folders = (naming.results_root(options) / lab / each for each in names)
+    folder, fresh = next(made for each in folders if (made := _make(each))[1] or options.name)
     try:
-        yield
-    except LabError:
-        if fresh and folder.is_dir():
-            with contextlib.suppress(OSError, Timeout), run_lock(folder).hold():
-                if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
-                    shutil.rmtree(folder)
+        yield folder
+    except (LabError, KeyboardInterrupt):
+        if fresh:
+            _remove_unused(folder)
         raise
+
+
+def _make(folder: Path) -> tuple[Path, bool]:
+    """Make a folder, and return it and whether it is new: of several processes, only one makes it."""
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        if not folder.is_dir():
+            raise _unwritable(folder, error) from None
+        return folder, False
+    return folder, True
+
+
+def _remove_unused(folder: Path) -> None:
+    with contextlib.suppress(OSError, Timeout), run_lock(folder).hold():
+        if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
+            shutil.rmtree(folder)
+            folder.parent.rmdir()  # If this was its only run.
 
 
 @contextlib.contextmanager
@@ -66,21 +115,53 @@ def _locked(lab: str, folder: Path, options: Options) -> Iterator[None]:
     lock = run_lock(folder)
     with contextlib.ExitStack() as held:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             held.enter_context(lock.hold(PATIENCE))
-            _check(lab, folder, options.resume)
+            refuse_taken(lab, folder, options.resume)
             lock.sign()
         except Timeout:
             raise _held(folder) from None
         except OSError as error:
-            raise LabError(f"cannot write to {folder}: {error.strerror}; choose another --results") from None
+            raise _unwritable(folder, error) from None
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
         yield
 
 
+def _unwritable(folder: Path, error: OSError) -> LabError:
+    return LabError(f"cannot write to {printable(folder)}: {error.strerror}; choose another --results")
+
+
+def _launch_lock(folder: Path) -> Lock:
+    return Lock(folder / ".launch", folder / "holder")
+
+
+@contextlib.contextmanager
+def launching(folder: Path) -> Iterator[None]:
+    """Hold a run for its launcher in this block: its workers lock it seconds later.
+
+    Raises:
+        LabError: Another launcher holds it.
+    """
+    lock = _launch_lock(folder)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.hold())
+            lock.sign()
+        except Timeout:
+            raise _held(folder) from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+        yield
+
+
+def _is_held(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return run_lock(folder).is_held() or _launch_lock(folder).is_held()
+    return False
+
+
 def refuse_held(folder: Path) -> None:
-    """Raise if a process holds a run, before anything is started for it or changed in it.
+    """Raise if a worker holds a run, before anything is started for it or changed in it.
 
     Args:
         folder: The run's folder.
@@ -97,10 +178,58 @@ def _held(folder: Path) -> LabError:
     return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
 
 
-def _check(lab: str, folder: Path, resume: bool) -> None:
+def refuse_taken(lab: str, folder: Path, resume: bool) -> None:
     """Refuse a finished run, and an interrupted one that is not to be resumed."""
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
-    if any(folder.glob("checkpoints/*.npz")) and not resume:
+    if is_saved(folder) and not resume:
         raise LabError(f"run {folder.name!r} of {lab} was interrupted; continue with --resume, "
                        "or choose another --name")
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a run has a checkpoint."""
+    return any(folder.glob("checkpoints/*.npz"))
+
+
+def started_with(folder: Path) -> dict[str, Any]:
+    """Return how a run was started: its "workers" and its "config"; {} if that is not known."""
+    try:
+        started = json.loads(atomic.read_bytes(folder / STARTED, 2**20))
+        return {"workers": int(started["workers"]), "config": dict(started["config"])}
+    except (LabError, OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to resume a run with other settings, except for its epochs.
+
+    Args:
+        run: Its name.
+        before: The settings that it was started with.
+        now: Those it is to be resumed with.
+
+    Raises:
+        LabError: Names the settings that differ.
+    """
+    now = json.loads(json.dumps(dict(now), default=str))
+    differing = {name: before.get(name) for name in now if name != "epochs" and now[name] != before.get(name)}
+    if differing:
+        raise LabError(f"{run} was started with {differing}; resume it with that, or choose another --name")
+
+
+def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
+    """Refuse to resume a run that has already trained for more epochs.
+
+    Args:
+        folder: The run's folder.
+        epochs: What --epochs asks for.
+
+    Raises:
+        LabError: Names the number of epochs to ask for.
+    """
+    last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
+    match = re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last)
+    if match and (begun := int(match[1]) + bool(match[2])) > epochs:
+        raise LabError(f"run {folder.name!r} has begun epoch {begun}, and --epochs {epochs} would end before it; give "
+                       f"--epochs {begun} or more, or choose another --name")

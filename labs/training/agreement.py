@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from labs.datasets.splits import Subset
+from labs.run import environment
 from labs.run.errors import LabError
-from labs.training import checkpoint, hvd_ops, keras_internals
+from labs.training import checkpoint, hvd_ops, keras_internals, machine_info
 
 
 def checksums(model: tf.keras.Model) -> dict[str, int]:
@@ -20,6 +22,23 @@ def checksums(model: tf.keras.Model) -> dict[str, int]:
         values = checkpoint.as_array(keras_internals.tf_variable(variable))
         sums[f"{index} {keras_internals.name_of(variable)}"] = zlib.crc32(values.reshape(-1).view(np.uint8).data)
     return sums
+
+
+def digests(subset: Subset) -> dict[str, Any]:
+    """Return a subset's number of images, the digest of its whole data set (with the test images), and its own."""
+    return {"images": len(subset), "data_set": subset.data, "digest": subset.digest()}
+
+
+def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
+    """Return what decides a run's result besides its Config: its data, and the settings and versions of its workers.
+
+    Args:
+        workers: Their number; 0 if it may change.
+        subsets: The data, by name, as in `train=...`.
+    """
+    data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
+    versions = {name: value for name, value in machine_info.versions().items() if name not in ("python", "labs")}
+    return {"data": data, "settings": {"workers": workers, **versions, **environment.recorded()}}
 
 
 def agree(**items: Any) -> None:

@@ -11,13 +11,14 @@ import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
 import psutil
 import tensorflow as tf
 
-from labs.run import atomic
+from labs.run import atomic, run_lock
 from labs.run.errors import LabError
 from labs.run.text import printable
 from labs.training import keras_internals
@@ -68,7 +69,8 @@ def as_array(variable: tf.Variable) -> np.ndarray:
         return value.numpy()
 
 
-def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -> Path:
+def save(folder: Path, model: tf.keras.Model, position: Position, config: Any,
+         identity: Mapping[str, Any] = MappingProxyType({})) -> Path:
     """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
 
     Args:
@@ -76,10 +78,11 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
         model: Compiled and built, so that the optimizer's state exists.
         position: How far the run has come.
         config: The lab's Config; a run that resumes must have the same.
+        identity: What else it must have; see `agreement.identity`.
     """
     fields = {name: getattr(position, name) for name in JSON_FIELDS}
-    meta = {"position": fields, "config": dataclasses.asdict(config), "shapes": _shapes(model),
-            "keras": keras_internals.GENERATION}
+    meta = {"position": fields, "config": dataclasses.asdict(config), "identity": dict(identity),
+            "shapes": _shapes(model), "keras": keras_internals.GENERATION}
     shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(_state(model))}
     by_rank = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
                for number, value in enumerate(values)}
@@ -92,16 +95,18 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any) -
     return path
 
 
-def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
+def restore(folder: Path, model: tf.keras.Model, config: Any,
+            identity: Mapping[str, Any] = MappingProxyType({})) -> Position:
     """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning.
 
     Args:
         folder: The checkpoints' folder of the run.
         model: Compiled and built.
         config: The lab's Config.
+        identity: See `save`; what an older checkpoint does not hold is not compared.
 
     Raises:
-        LabError: The checkpoint belongs to another config or another model.
+        LabError: The checkpoint belongs to another config, other data or another model.
     """
     for path in reversed(by_age(folder)):
         try:
@@ -112,7 +117,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any) -> Position:
         except Exception:  # A damaged zip makes zipfile and numpy raise almost anything.
             print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
-        _check_same_run(path, meta, model, config)
+        _check_same_run(path, meta, model, config, identity)
         for variable, value in zip(_state(model), values, strict=True):
             variable.assign(value)
         fields = {name: meta["position"][name] for name in JSON_FIELDS}
@@ -152,14 +157,15 @@ def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, .
     return meta, list(arrays.values()), tuple(tuple(values) for values in by_rank.values())
 
 
-def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any) -> None:
-    """Raise unless a checkpoint is of the same config (except its epochs) and of the same model."""
-    mine = json.loads(json.dumps(dataclasses.asdict(config), default=str))
-    changed = [name for name in mine if name != "epochs" and mine[name] != meta["config"].get(name)]
-    if changed:
-        before = {name: meta["config"].get(name) for name in changed}
-        raise LabError(f"{path.parents[1].name} was started with {before}; resume it with that, "
-                       "or choose another --name")
+def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
+    """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
+    run, saved = path.parents[1].name, meta.get("identity", {})
+    run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
+    if (then := saved.get("data")) and then != (now := identity.get("data", then)):
+        raise LabError(f"the data has changed since {run!r} saved {path.name} ({then['train']['images']:,} training "
+                       f"images then, {now['train']['images']:,} now); choose another --name")
+    if (before := saved.get("settings")) and (after := identity.get("settings")):
+        run_lock.refuse_changed(run, before, dict.fromkeys(before) | after)
     if (keras := meta.get("keras", 2)) != keras_internals.GENERATION:  # Older checkpoints are all of Keras 2.
         raise LabError(f"{path} was saved with Keras {keras}, and this is Keras {keras_internals.GENERATION}, which "
                        "orders the optimizer's state in another way; resume it with the stack it was started with, "

@@ -79,8 +79,9 @@ class Elastic:
         self.lab, self.config, self.fault = naming.lab_name(config), config, fault
         self.gpu, self.threads = _join(config.seed)
         runs = naming.results_root(options) / self.lab
-        name = naming.run_name(options, runs, hvd.size())
-        self.options, self.folder = dataclasses.replace(options, name=name), runs / name
+        if options.name is None:
+            raise LabError("workers that join later must find the run; choose its --name")
+        self.options, self.folder = options, runs / options.name
         began = psutil.Process().create_time()
         self.memory = Memory(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
@@ -101,9 +102,9 @@ class Elastic:
         self.model, self.images = model, train
         # Horovod: gradients are averaged over the workers that take part in the step.
         compile_for(model, hvd_ops.distributed_optimizer(optimizer), "sparse_categorical_crossentropy", ("accuracy",))
-        position = checkpoint.Position()
+        position, self.identity = checkpoint.Position(), agreement.identity(0, train=train, test=test)
         if self.options.resume:
-            position = checkpoint.restore(self.folder / "checkpoints", model, self.config)
+            position = checkpoint.restore(self.folder / "checkpoints", model, self.config, self.identity)
         self.memory.history = position.history
         # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
         state = hvd_keras.elastic.KerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
@@ -148,8 +149,9 @@ class Elastic:
         if layout.rank == 0 and not hasattr(self, "job"):
             # A survivor that becomes rank 0 continues in a folder that has checkpoints already.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            self.lock.enter_context(hold(self.lab, options, layout.size))
-        self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began)
+            self.lock.enter_context(hold(self.lab, options, layout.size, self.config))
+        self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began,
+                       self.identity["data"])
         self._start_heartbeat(layout)
         # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
         scaled_lr = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)
@@ -233,7 +235,7 @@ class Elastic:
         state.epoch, self.seen = state.epoch + 1, 0
         if job.rank == 0:
             position = checkpoint.Position(state.epoch, memory.history)
-            checkpoint.save(self.folder / "checkpoints", self.model, position, job.config)
+            checkpoint.save(self.folder / "checkpoints", self.model, position, job.config, self.identity)
         job.say(epoch_line(row, self.config.epochs))
         self._commit()
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
-from labs.datasets.sharding import coverage, shard, steps_per_epoch
+from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, stop
+from labs.run import heartbeat, run_lock, stop
 from labs.run.errors import LabError
-from labs.run.text import plural
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, machine_info, precheck, tensorboard
 from labs.training.callbacks import EvaluationSteps, Steps, shows_bar
 from labs.training.saver import Saver
@@ -74,19 +74,20 @@ def fit(
             unequal size.
         Stopped: The run was asked to stop, and has saved its state.
     """
-    if batch_size % backward_passes_per_step:
-        raise LabError(f"a batch of {batch_size} cannot be split into {backward_passes_per_step} equal micro-batches; "
-                       "choose another --batch-size")
+    refuse_unequal(batch_size, backward_passes_per_step)
     precheck.refuse_too_large(model, batch_size // backward_passes_per_step)
+    refuse_large_batch(batch_size * job.size, len(train))
     steps = steps_per_epoch(len(train), batch_size, job.size)
     # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
     optimizer = hvd_ops.distributed_optimizer(
         optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step
     )
     compile_for(model, optimizer, loss, metrics)
-    position = _begin(job, model, train, validation)
+    identity = agreement.identity(job.size, train=train, validation=validation)
+    position = _begin(job, model, identity, epochs)
+    job.data.update(identity["data"])
     job.say(_coverage(job, train, batch_size, position.epoch))
-    saver = Saver(job, model, position)
+    saver = Saver(job, model, position, identity)
     # Horovod: all workers have the same history; one of them logs it.
     board = tensorboard.TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
     with stop.defer_signal():
@@ -135,26 +136,24 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
     return copy
 
 
-def _begin(job: Job, model: tf.keras.Model, train: Subset, validation: Subset | None) -> checkpoint.Position:
+def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs: int) -> checkpoint.Position:
     """Give all workers the same state: the initial one, or the last checkpoint's."""
     position, problem = checkpoint.Position(), None
     if job.options.resume and job.rank == 0:
         try:
-            position = checkpoint.restore(job.folder / "checkpoints", model, job.config)
+            position = checkpoint.restore(job.folder / "checkpoints", model, job.config, identity)
+            run_lock.refuse_fewer_epochs(job.folder, epochs)
         except LabError as error:
             problem = str(error)
     # Horovod: only rank 0 has read the checkpoint.
     position, problem = hvd_ops.broadcast_object((position, problem))
-    if position.worker_states and (size := len(position.worker_states)) != job.size:
-        problem = (f"it was saved between two steps of {plural(size, 'worker')}, but this run has {job.size}; "
-                   f"resume it with --workers {size}")
     if problem:
         raise LabError(problem)
     # Horovod: all workers begin with rank 0's weights and optimizer state.
     hvd_ops.broadcast_state(model)
     agreement.agree(
         config=dataclasses.asdict(job.config),
-        data={"train": train.digest(), "validation": validation.digest() if validation else None},
+        **identity,
         versions=machine_info.versions(),
         model=list(agreement.checksums(model)),
     )
@@ -221,6 +220,7 @@ def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -
         subset: The images.
         batch_size: Images per worker and step.
     """
+    job.data.setdefault("test", agreement.digests(subset))
     means = _evaluate(job, model, subset, batch_size)
     heartbeat.current().pause()  # What follows takes no steps: rank 0 plots curves, for example.
     return means

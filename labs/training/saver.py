@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,10 +21,11 @@ class Saver:
         job: The run.
         model: The model that is trained.
         position: Where the run begins.
+        identity: From `agreement.identity`.
     """
 
-    def __init__(self, job: Job, model: tf.keras.Model, position: checkpoint.Position):
-        self.job, self.model, self.position = job, model, position
+    def __init__(self, job: Job, model: tf.keras.Model, position: checkpoint.Position, identity: Mapping[str, Any]):
+        self.job, self.model, self.position, self.identity = job, model, position, identity
         self.began = self.saved = time.perf_counter()
 
     @property
@@ -91,4 +94,4 @@ class Saver:
     def _save(self, position: checkpoint.Position) -> None:
         self.position, self.saved = position, time.perf_counter()
         if self.job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
-            checkpoint.save(self.job.folder / "checkpoints", self.model, position, self.job.config)
+            checkpoint.save(self.job.folder / "checkpoints", self.model, position, self.job.config, self.identity)

@@ -37,6 +37,8 @@ class Job:
     layout: Layout
     started: float
     """Seconds since 1970."""
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """For the record, from `fit` and `evaluate`: the digests of each subset, by its name."""
 
     @property
     def size(self) -> int:
@@ -81,7 +83,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         problem = name = None
         if layout.rank == 0:
             try:
-                name = at_exit.enter_context(hold(lab, options, layout.size))
+                name = at_exit.enter_context(hold(lab, options, layout.size, config))
             except LabError as error:
                 problem = str(error)
         # Horovod: rank 0 alone locks the folder.

@@ -48,7 +48,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-LAB = Lab(Config, PRESETS, run)
+LAB = Lab(Config, PRESETS, run, data_set="mnist")
 
 if __name__ == "__main__":
     main()

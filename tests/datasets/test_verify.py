@@ -89,7 +89,7 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
         pass
 
     def stop(*_):
-        yield spoilt.paths.index("a/0002.png"), "seen", None
+        yield spoilt.paths.index("a/0002.png"), ("seen", None, "")
         raise Stop
 
     verify.check_images(spoilt)

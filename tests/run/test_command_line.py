@@ -8,7 +8,7 @@ import typing
 
 import pytest
 
-from labs.run import catalogue, command_line, fields, naming
+from labs.run import catalogue, command_line, fields
 from labs.run.errors import LabError
 from labs.run.options import Options
 
@@ -106,29 +106,6 @@ def test_a_mistake_is_told_in_one_line(arguments, line):
     assert done.stderr.startswith("labs: error: ")
     assert line in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_the_run_to_resume_is_the_newest_without_a_record(tmp_path):
-    import os
-
-    for age, name in enumerate(("new", "old", "finished")):
-        (tmp_path / name / "checkpoints").mkdir(parents=True)
-        (tmp_path / name / "checkpoints/epoch-00001.npz").touch()
-        os.utime(tmp_path / name / "checkpoints/epoch-00001.npz", (1e9 - age, 1e9 - age))
-    os.utime(tmp_path / "finished/checkpoints/epoch-00001.npz", (2e9, 2e9))
-    (tmp_path / "finished/record.json").touch()
-    assert naming.run_name(Options(resume=True), tmp_path, 2) == "new"
-    assert naming.run_name(Options(resume=True, name="x"), tmp_path, 2) == "x"
-    assert naming.run_name(Options(), tmp_path, 2).endswith("-w2")
-
-
-def test_runs_of_one_second_have_names_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(naming.time, "strftime", lambda form: "now")
-    names = ["now-w1", "now-w1-2", "now-w1-3"]
-    for name in names:
-        assert naming.run_name(Options(), tmp_path, 1) == name
-        (tmp_path / name).mkdir()
-    assert naming.run_name(Options(), tmp_path, 2) == "now-w2"
 
 
 def test_a_config_survives_being_spelled_as_a_command_line():

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from labs.run import run_lock
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.paths import ROOT
-from labs.run.run_lock import hold, refuse_held
+from labs.run.run_lock import hold
 
 LAB = "lab00_any"
 CONTENDERS = Path(__file__).parent / "programs/contenders.py"
@@ -36,7 +39,7 @@ def test_of_a_hundred_at_once_one_wins_and_leaves_one_clean_result(tmp_path):
     assert refusals == {f"run 'it' is locked by process {winner} on {socket.gethostname()}; choose another --name"}
     folder = tmp_path / LAB / "it"
     assert json.loads((folder / "record.json").read_text()) == {"by": winner}
-    assert sorted(os.listdir(folder)) == [".lock", "holder", "record.json"]
+    assert sorted(os.listdir(folder)) == [".lock", "holder", "record.json", "run.json"]
 
     with pytest.raises(LabError, match=f"run 'it' of {LAB} is finished"), hold(LAB, Options("it", tmp_path), 1):
         pass
@@ -60,13 +63,36 @@ def test_a_name_is_free_again_when_its_holder_was_killed(tmp_path):
         assert not torn.exists()
 
 
-def test_a_held_run_is_refused_before_anything_is_started_for_it(tmp_path):
-    folder = tmp_path / LAB / "it"
-    refuse_held(folder)
+def saved(name: str, results: Path, when: float) -> Path:
+    """Make a run with a checkpoint of this time, and return its folder."""
+    path = results / LAB / name / "checkpoints/epoch-00001.npz"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.utime(path, (when, when))
+    return path.parents[1]
+
+
+def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
+    old, new, busy, launched, finished = (saved(name, tmp_path, when) for when, name in enumerate(
+        ("old", "new", "busy", "launched", "finished")))
+    (finished / "record.json").touch()
+    with run_lock.hold(LAB, Options("busy", tmp_path, resume=True), 2), run_lock.launching(launched):
+        assert run_lock.resumed(LAB, Options(None, tmp_path, resume=True)).name == new.name
+        with pytest.raises(LabError, match=r"run 'launched' is locked by process \d+ on"), run_lock.launching(launched):
+            pass
+    assert run_lock.started_with(busy)["workers"] == 2
+    assert run_lock.resumed(LAB, Options(old.name, tmp_path, resume=True)).name == old.name
+
+
+def test_runs_of_one_second_get_names_of_their_own_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_lock.time, "strftime", lambda form: "now")
+    with ThreadPoolExecutor(8) as pool, contextlib.ExitStack() as held:
+        reserve = lambda _: held.enter_context(run_lock.reserved(LAB, Options(results=tmp_path), 2))  # noqa: E731
+        names = {folder.name for folder in pool.map(reserve, range(8))}
+        assert names == {"now-w2", *(f"now-w2-{number}" for number in range(2, 9))}
+    with pytest.raises(LabError), run_lock.reserved(LAB, Options("wrong", tmp_path), 2) as folder:
+        raise LabError("wrong data")
     assert not folder.exists()
-    with hold(LAB, Options("it", tmp_path), 1), pytest.raises(LabError, match=r"run 'it' is locked by process \d+ on"):
-        refuse_held(folder)
-    refuse_held(folder)
 
 
 def test_an_interrupted_run_is_gone_on_with_when_that_is_asked_for(tmp_path):

@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -102,9 +103,10 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
     assert_all_gone(everyone)
     assert not (tmp_path / "results/lab10_caltech/it/record.json").exists()
 
-    again = labs("run", "lab10", "--workers", 2, *SMALL, "--resume")
+    again = labs("run", "lab10", *SMALL, "--resume")
     output, errors = again.communicate(timeout=240)
     assert again.returncode == 0, errors
+    assert output.startswith("lab10_caltech: 2 workers on"), "as many as before"
     assert "resumed after epoch" in output
     mine = weights(tmp_path / "results")
     assert list(mine) == list(undisturbed)
@@ -135,11 +137,13 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=40)
     assert process.returncode == 130
-    assert "--resume" in errors.strip().splitlines()[-1]
+    said, command = errors.strip().splitlines()[-1].split(" to continue: ")
+    assert said == "labs: interrupted;"
     assert_all_gone(everyone)
     step, epoch = re.search(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)$", output, re.MULTILINE).groups()
     saved = max((tmp_path / "results/lab10_caltech/it/checkpoints").glob("*.npz"), key=lambda path: path.stem).stem
     assert saved == (f"epoch-{int(epoch) - 1:05d}-step-{int(step):07d}" if step else f"epoch-{int(epoch):05d}")
+    wait_for(labs(*shlex.split(command)[1:]), "resumed after epoch")
 
 
 def test_interrupt_before_the_training_ends_at_once(labs):

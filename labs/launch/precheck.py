@@ -1,0 +1,71 @@
+"""Refuses before anything is started what a run would find only after TensorFlow has, and says what is doubtful."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from labs.results import records
+from labs.run import fields, run_lock, usage
+from labs.run.errors import quoted
+from labs.run.fields import Role
+from labs.run.lab import Lab
+
+
+def refuse(lab: Lab, config: Any, workers: int) -> None:
+    """Refuse a Config that cannot be trained with, or whose record could not be read.
+
+    Args:
+        lab: The lab.
+        config: Its Config.
+        workers: The run's number of workers.
+
+    Raises:
+        LabError: Names the cause.
+    """
+    lab.check(config, workers)
+    records.refuse_unreadable(lab.name, config)
+    data = getattr(config, "data", "embedded")
+    if lab.data_set and data != "embedded":
+        from labs.datasets import sharding, splits
+
+        images = splits.training_images(lab.data_set, data, config)
+        sharding.refuse_large_batch(fields.value(config, Role.BATCH_SIZE, default=1) * workers, images)
+    epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
+    if warmup > epochs:
+        say(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, --epochs {epochs}")
+
+
+def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
+    """Refuse a run that is held or finished, or not to be resumed like this; say if there is nothing to resume.
+
+    Args:
+        lab: The lab.
+        config: Its Config.
+        folder: The run's folder.
+        resume: Whether --resume was given.
+        workers: The run's number of workers.
+
+    Raises:
+        LabError: Names the cause.
+    """
+    run_lock.refuse_held(folder)
+    run_lock.refuse_taken(lab.name, folder, resume)
+    if not resume:
+        return
+    if not run_lock.is_saved(folder):
+        others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
+        say(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
+            f"{usage.suggestion(folder.name, others)}")
+    elif before := run_lock.started_with(folder):
+        run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
+        run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
+    if hasattr(config, "epochs"):
+        run_lock.refuse_fewer_epochs(folder, config.epochs)
+
+
+def say(line: str) -> None:
+    """Print a line for the user."""
+    print(f"labs: {line}", file=sys.stderr, flush=True)
