@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from labs.launch import hosts
+from labs.run import terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
 from labs.slurm import allocation, site
@@ -27,7 +27,7 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     if granted:
         allocation.check_step()
         if advice := allocation.advice(granted) or _unused_gpus(granted):
-            print(f"labs: {advice}", file=sys.stderr, flush=True)
+            terminal.note(advice)
         return allocation.workers(granted, requested)
     workers = visible_gpus() or 1 if requested is None else requested
     if not oversubscribe:

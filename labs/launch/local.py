@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from labs.launch import capacity, failure, mpirun, supervisor
-from labs.run import catalogue, command_line, lifeline, naming, run_lock
+from labs.run import catalogue, command_line, lifeline, naming, run_lock, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.text import plural
@@ -55,7 +55,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             return records.read(runs / run_name)
         launcher = lab.launcher(config, workers, runs / run_name)
         if announce:
-            print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
+            terminal.note(f"starting {plural(workers, 'worker')} ...")
         program = [sys.executable, "-m", lab.module, *arguments]
         _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
     return records.read(runs / run_name)

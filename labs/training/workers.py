@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import fast, fields, heartbeat, naming, stop
+from labs.run import fast, fields, heartbeat, naming, stop, terminal
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.options import Options
@@ -55,7 +56,7 @@ class Job:
     def say(self, text: str) -> None:
         """Print a line once, not once per worker."""
         if self.rank == 0:
-            print(text, flush=True)
+            terminal.live.write(terminal.folded(text, indent=2) + "\n", sys.stdout)
 
 
 @contextlib.contextmanager
