@@ -58,7 +58,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
 
 
-LAB = Lab(Config, PRESETS, run)
+LAB = Lab(Config, PRESETS, run, one_worker=lambda config: True)
 
 if __name__ == "__main__":
     main()

@@ -222,7 +222,7 @@ def _trials_text(trials: list, best) -> str:
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, one_worker=lambda config: config.trials > 0)
 
 if __name__ == "__main__":
     main()

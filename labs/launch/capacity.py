@@ -35,6 +35,13 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     return workers
 
 
+def unused_cores(workers: int) -> str:
+    """Return one line on cores that a run leaves idle if nobody has chosen its workers, or an empty string."""
+    free = 0 if allocation.current() or visible_gpus() else slots()
+    cores = "both cores" if free == 2 else f"all {free} cores"
+    return f"{plural(workers, 'worker')}; `--workers {free}` uses {cores}" if workers < free else ""
+
+
 def _unused_gpus(granted: allocation.Allocation) -> str:
     """Return one line on GPUs that the job's nodes have but the job did not request, or an empty string."""
     gpus = site.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0

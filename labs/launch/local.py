@@ -44,6 +44,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
+    chosen = workers is not None
     workers = capacity.choose_workers(workers, oversubscribe)
     runs = naming.results_root(options) / lab.name
     run_name = naming.run_name(options, runs, workers)
@@ -55,6 +56,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             return records.read(runs / run_name)
         launcher = lab.launcher(config, workers, runs / run_name)
         if announce:
+            if not chosen and not lab.one_worker(config) and (advice := capacity.unused_cores(workers)):
+                terminal.note(advice)
             terminal.note(f"starting {plural(workers, 'worker')} ...")
         program = [sys.executable, "-m", lab.module, *arguments]
         _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)

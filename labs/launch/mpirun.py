@@ -67,7 +67,7 @@ def environment(bar: bool = True) -> dict[str, str]:
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     columns = terminal.columns(sys.stdout) or terminal.columns(sys.stderr)
-    env["LABS_TERMINAL"] = str(bar and columns or 0)
+    env["LABS_TERMINAL"] = str((bar and columns) or 0)
     env["PYTHONPATH"] = python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

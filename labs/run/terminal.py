@@ -36,8 +36,8 @@ def folded(text: str, indent: int = 0, stream: IO[str] | None = None) -> str:
     room = width(stream)
     if room is None:
         return text
-    fill = textwrap.TextWrapper(room, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False).fill
-    return "\n".join(line if len(line) <= room else fill(line) for line in text.split("\n"))
+    wrapper = textwrap.TextWrapper(room, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(line if len(line) <= room else wrapper.fill(line) for line in text.split("\n"))
 
 
 class Live:
