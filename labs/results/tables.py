@@ -85,7 +85,7 @@ def _forms(rows: Sequence[Sequence[str]]) -> Iterator[list[str]]:
     """Yield the lines of a table, then of narrower and narrower forms of it."""
     yield _lines([[name] for name in rows[0]], rows[1:])
     yield _lines([name.split() for name in rows[0]], rows[1:])
-    narrow, gone = rows, []
+    narrow, gone = rows, list[str]()
     for name in DROPPED_FIRST:
         if name in narrow[0]:
             at = narrow[0].index(name)

@@ -16,7 +16,6 @@ from labs.run.lab import Lab
 from labs.run.options import LAUNCH, Options
 from labs.run.paths import labs_command
 
-
 LAUNCH_FLAGS = [f"--{name}" for name in LAUNCH]
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pyte
 import pytest
 
-from labs.run import terminal
 from labs.run.paths import ROOT
 
 BAR, LINE = re.compile(r"epoch \d+: +\d+%"), re.compile(r"epoch \d+/\d+  ")
@@ -59,6 +58,24 @@ def shown(columns: int, *words: object, **variables: str) -> list[str]:
     return lines
 
 
+LIVE = """
+import sys
+from labs.run.terminal import live, ticking
+live.show("epoch 1:  50%" + "|" * 99, " 1/2")
+live.write("epoch 1/2  loss 1.5\\n", sys.stdout)
+with ticking("labs: running,"):
+    pass
+live.show("epoch 2:  50%")
+"""
+
+
+def test_lines_appear_above_the_live_line():
+    *_, last = screens([sys.executable, "-c", LIVE], 40)
+    assert last == ["epoch 1/2  loss 1.5", "epoch 2:  50%"]
+    longest = max((lines[-1] for lines in screens([sys.executable, "-c", LIVE], 40)), key=len)
+    assert longest == "epoch 1:  50%".ljust(35, "|") + " 1/2", "cut before its tail"
+
+
 @pytest.fixture
 def results() -> Iterator[Path]:
     """A results folder whose path is short: no terminal can fold a path."""
@@ -85,5 +102,5 @@ def test_a_run_leaves_a_clean_screen(columns, results):
     assert "images/s" in ratio
     report, _, again = [line.partition("  #")[0] for line in lines[lines.index("Next:") + 1 :]]
     assert again.endswith("labs run lab10_caltech --workers 1 --image-size 16 --epochs 2")
-    assert subprocess.run(report, shell=True, cwd=ROOT, env={**os.environ, "LABS_RESULTS": str(results)}).returncode == 0
+    subprocess.run(report, shell=True, cwd=ROOT, env={**os.environ, "LABS_RESULTS": str(results)}, check=True)
     assert (results / "report.html").exists()
