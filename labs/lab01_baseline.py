@@ -64,7 +64,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
 
 
-LAB = Lab(Config, PRESETS, run, data_set="mnist", check=check)
+LAB = Lab(Config, PRESETS, run, data_set="mnist", check=check, one_worker=lambda config: True)
 
 if __name__ == "__main__":
     main()

@@ -228,7 +228,8 @@ def _trials_text(trials: list, best) -> str:
     return f"{table.to_string(index=False)}\n\nthe best on several workers: labs sweep {LAB.name} {options}"
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360", check=check)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="fruits360", check=check,
+          one_worker=lambda config: config.trials > 0)
 
 if __name__ == "__main__":
     main()

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
+import shlex
 import sys
+from collections.abc import Sequence
+from typing import Any
 
-from labs.launch import local
-from labs.run import options, usage
+from labs.launch import capacity, local
+from labs.run import catalogue, command_line, options, terminal, usage
+from labs.run.paths import labs_command
+from labs.run.text import plural
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +32,42 @@ def main(args: argparse.Namespace) -> None:
         return
     words = args.lab_options + ["--help"] * args.help
     try:
-        local.run(args.lab, words, args.workers, args.oversubscribe, announce=True)
+        record = local.run(args.lab, words, args.workers, args.oversubscribe, announce=True)
     except local.Finished:  # Exit code 0: a job that ends with an error goes back into the queue.
         print("labs: the run had already finished", file=sys.stderr)
+    else:
+        print(_next(record, words))
+
+
+def _next(record: dict[str, Any], words: Sequence[str]) -> str:
+    """Return the end of a run's output: three commands to paste, each with what it is for.
+
+    Args:
+        record: The run's record.
+        words: Its options, of which --results stays.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--results")
+    results = parser.parse_known_args(words)[0].results
+    root = ["--results", results] if results else []
+    lab = catalogue.load_lab(record["lab"])
+    config = lab.Config(**record["config"])
+    commands = [(["report", *root], "all runs on one page"), (["notebook"], f"{lab.name}.ipynb")]
+    if other := _other(lab.one_worker(config), record["layout"]["size"]):
+        again = ["run", lab.name, "--workers", str(other), *command_line.to_argv(config), *root]
+        commands.append((again, f"the same on {plural(other, 'worker')}"))
+    else:
+        commands.append((["exercises", lab.name], "its questions"))
+    lines = [f"  {labs_command()} {shlex.join(command)}" for command, _ in commands]
+    width, room = max(map(len, lines[:2])), terminal.width() or math.inf
+    explained = [f"{line:{width}}  # {why}" for line, (_, why) in zip(lines, commands, strict=True)]
+    # A command stays whole on its line, so that it can be pasted.
+    fitting = [long if len(long) <= room else line for line, long in zip(lines, explained, strict=True)]
+    return "\n".join(["", "Next:", *fitting])
+
+
+def _other(one_worker: bool, size: int) -> int:
+    """Return the number of workers to compare a run with; 0 if there is none here."""
+    if size > 1:
+        return 1
+    return 2 if capacity.slots() > 1 and not one_worker else 0

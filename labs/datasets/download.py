@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from labs.run import terminal
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
     import urllib3
 
     host = urlsplit(url).netloc
-    print(f"labs: downloading {partial.stem} from {host}", file=sys.stderr, flush=True)
+    terminal.note(f"downloading {partial.stem} from {host}")
     # Retry-After could ask for hours; an error that says to try later is better.
     retries = urllib3.Retry(ATTEMPTS - 1, connect=0, other=0, backoff_factor=BACKOFF,
                             status_forcelist=(429, *range(500, 600)), respect_retry_after_header=False)

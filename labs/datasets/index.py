@@ -16,6 +16,8 @@ from labs.run.errors import LabError
 from labs.run.text import printable
 
 EXTENSIONS = {"jpg", "jpeg", "jpe", "jfif", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm", "pgm"}
+STRAYS = ("/greg", "/RENAME2")
+"""A folder and a file in class folders of Caltech256; the embedded images have them too."""
 _PART = re.compile(r"((images?|masks?|labels?|annotations?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)"
                    r"([ _-]|$)?)+")
 """Names of folders that hold a part of a data set, as `_stem` returns them."""
@@ -100,7 +102,10 @@ def describe(index: Index) -> str:
     smallest, largest = (f"{counts[label]} in {printable(index.class_names[label])}"
                          for label in (counts.argmin(), counts.argmax()))
     lines = [f"{len(index)} images in {len(index.class_names)} classes (from {smallest} to {largest})"]
-    lines += [f"left out, {reason}: {summarize(names)}" for reason, names in sorted(index.skipped.items())]
+    strays = [name for names in index.skipped.values() for name in names if name.endswith(STRAYS)]
+    others = {reason: [name for name in names if name not in strays] for reason, names in sorted(index.skipped.items())}
+    lines += [f"left out as intended, strays of Caltech256: {summarize(strays)}"] if strays else []
+    lines += [f"left out, {reason}: {summarize(names)}" for reason, names in others.items() if names]
     same = _same_but_for_case(index.class_names)
     return "\n".join(lines + ([f"names that differ only in case: {summarize(same)}"] if same else []))
 

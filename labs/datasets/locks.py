@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from filelock import Timeout
 
+from labs.run import terminal
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 
@@ -36,7 +36,7 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
             try:
                 held.enter_context(lock.hold(PATIENCE))
             except Timeout:
-                print(f"labs: waiting for {lock.holder()}, which is {doing}", file=sys.stderr, flush=True)
+                terminal.note(f"waiting for {lock.holder()}, which is {doing}")
                 held.enter_context(lock.hold(NO_LIMIT))
             lock.sign()
         except OSError as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from labs.launch import hosts
-from labs.run import resources
+from labs.run import resources, terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
 from labs.slurm import allocation, site
@@ -28,12 +27,19 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
     if granted:
         allocation.check_step()
         if advice := allocation.advice(granted) or _unused_gpus(granted):
-            print(f"labs: {advice}", file=sys.stderr, flush=True)
+            terminal.note(advice)
         return allocation.workers(granted, requested)
     workers = visible_gpus() or 1 if requested is None else requested
     if not oversubscribe:
         check_slots(workers)
     return workers
+
+
+def unused_cores(workers: int) -> str:
+    """Return one line on cores that a run leaves idle if nobody has chosen its workers, or an empty string."""
+    free = 0 if allocation.current() or visible_gpus() else slots()
+    cores = "both cores" if free == 2 else f"all {free} cores"
+    return f"{plural(workers, 'worker')}; `--workers {free}` uses {cores}" if workers < free else ""
 
 
 def _unused_gpus(granted: allocation.Allocation) -> str:

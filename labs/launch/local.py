@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
 from labs.launch import capacity, failure, mpirun, precheck, supervisor
-from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock
+from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.text import plural
@@ -49,13 +47,13 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
-    named, options = options.name, run_lock.resumed(lab.name, options)
+    named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
     runs = naming.results_root(options) / lab.name
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(runs / options.name).get("workers")
     workers = capacity.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
-        precheck.say(f"no run of {lab.name} is interrupted and idle; a new one starts")
+        terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
     with contextlib.ExitStack() as held:
         folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
@@ -68,7 +66,10 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             return records.read(folder)
         launcher = lab.launcher(config, workers, folder)
         if announce:
-            print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
+            alone = chosen or options.resume or lab.one_worker(config)
+            if advice := "" if alone else capacity.unused_cores(workers):
+                terminal.note(advice)
+            terminal.note(f"starting {plural(workers, 'worker')} ...")
         program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
         try:
             _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, folder)
@@ -83,11 +84,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
     """Return the command that resumes a run."""
-    program = Path(sys.executable).with_name("labs")
-    labs = "labs" if shutil.which("labs") == str(program) else paths.shown(program)
-    words = [labs, "run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
+    words = ["run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
              "--workers", str(workers), *(["--oversubscribe"] if oversubscribe else [])]
-    return shlex.join(words)
+    return f"{paths.labs_command()} {shlex.join(words)}"
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],

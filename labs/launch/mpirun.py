@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labs.launch import hosts
+from labs.run import terminal
 from labs.run.errors import LabError
 from labs.run.paths import python_path
 
@@ -60,14 +61,15 @@ def environment(bar: bool = True) -> dict[str, str]:
     """Return the environment of a run's launcher: this process's, without the variables of a surrounding run.
 
     Args:
-        bar: Whether workers may show a progress bar if there is a terminal.
+        bar: Whether workers may show a progress bar, and fold their lines, if there is a terminal.
     """
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env["PYTHONUNBUFFERED"] = "1"
     if sys.version_info < (3, 12):  # Newer ones have no distutils but that of setuptools, which horovodrun needs.
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
-    env["LABS_TERMINAL"] = str(int(bar and sys.stderr.isatty()))
+    columns = terminal.columns(sys.stdout) or terminal.columns(sys.stderr)
+    env["LABS_TERMINAL"] = str((bar and columns) or 0)
     env["PYTHONPATH"] = python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
 
 from labs.results import records
-from labs.run import fields, run_lock, usage
+from labs.run import fields, run_lock, terminal, usage
 from labs.run.errors import quoted
 from labs.run.fields import Role
 from labs.run.lab import Lab
@@ -35,7 +34,7 @@ def refuse(lab: Lab, config: Any, workers: int) -> None:
         sharding.refuse_large_batch(fields.value(config, Role.BATCH_SIZE, default=1) * workers, images)
     epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
     if warmup > epochs:
-        say(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, --epochs {epochs}")
+        terminal.note(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, --epochs {epochs}")
 
 
 def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
@@ -57,15 +56,10 @@ def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) 
         return
     if not run_lock.is_saved(folder):
         others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
-        say(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
-            f"{usage.suggestion(folder.name, others)}")
+        terminal.note(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
+                      f"{usage.suggestion(folder.name, others)}")
     elif before := run_lock.started_with(folder):
         run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
         run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
     if hasattr(config, "epochs"):
         run_lock.refuse_fewer_epochs(folder, config.epochs)
-
-
-def say(line: str) -> None:
-    """Print a line for the user."""
-    print(f"labs: {line}", file=sys.stderr, flush=True)

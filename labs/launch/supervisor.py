@@ -20,7 +20,7 @@ import psutil
 
 from labs.launch import failure
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import lifeline, stop
+from labs.run import lifeline, stop, terminal
 from labs.run.errors import ERROR_PREFIX
 
 SECONDS_TO_SAVE = 20.0
@@ -152,7 +152,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     try:
         with started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
-            with _signals_interrupt():
+            with _signals_interrupt(), _ticking(log):
                 try:
                     return _wait(process, evidence) if is_mpirun else process.wait()
                 except KeyboardInterrupt:
@@ -210,8 +210,16 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
             return process.wait()
 
 
+def _ticking(log: IO[str] | None) -> contextlib.AbstractContextManager:
+    """Tick on the terminal during a run, but not in a notebook, which would keep it."""
+    shown = log is None and terminal.columns(sys.stderr)
+    return terminal.ticking("labs: running,") if shown else contextlib.nullcontext()
+
+
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
     """Forward a stream; withhold error lines and the launcher's boxes, from which the last line is made.
+
+    A progress bar is shown on the terminal's live line.
 
     A closed terminal takes no more output, but the stream must still be read: workers that save would block.
 
@@ -241,8 +249,12 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
         else:
             # If its reader has gone or its disk is full, `labs` says so at the end.
             with contextlib.suppress(OSError, ValueError):
-                target.write(text)
-                target.flush()
+                if target is sys.stderr and text.endswith("\r"):
+                    terminal.live.show(text.strip())
+                else:
+                    terminal.live.write(text, target)
+    if errors:
+        terminal.live.show("")
 
 
 def _chunks(source: BufferedReader) -> Iterator[str]:
@@ -250,7 +262,7 @@ def _chunks(source: BufferedReader) -> Iterator[str]:
     rest = b""
     while data := source.read1(65536):
         # Inside Slurm, Open MPI's launcher ends its boxes with a NUL.
-        *complete_lines, rest = re.split(rb"(?<=[\r\n])", rest + data.replace(b"\0", b""))
+        *complete_lines, rest = re.split(rb"(?<=\n)|(?<=\r)(?!\n)", rest + data.replace(b"\0", b""))
         yield from (line.decode(errors="replace") for line in complete_lines)
     if rest:
         yield rest.decode(errors="replace")
@@ -283,7 +295,7 @@ def _interrupt(number: int, _) -> None:
 def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence) -> None:
     """Have the workers save and stop after the current step, and wait a while for it."""
     with contextlib.suppress(OSError):  # The terminal has been closed.
-        print("labs: saving; Ctrl-C again ends the run at once", file=sys.stderr, flush=True)
+        terminal.note("saving; Ctrl-C again ends the run at once")
     process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
     with contextlib.suppress(subprocess.TimeoutExpired):
         _wait(process, evidence, SECONDS_TO_SAVE)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,9 @@ from labs.run import fields, usage
 from labs.run.errors import LabError, quoted
 from labs.run.lab import Lab
 from labs.run.options import LAUNCH, Options
+from labs.run.paths import labs_command
+
+LAUNCH_FLAGS = [f"--{name}" for name in LAUNCH]
 
 
 def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
@@ -32,24 +36,51 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
 
     preset, rest = split_preset(lab, arguments)
     usage.refuse_empty(rest)
+    if not launches:
+        _refuse_launch_options(lab, arguments)
     flat = tyro.conf.OmitArgPrefixes
     groups: list[tuple] = [("experiment", flat[lab.Config], lab.presets[preset]), ("run", flat[Options], Options())]
     if launches:
         launch = _launch()
         groups.append(("launch", flat[launch], launch()))
-        known = ["--workers", "--oversubscribe"]
+        known = LAUNCH_FLAGS
     prog = f"labs run {lab.name}"
     with usage.one_line(["--preset", *known, *flags(lab.Config), *flags(Options)], prog):
         args: Any = tyro.cli(
             dataclasses.make_dataclass("CommandLine", groups),
             prog=prog,
-            description=f"{lab.description}\n--preset {' | '.join(lab.presets)}: "
-                        f"the defaults below are from preset {preset}.",
+            description=f"{lab.description}\n{_first(lab.presets[preset])}\n--preset {' | '.join(lab.presets)}: "
+                        f"the defaults are from preset {preset}.",
             args=rest,
         )
     fields.check(args.experiment)
     fields.check(args.run)
     return args.experiment, args.run
+
+
+def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:
+    """Refuse `python -m labs.lab10_caltech --workers 2`: this program is one worker and starts none."""
+    for word in arguments:
+        if word.partition("=")[0] in LAUNCH_FLAGS:
+            raise LabError(f"{word.partition('=')[0]} is for `labs run`, which starts the workers: "
+                           f"{labs_command()} run {lab.name} {shlex.join(arguments)}")
+
+
+FIRST = {
+    "workers": ("N", "processes that train together; each takes a core or a GPU"),
+    "epochs": ("N", "passes over the training data"),
+    "batch_size": ("N", "images per worker and step"),
+    "data": ("NAME", "embedded, real, or your own folder"),
+}
+"""The options that come first in a lab's help, where the lab has them."""
+
+
+def _first(defaults: Any) -> str:
+    """Return a line on each of the options that are used most."""
+    lines = [(f"--{name.replace('_', '-')} {value}", about, getattr(defaults, name, None))
+             for name, (value, about) in FIRST.items() if name == "workers" or hasattr(defaults, name)]
+    return "".join(f"    {option:14}  {about}{f' ({default})' * (default is not None)}\n"
+                   for option, about, default in lines)
 
 
 def _launch() -> type:

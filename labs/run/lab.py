@@ -27,6 +27,10 @@ def _no_check(config: Any, workers: int) -> None:
     pass
 
 
+def _never(config: Any) -> bool:
+    return False
+
+
 def _mpirun(config: Any, workers: int, folder: Path) -> list[str] | None:
     return None
 
@@ -56,6 +60,8 @@ class Lab:
     """Returns a summary of several runs' records as text; without it, `labs sweep` prints their speedups."""
     figures: Callable[[Sequence[dict[str, Any]]], Iterable[tuple[str, Figure]]] = _no_figures
     """Returns figures of several runs' records, each with its title."""
+    one_worker: Callable[[Any], bool] = _never
+    """Whether the experiment of a Config runs on one worker only."""
     launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
 

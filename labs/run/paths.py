@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import site
+import sys
 import tempfile
 from pathlib import Path
 
@@ -46,6 +49,16 @@ def search_path() -> str:
 def temporary_dir() -> Path:
     """Return the folder of temporary files that runs share: `TMPDIR`, which `labs run` replaces for its workers."""
     return Path(os.environ.get("LABS_TMPDIR") or tempfile.gettempdir())
+
+
+def labs_command() -> str:
+    """Return how the user called `labs`, for commands to paste: "labs", ".venv/bin/labs", or with a full path."""
+    program = Path(sys.argv[0])
+    if program.name != "labs":  # `python -m labs`, a worker, a notebook.
+        program = Path(sys.executable).parent / "labs"
+    if (found := shutil.which("labs")) and os.path.samefile(found, program):
+        return "labs"
+    return shlex.quote(os.path.relpath(program) if program.absolute().is_relative_to(Path.cwd()) else str(program))
 
 
 def shown(path: Path) -> str:

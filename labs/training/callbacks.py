@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from tqdm import tqdm
 
+from labs.run import terminal
 from labs.run.heartbeat import Heartbeat
 from labs.training import hvd_ops, keras_internals
 
@@ -34,7 +34,7 @@ class Steps(tf.keras.callbacks.Callback):
         epoch: Number of the epoch, from 1.
         steps: Steps of the epoch.
         micro_batches: Passes of the model that make one step; Keras calls each of them a step.
-        bar: Whether to show a progress bar.
+        bar: Whether to show a progress bar, if there is a terminal.
         first: Steps of the epoch that were taken before, by the run that this one resumes.
         begin: Called once before the first step, when Keras has reset all metrics.
         between: Called with the steps taken, on all workers after the same ones, but not after the last; True ends the
@@ -47,9 +47,9 @@ class Steps(tf.keras.callbacks.Callback):
         self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
         self.begin, self.between, self.stopped = begin, between, False
         self.pace, self.paced = 1, steps - first <= 8
-        self.bar = tqdm(total=steps, initial=first, desc=f"epoch {epoch}", unit="step", leave=False, disable=not bar,
-                        file=sys.stderr)
+        self.columns = bar and terminal.width(sys.stderr)
         self.step, self.since = first, time.perf_counter()
+        self.began = self.since
 
     def on_train_begin(self, logs=None):
         keras_internals.start_counting(self.model)
@@ -62,8 +62,7 @@ class Steps(tf.keras.callbacks.Callback):
         step = self.first + keras_internals.steps_taken(self.model) // self.micro_batches
         done, self.step = step - self.step, step
         self.heart.step(self.epoch, step)
-        self.bar.set_postfix_str(f"loss {logs['loss']:.4f}", refresh=False)
-        self.bar.update(done)
+        self._show(logs["loss"])
         if not self.paced and step - self.first >= 3:
             self._set_pace(done)
         self.stopped = step < self.steps and self.between(step)
@@ -85,8 +84,14 @@ class Steps(tf.keras.callbacks.Callback):
         steps = min(self.pace, self.steps - self.step)
         keras_internals.set_steps_per_execution(self.model, self.micro_batches * steps)
 
+    def _show(self, loss: float) -> None:
+        if self.columns:
+            terminal.live.show(tqdm.format_meter(
+                self.step, self.steps, time.perf_counter() - self.began, self.columns - 1, f"epoch {self.epoch}",
+                unit="step", postfix=f"loss {loss:.4f}", initial=self.first))
+
     def on_train_end(self, logs=None):
-        self.bar.close()
+        terminal.live.show("")
 
 
 class EvaluationSteps(tf.keras.callbacks.Callback):
@@ -98,8 +103,3 @@ class EvaluationSteps(tf.keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch, logs=None):
         self.heart.still_moving()
-
-
-def shows_bar(rank: int) -> bool:
-    """Return whether this worker shows a progress bar: rank 0 does, if its output or its launcher's is a terminal."""
-    return rank == 0 and (sys.stderr.isatty() or os.environ.get("LABS_TERMINAL") == "1")

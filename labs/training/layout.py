@@ -34,7 +34,8 @@ class Layout:
     def __str__(self) -> str:
         counts = ((self.size, "worker"), (self.nodes, "node"), (self.threads, "thread"), (self.gpus, "GPU"))
         workers, nodes, threads, gpus = (plural(count, noun) for count, noun in counts)
-        return f"{workers} on {nodes}, {threads} each, {gpus}, {self.backend}"
+        exchange = f", gradients by {self.backend}" if self.size > 1 else ""
+        return f"{workers} on {nodes}, {threads} each, {gpus if self.gpus else 'no GPU'}{exchange}"
 
 
 def current_layout(gpu: str | None, threads: int) -> Layout:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,13 +14,15 @@ import tensorflow as tf
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, run_lock, stop
+from labs.run import heartbeat, run_lock, stop, terminal
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, machine_info, precheck, tensorboard
-from labs.training.callbacks import EvaluationSteps, Steps, shows_bar
+from labs.training.callbacks import EvaluationSteps, Steps
 from labs.training.saver import Saver
 from labs.training.workers import Job
 
+DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
+"""Parts of an epoch's line that a narrow terminal goes without, one after the other; record.json has them all."""
 NOT_FINITE = "the loss is not finite"
 
 
@@ -178,7 +181,7 @@ def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, aug
     mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(micro_batches)
     passes = (steps - first) * micro_batches
     seed_dropout(model, seed, epoch, job.rank)
-    callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, shows_bar(job.rank), first=first,
+    callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, job.rank == 0, first=first,
                      begin=saver.restore_worker_state, between=saver.between)
     saver.begin_epoch()
     try:
@@ -256,9 +259,12 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def epoch_line(row: dict[str, float], epochs: int) -> str:
-    """Return an epoch's row of the history as a line for the terminal."""
+    """Return an epoch's row of the history as a line, without the parts DROPPED_FIRST if the terminal is too narrow."""
     printed = ("loss", "accuracy", "mae", "psnr")
-    values = [f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed]
-    throughput = row["images"] / row["train_seconds"]
-    return (f"epoch {row['epoch']}/{epochs}  {'  '.join(values)}  {throughput:.0f} images/s  "
-            f"{row['train_seconds']:.1f} s")
+    parts = {"epoch": f"epoch {row['epoch']}/{epochs}"}
+    parts |= {name: f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed}
+    parts |= {"images/s": f"{row['images'] / row['train_seconds']:.0f} images/s", "s": f"{row['train_seconds']:.1f} s"}
+    for name in DROPPED_FIRST:
+        if len("  ".join(parts.values())) > (terminal.width() or math.inf):
+            parts.pop(name, None)
+    return "  ".join(parts.values())

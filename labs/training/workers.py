@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from labs.run import environment as surroundings
-from labs.run import fast, fields, heartbeat, lifeline, naming, stop
+from labs.run import fast, fields, heartbeat, lifeline, naming, stop, terminal
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.options import Options
@@ -58,7 +59,7 @@ class Job:
     def say(self, text: str) -> None:
         """Print a line once, not once per worker."""
         if self.rank == 0:
-            print(text, flush=True)
+            terminal.live.write(terminal.folded(text, indent=2) + "\n", sys.stdout)
 
 
 @contextlib.contextmanager
