@@ -9,7 +9,7 @@ from pathlib import Path
 from labs.lint import checker
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
-from labs.run.text import one_line, printable
+from labs.run.text import one_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,5 +30,5 @@ def main(args: argparse.Namespace) -> int:
         else:
             failed = failed or bool(verdict.findings)
             for line in (verdict, *(verdict.findings or ("nothing implausible",))):
-                print(printable(line))
+                print(one_line(line))
     return int(failed)

@@ -6,11 +6,15 @@ yields nothing had nothing to compare. Tables come from `reading.read_csv` and `
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from labs.lint import comparison_rules, layout_rules, speedup_rules, timing_rules, traffic_rules
-from labs.lint.findings import Finding
-from labs.lint.table import Table
+from labs.lint.findings import Finding, finding
+from labs.lint.table import Row, Table
+from labs.results import tolerant
+from labs.run.text import short
 
 Rule = Callable[[Table], Iterator[Finding | None]]
 
@@ -23,12 +27,21 @@ def judge(table: Table, rules: Iterable[Rule]) -> list[Finding]:
 def apply(table: Table, rules: Iterable[Rule]) -> tuple[list[Finding], list[str]]:
     """Return what the rules find in a table, by row, and the names of those that had something to compare."""
     findings: list[Finding] = []
-    applied = []
+    applied: list[str] = []
+    unreadable: dict[str, Finding] = {}
     for rule in rules:
-        compared = list(rule(table))
-        findings += [finding for finding in compared if finding]
+        compared, bad = tolerant.read(functools.partial(_judged, rule, table), table.rows)
+        findings += filter(None, compared)
         applied += [rule.__name__.replace("_", " ")] * bool(compared)
+        unreadable |= {row["where"]: finding("unreadable", f"{rule.__name__.replace('_', ' ')} was not checked "
+                                             f"({type(problem).__name__}: {short(problem, 200)})", row)
+                       for row, problem in bad if row["where"] not in unreadable}
+    findings += unreadable.values()
     return sorted(findings, key=lambda finding: (finding.where, finding.rows)), applied
+
+
+def _judged(rule: Rule, table: Table, rows: list[Row]) -> Iterator[Finding | None]:
+    return rule(dataclasses.replace(table, rows=rows))
 
 
 BOTH: tuple[Rule, ...] = (

@@ -14,6 +14,7 @@ import base64
 import dataclasses
 import functools
 import io
+import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -24,13 +25,13 @@ from labs.lint import checker, rules
 from labs.lint.findings import Finding, brief
 from labs.measure import ledger_columns
 from labs.report import course, plots
-from labs.results import records, scaling, speed_tables, statistics
+from labs.results import records, scaling, speed_tables, statistics, tolerant
 from labs.results.tables import Grid, grid, markdown
 from labs.run import atomic, catalogue, sweeps
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.paths import shown
-from labs.run.text import plural, printable_lines
+from labs.run.text import plural, printable, printable_lines, short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,8 +41,6 @@ LINES = 8
 """The most lines that are legible in one plot."""
 BARS = 16
 """The most bars that are legible in one plot."""
-BAD_RUNS = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What a lab's functions raise for records that fit the schema but not the lab. The page must survive them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,31 +193,46 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | str]:
-    """Return all that can be shown of some runs of one lab: its own summary and figures, then tables and plots."""
-    frame, varying = speed_tables.frame(runs)
-    items = [item for show in (_speed, _ledger, _quality, _utilization) for item in show(frame, varying)]
+    """Return all that can be shown of some runs of one lab: its own summary and figures, then tables and plots.
+
+    A run that a part cannot read is left out of that part, and named once.
+    """
     # The rounds of the ledger are left out: their sum is shown.
-    tables = {name for run in runs for name, rows in run.get("tables", {}).items() if rows} - {"ledger"}
-    named = [item for name in sorted(tables) for item in _rows(name, runs)]
-    return [*(_of_lab(lab, runs) if lab else ()), *items, *_curves(runs), *named]
+    names = sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows} - {"ledger"})
+    own = [functools.partial(part, lab) for part in (_summary, _figures)] if lab else []
+    unreadable: dict[str, Exception] = {}
+    items: list[Grid | Plot | str] = []
+    for part in (*own, _tables, _curves, *(functools.partial(_rows, name) for name in names)):
+        shown, bad = tolerant.read(part, runs)
+        items += shown
+        unreadable = {run["run"]: problem for run, problem in bad} | unreadable
+    return [*(_unfit(name, problem) for name, problem in unreadable.items()), *items]
 
 
-def _of_lab(lab: Lab, runs: list[records.Record]) -> Iterator[Plot | str]:
-    """Yield the lab's own summary and figures of some runs, if it has them."""
-    try:
-        if lab.summary and (text := lab.summary(runs)):
-            yield text
-    except BAD_RUNS as problem:
-        yield _unfit("summary", problem)
-    try:
-        for title, figure in lab.figures(runs):
-            yield _plot(title, figure)
-    except BAD_RUNS as problem:
-        yield _unfit("plot", problem)
+def _unfit(run: str, problem: Exception) -> str:
+    """Return, and print on the error stream, that a run is missing from a part of the page."""
+    text = f"{run} is left out where it does not fit this lab ({type(problem).__name__}: {short(problem, 200)})"
+    print(f"labs: {printable(text)}", file=sys.stderr)
+    return text
 
 
-def _unfit(part: str, problem: Exception) -> str:
-    return f"no {part}: a run does not fit this lab ({type(problem).__name__}: {problem})"
+def _summary(lab: Lab, runs: list[records.Record]) -> Iterator[str]:
+    """Yield the lab's own summary of some runs, if it has one."""
+    if lab.summary and (text := lab.summary(runs)):
+        yield text
+
+
+def _figures(lab: Lab, runs: list[records.Record]) -> Iterator[Plot]:
+    """Yield the lab's own figures of some runs."""
+    for title, figure in lab.figures(runs):
+        yield _plot(title, figure)
+
+
+def _tables(runs: list[records.Record]) -> Iterator[Grid | Plot]:
+    """Yield the tables and plots that every lab's runs may have."""
+    frame, varying = speed_tables.frame(runs)
+    for show in (_speed, _ledger, _quality, _utilization):
+        yield from show(frame, varying)
 
 
 def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class Names(tuple):
+    """Names of columns in a frame's `attrs`; pandas copies these deeply whenever it takes a column."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict) -> Names:
+        return self
+
+
 Record = dict[str, Any]
 """The record of a finished run, as JSON values. `report.run_record.finish` writes it; `schema` checks it."""
 FORMAT = 1
@@ -117,7 +126,7 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     frame[list(hardware)] = pd.DataFrame(hardware, frame.index)
     measured = {name for record in records for name in record["timings"] | record["metrics"]}
     configured = {name: None for record in records for name in settings(record) if name not in measured}
-    frame.attrs["config"] = list(configured | hardware)
+    frame.attrs["config"] = Names(configured | hardware)
     return frame
 
 

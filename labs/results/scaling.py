@@ -49,19 +49,26 @@ def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFram
         frame: Runs, one row each, from `records.load`.
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
     """
-    by = list(by if by is not None else configuration(frame))
-    by += [column for column in ("size", "nodes") if column in frame and column not in by]
+    return _grouped(frame, list(by if by is not None else configuration(frame)))[0]
+
+
+def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
+    """Return the table of `summary`, and the throughputs of the repeats behind each of its rows."""
+    by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
     medians = [name for name in frame if name not in by and (name in SECONDS or ledger_columns.is_column(name))]
-    groups = frame.groupby(by, dropna=False, sort=True)
+    # Numbered once: pandas would compare all columns of the configuration again for each median.
+    numbered = frame.groupby(by, dropna=False, sort=True).ngroup()
+    first, groups = ~numbered.duplicated(), frame.groupby(numbered)
+    table = frame.loc[first, by].set_index(numbered[first]).sort_index()
     logs, repeats = groups["_log"], groups.size()
-    table = repeats.rename("repeats").to_frame()
+    table["repeats"] = repeats
     table["images_per_sec"] = groups["images_per_sec"].median()
     table["images_per_sec_low"], table["images_per_sec_high"] = statistics.interval_of_logs(
         logs.mean(), logs.var() / repeats, repeats - 1)
     for name in medians:
         table[name] = groups[name].median()
-    return table.reset_index()
+    return table.reset_index(drop=True), [rows.to_numpy() for _, rows in groups["images_per_sec"]]
 
 
 def _timed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -108,11 +115,8 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = ["global_batch_size", *(name for name in by if name not in ("batch_size", "global_batch_size"))]
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
-    table = summary(frame, by)
-    # As in `summary`, so in its order: the same number of workers on other nodes is another row.
-    keys = [*by, *(name for name in ("size", "nodes") if name in table and name not in by)]
-    groups = comparable(_timed(frame), by).groupby(keys, dropna=False, sort=True)["images_per_sec"]
-    ratios = _ratios([rows.to_numpy() for _, rows in groups], table, by, base)
+    table, throughputs = _grouped(frame, by)
+    ratios = _ratios(throughputs, table, by, base)
     for index, name in enumerate(("speedup", "speedup_low", "speedup_high")):
         table[name] = [ratio[index] for ratio in ratios]
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)

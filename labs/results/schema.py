@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing
 from collections.abc import Iterable, Iterator
@@ -44,8 +45,8 @@ class Layout(msgspec.Struct):
     """The fields of a layout that are used in computations."""
 
     size: Count
-    nodes: Count = 1
-    global_batch_size: Integer = 0
+    nodes: Count
+    global_batch_size: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Timings(msgspec.Struct):
@@ -74,6 +75,17 @@ class Epoch(msgspec.Struct):
     epoch: Integer
 
 
+class Measured(msgspec.Struct):
+    """The columns of a table that are plotted: they hold numbers in every table that has them."""
+
+    bytes: Integer | float | None = None
+    seconds: Integer | float | None = None
+    seconds_low: Integer | float | None = None
+    seconds_high: Integer | float | None = None
+    algbw: Integer | float | None = None
+    busbw: Integer | float | None = None
+
+
 class Required(msgspec.Struct):
     """The fields with a fixed type; other fields are allowed beside them."""
 
@@ -81,6 +93,7 @@ class Required(msgspec.Struct):
     timings: Timings
     machine: Machine
     history: list[Epoch]
+    tables: dict[str, list[Measured]] = {}
 
 
 IDENTITY = frozenset({"lab", "run", "started"})
@@ -130,9 +143,9 @@ def _message(problem: str, record: dict) -> str:
 
 
 def _key(values: dict[str, Any], field: str) -> str:
-    """Return the first key whose value does not fit the type of its field."""
-    kind = typing.get_type_hints(Contents, include_extras=True)[field]
-    for key, value in values.items():
+    """Return the first key whose value does not fit a type of its field."""
+    hints = [typing.get_type_hints(part, include_extras=True) for part in (Contents, Required)]
+    for kind, (key, value) in itertools.product([hint[field] for hint in hints if field in hint], values.items()):
         try:
             msgspec.convert({key: value}, kind)
         except msgspec.ValidationError:

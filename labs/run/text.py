@@ -18,9 +18,15 @@ def printable(text: object) -> str:
                    for character in str(text))
 
 
+def short(text: object, longest: int = 1000) -> str:
+    """Return text with its middle left out if it is too long: an error names the cause first and the cure last."""
+    text, half = str(text), longest // 2
+    return text if len(text) <= longest else f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
+
+
 def one_line(text: object) -> str:
-    """Return text as one line, escaped as by `printable`."""
-    return printable(" ".join(str(text).splitlines()))
+    """Return text as one short line, escaped as by `printable`."""
+    return short(printable(" ".join(str(text).splitlines())))
 
 
 def printable_lines(text: object) -> str:

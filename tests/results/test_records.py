@@ -131,7 +131,7 @@ def test_what_a_config_asked_for_stands_beside_what_it_got():
     wanted["layout"] |= {"threads": 2}
     frame = records.table([wanted])
     assert frame.loc[0, ["threads", "asked_threads"]].tolist() == [2, 0]
-    assert frame.attrs["config"] == ["batch_size", "asked_threads", "seed"]
+    assert frame.attrs["config"] == ("batch_size", "asked_threads", "seed")
 
 
 @pytest.mark.parametrize(("name", "machines", "values"), [
