@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs.checks import variables
 from labs.checks.findings import Finding, fail, ok, warn
+from labs.run.errors import LabError
 from labs.run.paths import ROOT, shown
 
 if TYPE_CHECKING:
@@ -192,7 +193,8 @@ def _version(name: str) -> str | None:
 def _folder(name: str) -> Path:
     """Return the folder in which an installed package lies."""
     installed = _distribution(name)
-    assert installed is not None
+    if installed is None:
+        raise LabError(f"{name} is not installed; make env installs it")
     return Path(str(installed.locate_file("")))
 
 
