@@ -43,15 +43,9 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    entry = _entry(question)
     about = runs(question, results_root)
     try:
-        if not isinstance(entry, Task):
-            reason = entry.grade(answer, about)
-        elif callable(answer) and entry.alone:
-            reason = isolated.grade(question, answer)
-        else:
-            reason = entry.grade(answer)
+        reason = _grade(question, answer, about)
     except AssertionError as wrong:
         raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
     except LookupError as missing:
@@ -62,9 +56,11 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     print(f"{question}: right: {reason}")
 
 
-def grade_here(task: str, function: Any) -> str:
-    """Return what was checked about a student's function, called in this process; raises as `Task.grade` does."""
-    return _entry(task).grade(function)
+def _grade(question: str, answer: Any, about: list[Record]) -> str:
+    entry = _entry(question)
+    if isinstance(entry, Question):
+        return entry.grade(answer, about)
+    return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:

@@ -158,6 +158,12 @@ FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too s
            1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small"}
 
 
+MB_OR_MIB = "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes"
+OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes", 2**20 / 1e6: MB_OR_MIB,
+            8: "that is in bits; a byte has 8 bits", 1e6 / 2**20: MB_OR_MIB}
+"""Hints for amounts of data, by how far the answer is off."""
+
+
 def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
     """Return a hint from how far the answer is off."""
     if unit == "share":
@@ -165,6 +171,11 @@ def _hint_from_factor(near: Callable[..., bool], given: float, right: float, uni
             return "that is in percent; a share is a number from 0 to 1"
     elif text := next((text for factor, text in FACTORS.items() if near(factor * right)), None):
         return f"{text}; check the units"
+    of_bytes = OF_BYTES if unit in ("bytes", "MB", "MiB", "GB/s") else {}
+    if text := next((text for factor, text in of_bytes.items() if near(factor * right)), None):
+        return text
+    if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):
+        return f"it is {'below' if given < 1 else 'above'} 1, and your runs are not: is it inverted, a / b for b / a?"
     if given * right < 0:
         return "its sign is wrong"
     if given and right and abs(math.log(abs(given / right))) > math.log(5):

@@ -2,7 +2,8 @@
 
     python -m labs.exercises.trial FOLDER
 
-Reads the task's id and the function from FOLDER/function.pkl, and writes what was found to FOLDER/found.json.
+Reads the module path, the task's id, a time limit and the function from FOLDER/function.pkl. Writes what was found to
+FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pathlib import Path
 
 from labs import exercises
 from labs.exercises.grading import described
-from labs.exercises.isolated import LOADED, SECONDS
+from labs.exercises.isolated import LOADED
 
 PRINTED = 1000
 """Characters that are kept of what the function prints."""
-MEMORY = 8 << 30
+MEMORY = 4 << 30
 """Bytes that the function may take."""
 
 
@@ -41,11 +42,11 @@ class Short(io.TextIOBase):
 
 def main(folder: Path) -> None:
     """Grade the function, and end at once, whatever threads it has started."""
-    path, task, function = pickle.loads((folder / "function.pkl").read_bytes())
+    path, task, seconds, function = pickle.loads((folder / "function.pkl").read_bytes())
     sys.path[:] = path
     function = pickle.loads(function)
     (folder / LOADED).touch()
-    _limit()
+    _limit(seconds)
     printed = sys.stdout = sys.stderr = Short()
     found = {"task": task, **_grade(task, function)}
     if printed.length:
@@ -56,17 +57,17 @@ def main(folder: Path) -> None:
 
 def _grade(task: str, function: object) -> dict[str, str]:
     try:
-        return {"right": exercises.grade_here(task, function)}
+        return {"right": exercises.tasks(task.partition(".")[0])[task].grade(function)}
     except AssertionError as wrong:
         return {"wrong": str(wrong)}
     except BaseException as error:  # What it returned raises when it is compared.
         return {"wrong": f"what the function returned cannot be compared: {described(error)}"}
 
 
-def _limit() -> None:
+def _limit(seconds: float) -> None:
     """End this process after a while, and keep it from taking the machine's memory; its own output goes nowhere."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     pages, most = int(Path("/proc/self/statm").read_text().split()[0]), resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))

@@ -14,6 +14,7 @@ import numpy as np
 
 from labs.exercises.grading import described, require, shown
 
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     """A task that is graded without records: a function to write, or a bug to find."""
