@@ -6,7 +6,9 @@
     exercises.check("lab02.shard", shard)     the same for a function that the student wrote
     exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
-`check` is a plain assertion, which nbgrader and otter-grader accept. Each lab has a module here with its `QUESTIONS`,
+`check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a process of its own, with a
+time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: who
+gives marks runs `check` on a copy of the kit of their own. Each lab has a module here with its `QUESTIONS`,
 and may have one in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left
 out of what students get. Imports no TensorFlow.
 """
@@ -20,7 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.exercises.grading import Question, Record
+from labs.exercises import isolated
+from labs.exercises.grading import Question, Record, described, shown
 from labs.exercises.tasks.functions import Task
 from labs.results import records
 from labs.run import catalogue
@@ -40,16 +43,24 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    entry = _entry(question)
     about = runs(question, results_root)
     try:
-        reason = entry.grade(answer) if isinstance(entry, Task) else entry.grade(answer, about)
+        reason = _grade(question, answer, about)
     except AssertionError as wrong:
         raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
     except LookupError as missing:
         raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
                              ) from None
+    except Exception as error:
+        raise AssertionError(f"{question}: the answer {shown(answer)} cannot be graded: {described(error)}") from None
     print(f"{question}: right: {reason}")
+
+
+def _grade(question: str, answer: Any, about: list[Record]) -> str:
+    entry = _entry(question)
+    if isinstance(entry, Question):
+        return entry.grade(answer, about)
+    return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:

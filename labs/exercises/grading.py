@@ -5,14 +5,18 @@ A grader names the mistake where it recognizes one, and never reveals the right 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from labs.results import records
 from labs.results.records import Record
+from labs.run.text import printable
 
 Selector = Callable[[list[Record]], list[Record]]
 """Takes all records of a lab, oldest first, and returns those that a question is about; raises AssertionError if they
@@ -108,6 +112,12 @@ def differing_settings(one: Record, other: Record) -> set[str]:
 
 # Grading answers.
 
+def require(holds: Any, problem: str) -> None:
+    """Raise AssertionError unless a condition holds; `assert` would do nothing under `python -O`."""
+    if not holds:
+        raise AssertionError(problem)
+
+
 def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: Mapping[str, float] | None = None, *,
                  rel_tol: float = 0.02, abs_tol: float = 0.0) -> str:
     """Compare a number with the right one and return the formula.
@@ -124,9 +134,9 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     Raises:
         AssertionError: The answer is wrong; names the mistake, if it is a typical one, and the formula.
     """
-    assert _is_number(answer), f"the answer is a number ({unit}), not {_short(answer)}"
+    require(_is_number(answer), f"the answer is a number ({unit}), not {shown(answer)}")
     answer = answer.item() if hasattr(answer, "item") else answer  # numpy 2 compares in the precision of its scalar.
-    assert abs(answer) < 1e300, f"the answer is a finite number ({unit}), not {_short(answer)}"
+    require(abs(answer) < 1e300, f"the answer is a finite number ({unit}), not {shown(answer)}")
     given = float(answer)
 
     def near(value: float, tolerance: float = rel_tol) -> bool:
@@ -148,6 +158,12 @@ FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too s
            1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small"}
 
 
+MB_OR_MIB = "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes"
+OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes", 2**20 / 1e6: MB_OR_MIB,
+            8: "that is in bits; a byte has 8 bits", 1e6 / 2**20: MB_OR_MIB}
+"""Hints for amounts of data, by how far the answer is off."""
+
+
 def _hint_from_factor(near: Callable[..., bool], given: float, right: float, unit: str) -> str:
     """Return a hint from how far the answer is off."""
     if unit == "share":
@@ -155,6 +171,11 @@ def _hint_from_factor(near: Callable[..., bool], given: float, right: float, uni
             return "that is in percent; a share is a number from 0 to 1"
     elif text := next((text for factor, text in FACTORS.items() if near(factor * right)), None):
         return f"{text}; check the units"
+    of_bytes = OF_BYTES if unit in ("bytes", "MB", "MiB", "GB/s") else {}
+    if text := next((text for factor, text in of_bytes.items() if near(factor * right)), None):
+        return text
+    if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):
+        return f"it is {'below' if given < 1 else 'above'} 1, and your runs are not: is it inverted, a / b for b / a?"
     if given * right < 0:
         return "its sign is wrong"
     if given and right and abs(math.log(abs(given / right))) > math.log(5):
@@ -176,8 +197,8 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
     """
     names = {*right, *others}
     known = (isinstance(answer, str) or _is_number(answer)) and answer in names
-    assert known, f"{_short(answer)} is not one of: {', '.join(map(str, sorted(names)))}"
-    assert answer in right, f"{answer} is not right: {others.get(answer)}"
+    require(known, f"{shown(answer)} is not one of: {', '.join(map(str, sorted(names)))}")
+    require(answer in right, f"{answer} is not right: {others.get(answer)}")
     return reason
 
 
@@ -188,8 +209,8 @@ def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> s
         AssertionError: Names the entry and what is wrong about it, or says which entries are expected.
     """
     expected = "{" + ", ".join(f"{name!r}: ..." for name in graders) + "}"
-    assert isinstance(answer, Mapping), f"the answer is {expected}, not {_short(answer)}"
-    assert set(answer) == set(graders), f"the answer is {expected}, not {_short(answer)}"
+    require(isinstance(answer, Mapping) and set(answer) == set(graders),
+            f"the answer is {expected}, not {shown(answer)}")
     reasons = {}
     for name, grade in graders.items():
         try:
@@ -201,9 +222,40 @@ def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> s
     return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 
-def _short(answer: Any) -> str:
-    text = " ".join(repr(answer).split())
-    return text if len(text) <= 80 else text[:77] + "..."
+LONGEST = 160
+"""Characters of a value or an error in a hint."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as short text: arrays as lists, numbers with six digits; its type, if it cannot be shown."""
+    for plain in (_plain, lambda value: value):  # The latter for a list that contains itself.
+        with contextlib.suppress(Exception):
+            return cut(repr(plain(value)))
+    return cut(f"a {type(value).__name__}")
+
+
+def described(error: BaseException | None) -> str:
+    """Return an error's type and text, short; its type alone, if its text cannot be had."""
+    name = type(error).__name__
+    with contextlib.suppress(Exception):
+        return cut(f"{name}: {error}".removesuffix(": "))
+    return cut(name)
+
+
+def cut(text: str) -> str:
+    """Return text as one short line, escaped as by `printable`."""
+    text = printable(" ".join(text[:10 * LONGEST].split()))
+    return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if type(value) in (list, tuple):
+        return type(value)(map(_plain, value))
+    if type(value) is dict:
+        return {_plain(key): _plain(entry) for key, entry in value.items()}
+    return float(f"{value:.6g}") if type(value) is float else value
 
 
 def ratio(above: float, below: float) -> float:

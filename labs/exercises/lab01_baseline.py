@@ -17,6 +17,7 @@ from labs.exercises.grading import (
     missing_run,
     newest,
     ratio,
+    require,
 )
 from labs.measure.throughput import seconds_per_step
 
@@ -93,9 +94,9 @@ def _line(sizes: np.ndarray, milliseconds: np.ndarray, weights: np.ndarray | Non
 def _fitted(answer, runs: list[Record]) -> str:
     sizes = np.array([run["config"]["batch_size"] for run in runs])
     steps = np.array([1000 * (seconds_per_step(run["history"]) or math.nan) for run in runs])
-    assert np.isfinite(steps).all(), f"a run has no measured steps; {M1} makes them"
+    require(np.isfinite(steps).all(), f"a run has no measured steps; {M1} makes them")
     right = _line(sizes, steps, 1 / steps)
-    assert right["a"] > 0, ("the line through these runs has a negative a, but a step cannot take less than no time: "
+    require(right["a"] > 0, "the line through these runs has a negative a, but a step cannot take less than no time: "
                             f"was something else running? Repeat {M1}")
     inverse = _line(sizes, 1000 * sizes / [images_per_sec(run) for run in runs], None)
     unweighted = _line(sizes, steps, None)
@@ -117,10 +118,10 @@ def _fitted(answer, runs: list[Record]) -> str:
                 unweighted[name]}
 
         def grade(value) -> str:
-            assert not (isinstance(value, Real) and value < 0), (
-                "this cannot be negative: no part of a step takes less than no time. Use measured steps "
-                "(train_seconds / steps of the epochs after the first), and give each the weight 1 / t, or the largest "
-                "batch dominates the fit")
+            require(not (isinstance(value, Real) and value < 0),
+                    "this cannot be negative: no part of a step takes less than no time. Use measured steps "
+                    "(train_seconds / steps of the epochs after the first), and give each the weight 1 / t, or the "
+                    "largest batch dominates the fit")
             return grade_number(value, right[name], unit, formula, mistakes)
 
         return grade

@@ -13,6 +13,8 @@ from labs.exercises.grading import (
     missing_run,
     multi_worker,
     newest,
+    require,
+    shown,
 )
 
 RUN = "labs run lab03_lr_scaling --workers 2"
@@ -100,14 +102,14 @@ def _equally_good(answer, runs: list[Record]) -> str:
     error = math.sqrt(scores[best] * (1 - scores[best]) / images)
     right = {name for name, score in scores.items() if scores[best] - score <= 3 * error}
     names = ", ".join(map(repr, scores))
-    assert isinstance(answer, list | tuple | set), f"the answer is a list of names; there are: {names}"
+    require(isinstance(answer, list | tuple | set), f"the answer is a list of names; there are: {names}")
     unknown = [name for name in answer if name not in list(scores)]
-    assert not unknown, f"not one of these runs: {', '.join(map(str, unknown))}; there are: {names}"
+    require(not unknown, f"not one of these runs: {', '.join(map(shown, unknown))}; there are: {names}")
     given, rule = set(answer), "within three standard errors sqrt(p (1 - p) / n) of the best validation accuracy p"
-    assert best in given, "the best one is missing: which run has the highest val_accuracy in its last epoch?"
-    assert given <= right, (f"{', '.join(sorted(given - right))}: worse than the best by more than three "
+    require(best in given, "the best one is missing: which run has the highest val_accuracy in its last epoch?")
+    require(given <= right, f"{', '.join(sorted(given - right))}: worse than the best by more than three "
                             f"standard errors of its accuracy on {images} validation images")
-    assert given == right, f"another run is {rule}: one run of each is not enough to tell it from the best"
+    require(given == right, f"another run is {rule}: one run of each is not enough to tell it from the best")
     return rule
 
 

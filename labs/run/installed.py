@@ -106,7 +106,8 @@ def version(name: str) -> str | None:
 def _folder(name: str) -> Path:
     """Return the folder in which an installed package lies."""
     installed = _distribution(name)
-    assert installed is not None
+    if installed is None:
+        raise LabError(f"{name} is not installed; {install(name)}")
     return Path(str(installed.locate_file("")))
 
 

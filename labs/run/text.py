@@ -21,7 +21,9 @@ def printable(text: object) -> str:
 def short(text: object, longest: int = 1000) -> str:
     """Return text with its middle left out if it is too long: an error names the cause first and the cure last."""
     text, half = str(text), longest // 2
-    return text if len(text) <= longest else f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
+    if len(text) <= longest:
+        return text
+    return f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
 
 
 def one_line(text: object) -> str:

@@ -8,7 +8,9 @@ weights or with the error that the step raised.
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
+import os
+import runpy
 import sys
 import traceback
 from collections.abc import Callable
@@ -18,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.run import atomic
+from labs.run.text import printable
 from labs.training import hvd_keras as hvd
 
 STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
@@ -40,9 +43,10 @@ def main(source: str, name: str, folder: str) -> int:
     step = load(source, name)
     atomic.write_json(Path(folder) / f"started-{rank}.json", {})
     try:
-        for number in range(STEPS):
-            step(model, images[number, rank], labels[number, rank], optimizer, hvd)
-    except Exception as error:  # Whatever a student's function raises.
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
+            for number in range(STEPS):
+                step(model, images[number, rank], labels[number, rank], optimizer, hvd)
+    except BaseException as error:  # Whatever a student's function raises, such as SystemExit.
         atomic.write_json(Path(folder) / f"{rank}.json", {"error": described(error, source)})
         return 1
     atomic.write_json(Path(folder) / f"{rank}.json", {
@@ -52,12 +56,7 @@ def main(source: str, name: str, folder: str) -> int:
 
 def load(source: str, name: str) -> Callable:
     """Return a function of a file."""
-    spec = importlib.util.spec_from_file_location("step", source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return getattr(module, name)
+    return runpy.run_path(source)[name]
 
 
 def batches(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -100,11 +99,14 @@ def weights(model: tf.keras.Model) -> list[float]:
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
-def described(error: Exception, source: str) -> str:
+def described(error: BaseException, source: str) -> str:
     """Return an error with the line of the source that raised it, as one line."""
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
     where = f" in `{lines[-1]}`" if lines else ""
-    return f"{type(error).__name__}{where}: {' '.join(str(error).split())[:400]}"
+    text = ""
+    with contextlib.suppress(Exception):  # Its text may raise.
+        text = printable(" ".join(str(error).split())[:400])
+    return f"{type(error).__name__}{where}: {text}"
 
 
 if __name__ == "__main__":

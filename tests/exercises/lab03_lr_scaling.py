@@ -24,7 +24,7 @@ WRONG = [
     ("q4", lambda runs, right: ["sqrt"], "another run is within three standard errors"),
     ("q4", lambda runs, right: ["linear, warmup"], "the best one is missing"),
     ("q4", lambda runs, right: [*right, "none"], "none: worse than the best by more than three"),
-    ("q4", lambda runs, right: ["cosine"], "not one of these runs: cosine"),
+    ("q4", lambda runs, right: ["cosine"], "not one of these runs: 'cosine'"),
 ]
 
 

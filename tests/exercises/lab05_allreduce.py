@@ -31,6 +31,7 @@ WRONG = [
     ("q1", lambda runs, right: 0.8, "that is algbw"),
     ("q1", lambda runs, right: 8 * right, "a byte has 8 bits"),
     ("q1", lambda runs, right: 1000 * right, "in MB/s"),
+    ("q1", lambda runs, right: right / 4, "counts numbers, not bytes"),
     ("q2", lambda runs, right: 2 * right, "grows with the batch; but workers exchange gradients"),
     ("q2", lambda runs, right: 986_728, "the size of the gradients"),
     ("q3", lambda runs, right: 1, "the factor for a step, which sends as much as before"),
@@ -73,6 +74,12 @@ def nbytes(chunks) -> int:
     return sum(chunk.nbytes for chunk in chunks[0])
 
 
+def only_sums(chunks):
+    """Return what a ring returns, but add without sending anything."""
+    size, sums = len(chunks), [sum(of_ranks) for of_ranks in zip(*chunks, strict=True)]
+    return [[total.copy() for total in sums] for _ in chunks], [2 * (size - 1) * nbytes(chunks) / size] * size
+
+
 WRONG_CODE = [
     ("ring", ring(rounds=1), "the sum of one chunk only"),
     ("ring", ring(itemsize=1), "counts numbers, not bytes"),
@@ -80,8 +87,10 @@ WRONG_CODE = [
     ("ring", ring(next_chunk=0), "is not the sum over all ranks"),
     ("ring", ring(next_chunk=1), "is not the sum over all ranks"),
     ("ring", lambda chunks: ring()(chunks)[0], "the result is .chunks, sent"),
-    ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "every rank sends one chunk in every"),
-    ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "every rank sends one chunk in every step"),
+    ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "the bytes of one chunk in every step"),
+    ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "has the bytes of all ranks together"),
+    ("ring", with_sent(lambda chunks, sent: [2 * (len(chunks) - 1)] * len(chunks)), "counts chunks, not bytes"),
+    ("ring", only_sums, "the sums are right, but no ring made them"),
     ("ring", with_sent(lambda chunks, sent: sum(sent)), "one number of bytes per rank"),
     ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha + sum(sizes) * beta, "more alphas are counted"),
     ("bucket_seconds", lambda sizes, bucket, alpha, beta: len(sizes) * alpha + sum(sizes) * beta, "more alphas"),

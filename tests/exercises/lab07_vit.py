@@ -16,6 +16,7 @@ WRONG = [
     ("q1", lambda runs, right: 20 * right, "far off; check the units, and which number is divided by which"),
     ("q1", lambda runs, right: right / 32, "the number of bytes of one step"),
     ("q1", lambda runs, right: 1000 * 32 * 32 * 3 * 4 / 1e6, "the images, which are not exchanged"),
+    ("q1", lambda runs, right: 8 * right, "in bits; a byte has 8 bits"),
     ("q2", lambda runs, right: 1 / right, "upside down"),
     ("q3", lambda runs, right: 4, "these workers had fewer images_per_sec"),
 ]

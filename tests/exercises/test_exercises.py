@@ -147,6 +147,22 @@ def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
     assert [grade(answer) for answer in (2.3, 2.31, np.float32(2.3), 2.4, "2.3")] == [True, True, True, False, False]
 
 
+def test_wrong_is_wrong_without_assertions(results_root):
+    """As PYTHONOPTIMIZE=1 runs the kit."""
+    program = ("from labs import exercises\n"
+               "def never(images, batch_size): return 0\n"
+               "for question, wrong in {\n"
+               "        'lab02.q1': 99, 'lab02.q2': 'x', 'lab06.q2': {}, 'lab01.steps_per_epoch': never,\n"
+               "        'lab02.bug': {'symptom': 'it never ends', 'line': 20}}.items():\n"
+               "    try:\n        exercises.check(question, wrong)\n"
+               "    except AssertionError as error:\n        print('refused', error)\n")
+    done = subprocess.run([sys.executable, "-O", "-c", program], cwd=ROOT, text=True, check=False, capture_output=True,
+                          env={"LABS_RESULTS": str(results_root), "PATH": ""})
+    assert [line.split()[:2] for line in done.stdout.splitlines() if line[:1] != " "] == [
+        ["refused", f"{question}:"] for question in (
+            "lab02.q1", "lab02.q2", "lab06.q2", "lab01.steps_per_epoch", "lab02.bug")], done.stderr
+
+
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
     output = capsys.readouterr().out

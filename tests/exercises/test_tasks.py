@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from labs import exercises
+from labs.exercises import isolated
 from labs.exercises.tasks import functions, two_workers
 from labs.launch.supervisor import Outcome
 from labs.run import catalogue
@@ -45,8 +46,8 @@ def test_a_solution_passes(task, capsys):
 @pytest.mark.parametrize(("task", "function", "hint"), WRONG)
 def test_a_wrong_function_is_refused_with_the_property_that_it_breaks(task, function, hint):
     with pytest.raises(AssertionError, match=hint) as wrong:
-        exercises.check(task, function)
-    assert re.match(rf"{re.escape(task)}: `{TASKS[task].stub.__name__}\(\w+=.*\)` (returned|raised) ", str(wrong.value))
+        TASKS[task].grade(function)
+    assert re.match(rf"`{TASKS[task].stub.__name__}\(\w+=.*\)` (returned|raised) ", str(wrong.value))
 
 
 def test_every_function_has_three_typical_mistakes():
@@ -81,7 +82,7 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
     remember.__doc__ = function.__doc__
     monkeypatch.setattr(functions.Call, "expect", note)
     with pytest.raises(AssertionError):
-        exercises.check(task, remember)
+        TASKS[task].grade(remember)
     if properties:  # Otherwise it raised an error, or should have.
         right = solution(task)(*calls[-1])
         assert functions.shown(right) not in properties[0]
@@ -106,9 +107,62 @@ def test_whatever_is_answered_a_grader_gets_an_assertion(task):
 @pytest.mark.parametrize("task", HERE)
 def test_whatever_a_function_returns_a_grader_gets_an_assertion(task):
     for returned in ODD:
-        with pytest.raises(AssertionError) as wrong:
-            exercises.check(task, lambda *args, returned=returned: returned)
-        assert str(wrong.value).startswith(f"{task}: ")
+        with pytest.raises(AssertionError):
+            TASKS[task].grade(lambda *args, returned=returned: returned)
+
+
+STEPS = "def steps_per_epoch(images, batch_size):\n    "
+HOSTILE = {
+    "print('x' * 10**7); return helper(images, batch_size)": r"^x{1000}\.\.\. \(80,000,008 .*\)\n\S+ right: an int",
+    "os._exit(0)": "the function ended its process: it exited with code 0",
+    "os.kill(os.getpid(), 11)": "the function ended its process: it was killed by SIGSEGV",
+    "while True: pass": "the function had not ended after 1 s",
+    "raise SystemExit": r"`steps_per_epoch\(images=1, batch_size=1\)` raised SystemExit$",
+    "raise KeyboardInterrupt": "raised KeyboardInterrupt$",
+    "raise Mute": "raised Mute$",
+    "raise ValueError('\\x1b[2J' * 10**6)": r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$",
+    "itself = []; itself.append(itself); return itself": r"returned \[\[\.\.\.\]\]: a number of steps is an int$",
+    "return Mute()": "returned a Mute: a number of steps is an int$",
+    "return lock": r"cannot be copied .*\(TypeError: cannot pickle '_thread.lock' object\); make it inside",
+}
+CELLS = """
+import os
+from threading import Lock
+
+lock = Lock()
+
+class Mute(Exception):
+    def __str__(self): raise SystemError
+    __repr__ = __str__
+
+def helper(images, batch_size):
+    return -(-images // batch_size)
+
+"""
+
+
+@pytest.mark.parametrize("body", HOSTILE)
+def test_whatever_a_function_does_the_notebook_goes_on_with_a_short_message(body, monkeypatch, capsys):
+    """Under `python -O`, too: without assertions, every function would be right."""
+    monkeypatch.setattr(isolated, "SECONDS", 1 if "while" in body else 20)
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    notebook: dict[str, Any] = {"__name__": "__main__"}
+    exec(CELLS + STEPS + body, notebook)
+    exercises.show({"lab01.steps_per_epoch": notebook["steps_per_epoch"]})
+    said = capsys.readouterr().out
+    assert re.search(HOSTILE[body], said.strip()), said
+    assert len(said) < 1200
+    assert "\x1b" not in said
+
+
+def test_answers_that_cannot_be_shown_get_a_message(capsys):
+    itself: list = []
+    itself.append(itself)
+    notebook: dict[str, Any] = {}
+    exec(CELLS, notebook)
+    exercises.show({"lab01.bug": itself, "lab02.bug": {"symptom": notebook["Mute"](), "line": 27}})
+    assert re.fullmatch(r"lab01\.bug: .*\[\[\.\.\.\]\]\nlab02\.bug: symptom: a Mute is not .*\n",
+                        capsys.readouterr().out)
 
 
 def test_an_error_is_reported_with_the_call_that_raised_it():
@@ -300,6 +354,14 @@ def test_every_other_line_and_symptom_is_refused_with_a_reason(task):
                 assert wrong, hint
                 refused[wrong[1]] += 1
     assert refused == {"symptom": 5 * (len(choices["symptom"]) - 1), "line": 4}
+
+
+def test_a_line_may_be_a_number(capsys):
+    for line in (27, "27", "Line 27", np.int64(27)):
+        exercises.check("lab02.bug", {"symptom": "the workers end with different weights", "line": line})
+    assert capsys.readouterr().out.count("right: ") == 4
+    with pytest.raises(AssertionError, match=r"line 19 is not right: different seeds"):
+        exercises.check("lab02.bug", {"symptom": "the workers end with different weights", "line": 19})
 
 
 def test_the_answer_about_a_bug_has_two_parts():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 from labs.exercises.grading import grade_choice, grade_entries
@@ -31,10 +33,18 @@ def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], rea
             f"folder: two workers run the script, which has one bug. {how or 'If it hangs, press Ctrl-C.'} "
             "Open the script in an editor that shows line numbers. "
             f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
-    graders = {"symptom": functools.partial(_grade, symptoms, reason),
-               "line": functools.partial(_grade, {f"line {number}": wrong for number, wrong in lines.items()}, reason)}
+    numbered = {f"line {number}": wrong for number, wrong in lines.items()}
+    graders: dict[str, Callable[[Any], str]] = {"symptom": functools.partial(_grade, symptoms, reason),
+                                                "line": lambda answer: _grade(numbered, reason, _line(answer))}
     form = f'`{{"symptom": ..., "line": "line {min(lines)}"}}`'
     return Task(text, form, lambda answer: grade_entries(answer, graders))
+
+
+def _line(answer: Any) -> Any:
+    """Return "line 31" for 31, "31" and "Line 31", and anything else as it is."""
+    is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
+    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
+    return f"line {number[1]}" if number else answer
 
 
 def _grade(choices: Mapping[str, str], reason: str, answer: Any) -> str:

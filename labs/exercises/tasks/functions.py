@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-LONGEST = 160
-"""Characters of a value in a hint."""
+from labs.exercises.grading import described, require, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +27,8 @@ class Task:
     """Takes the answer; returns what was checked, or raises AssertionError with what is wrong."""
     stub: Callable | None = None
     """The function to write as the student gets it: its signature, its docstring and a hole. None: a bug to find."""
+    alone: bool = False
+    """Whether the function is called in a process of its own; `grade` itself calls it where it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Call:
             holds: Whether the property holds.
             broken: The property that is broken, in words.
         """
-        assert holds, f"`{self.text}` returned {shown(self.value)}: {broken}"
+        require(holds, f"`{self.text}` returned {shown(self.value)}: {broken}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +66,8 @@ class Written:
             AssertionError: It raised an error, or returned nothing.
         """
         text, given, value, error = self._run(args)
-        assert error is None, f"`{text}` raised {type(error).__name__}: {error}"
-        assert value is not None, f"no answer yet: `{text}` returned nothing"
+        require(error is None, f"`{text}` raised {described(error)}")
+        require(value is not None, f"no answer yet: `{text}` returned nothing")
         return Call(text, given, value)
 
     def expect_value_error(self, *args: Any, because: str) -> None:
@@ -78,9 +79,9 @@ class Written:
         """
         text, _, value, error = self._run(args)
         did = f"raised {type(error).__name__}" if error else f"returned {shown(value)}"
-        assert isinstance(error, ValueError), f"`{text}` {did}, not ValueError: {because}"
+        require(isinstance(error, ValueError), f"`{text}` {did}, not ValueError: {because}")
 
-    def _run(self, args: Sequence[Any]) -> tuple[str, tuple, Any, Exception | None]:
+    def _run(self, args: Sequence[Any]) -> tuple[str, tuple, Any, BaseException | None]:
         names = inspect.signature(self.stub).parameters
         text = ", ".join(f"{name}={shown(value)}" for name, value in zip(names, args, strict=True))
         given, value, error = copy.deepcopy(tuple(args)), None, None
@@ -88,12 +89,12 @@ class Written:
             warnings.simplefilter("ignore")
             try:
                 value = self.function(*given)
-            except Exception as raised:  # Whatever a student's function raises.
+            except BaseException as raised:  # Whatever a student's function raises, such as SystemExit.
                 error = raised
         return f"{self.stub.__name__}({text})", given, value, error
 
 
-def code(text: str, stub: Callable, grade: Callable[[Written], str]) -> Task:
+def code(text: str, stub: Callable, grade: Callable[[Written], str], *, alone: bool = True) -> Task:
     """Return the task to write a function.
 
     Args:
@@ -101,30 +102,15 @@ def code(text: str, stub: Callable, grade: Callable[[Written], str]) -> Task:
         stub: The function with its docstring and a hole; the student's function has the same arguments in the same
             order.
         grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
+        alone: Whether `grade` needs a process of its own, because it calls the function.
     """
     signature = f"{stub.__name__}{inspect.signature(stub)}"
 
     def grade_answer(answer: Any) -> str:
-        assert callable(answer), f"the answer is a function, `{signature}`, not {shown(answer)}"
+        require(callable(answer), f"the answer is a function, `{signature}`, not {shown(answer)}")
         return grade(Written(answer, stub))
 
-    return Task(text, f"the function `{signature}`", grade_answer, stub)
-
-
-def shown(value: Any) -> str:
-    """Return a value as short text: arrays as lists, numbers with six digits."""
-    text = " ".join(repr(_plain(value)).split())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST - 3]}..."
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    if type(value) is dict:
-        return {_plain(key): _plain(entry) for key, entry in value.items()}
-    return float(f"{value:.6g}") if type(value) is float else value
+    return Task(text, f"the function `{signature}`", grade_answer, stub, alone)
 
 
 def number(value: Any) -> float | None:

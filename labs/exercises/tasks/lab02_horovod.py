@@ -163,7 +163,7 @@ TASKS = {
                       "afterwards.", broadcast, _grade_broadcast),
     "shard": code("Write the function that divides the images of an epoch among the ranks.", shard, _grade_shard),
     "step": code("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
-                 "are compared with those of one worker that trains on both batches.", step, grade_step),
+                 "are compared with those of one worker that trains on both batches.", step, grade_step, alone=False),
     "bug": bugs.find("lab02", symptoms={
         "the workers end with different weights": bugs.RIGHT,
         "the weights become NaN": "they stay finite: look at what it prints",

@@ -35,7 +35,7 @@ def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
 
 
 def _grade_ring(run: Written) -> str:
-    for size, length, dtype in ((1, 1, "f4"), (2, 1, "f4"), (2, 3, "f8"), (3, 1, "f4"), (4, 5, "f4"), (5, 2, "f8")):
+    for size, length, dtype in ((1, 1, "f4"), (2, 3, "f4"), (2, 1, "f8"), (3, 1, "f4"), (4, 5, "f4"), (5, 2, "f8")):
         tensors = _tensors(size, length, dtype)
         call = run(tensors)
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == 2, "the result is (chunks, sent)")
@@ -44,10 +44,27 @@ def _grade_ring(run: Written) -> str:
         sent = numbers(call.value[1], size)
         call.expect(sent, "`sent` is one number of bytes per rank")
         sent, right = sent or [], 2 * (size - 1) * nbytes / size
-        call.expect(not close(sum(sent), right * size / tensors[0][0].itemsize) or size == 1,
-                    "`sent` counts numbers, not bytes")
-        call.expect(close(sent, [right] * size), "`sent` is wrong: every rank sends one chunk in every step")
-    return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes"
+        hints = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
+                 "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
+                 "has the bytes of all ranks together, not those of each": right * size}
+        hint = next((text for text, wrong in hints.items() if close(sent, [wrong] * size)), None)
+        call.expect(close(sent, [right] * size), f"`sent` {hint}" if hint else "`sent` is wrong: every rank sends the "
+                    "bytes of one chunk in every step")
+    _expect_way_round(run)
+    return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes, chunk by chunk"
+
+
+def _expect_way_round(run: Written) -> None:
+    """Raise AssertionError unless each chunk went round the ring from a rank of its own: rounding shows the order."""
+    size, rng = 4, np.random.default_rng(1)
+    tensors = [[rng.normal(size=99) for _ in range(size)] for _ in range(size)]
+    call = run(tensors)
+    _expect_sums(call, tensors)
+    first = {begin for chunk, total in enumerate(call.value[0][0]) for begin in range(size)
+             if np.array_equal(total, sum(tensors[(begin + step) % size][chunk] for step in range(size)))}
+    call.expect(len(first) == size, "the sums are right, but no ring made them: in each of the N - 1 steps of the "
+                "reduce-scatter every rank sends another chunk, so each chunk begins its way at another rank and is "
+                "added to those of the next ranks, one after another")
 
 
 def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from labs.exercises.grading import cut, require
 from labs.exercises.tasks.functions import Written
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
@@ -85,10 +86,10 @@ def source_of(function: Callable) -> str:
     except (OSError, TypeError):
         source = _from_history(plain)
     names = _names(source)
-    assert names, "the source of the function was not found; define it with `def` in a cell of the notebook"
+    require(names, "the source of the function was not found; define it with `def` in a cell of the notebook")
     *_, body = [node.body for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    assert not all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-                   for node in body), f"no answer yet: `{names[-1]}` does nothing"
+    require(not all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+                    for node in body), f"no answer yet: `{names[-1]}` does nothing")
     return source
 
 
@@ -120,12 +121,12 @@ def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:
     """
     errors = {rank: report["error"] for rank, report in enumerate(reports) if report.get("error")}
     for rank, error in errors.items():
-        assert ENDED in error, f"on rank {rank} of two, the function raised {error}"
-    assert started, (f"the two workers had not started after {SECONDS} s; is the machine busy? Try again"
-                     if outcome.code is None else f"the two workers did not start: mpirun {outcome.cause}")
+        require(ENDED in error, f"on rank {rank} of two, the function raised {error}")
+    require(started, f"the two workers had not started after {SECONDS} s; is the machine busy? Try again"
+                     if outcome.code is None else f"the two workers did not start: mpirun {cut(outcome.cause)}")
     finished = all(reports) and not errors  # Even if mpirun itself has not ended in time.
-    assert finished or (outcome.code is not None and not errors), f"the steps do not end: {HANG}"
-    assert finished, f"a worker ended in the middle of the steps: mpirun {outcome.cause}"
+    require(finished or (outcome.code is not None and not errors), f"the steps do not end: {HANG}")
+    require(finished, f"a worker ended in the middle of the steps: mpirun {cut(outcome.cause)}")
 
 
 def expect_weights(first: dict, second: dict) -> str:
@@ -137,13 +138,13 @@ def expect_weights(first: dict, second: dict) -> str:
         second: Rank 1's.
     """
     steps, mine, other = first["steps"], np.array(first["final"]), np.array(second["final"])
-    assert np.isfinite([mine, other]).all(), f"after {steps} steps a weight is not finite"
-    assert not np.array_equal(mine, first["initial"]), f"after {steps} steps the weights are still those of the start"
+    require(np.isfinite([mine, other]).all(), f"after {steps} steps a weight is not finite")
+    require(not np.array_equal(mine, first["initial"]), f"after {steps} steps the weights are still those of the start")
     apart = abs(mine - other).max()
-    assert apart <= EQUAL, (f"after {steps} steps the two workers hold different weights: the largest difference is "
+    require(apart <= EQUAL, f"after {steps} steps the two workers hold different weights: the largest difference is "
                             f"{apart:.2g}. Did both apply the same gradients?")
     apart = abs(mine - np.array(first["alone"])).max()
-    assert apart <= SAME_AS_ONE, (f"the two workers agree, but one worker that trains on both batches ends at other "
+    require(apart <= SAME_AS_ONE, "the two workers agree, but one worker that trains on both batches ends at other "
                                   f"weights: after {steps} steps the largest difference is {apart:.2g}. Is what they "
                                   "apply the mean gradient of all images?")
     return (f"after {steps} steps on two real workers their weights are equal (within {EQUAL:g}), and equal to those "

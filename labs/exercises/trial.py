@@ -1,0 +1,80 @@
+"""The process in which a student's function is graded, so that nothing that it does reaches the notebook.
+
+    python -m labs.exercises.trial FOLDER
+
+Reads the module path, the task's id, a time limit and the function from FOLDER/function.pkl. Writes what was found to
+FOLDER/found.json.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+from pathlib import Path
+
+from labs import exercises
+from labs.exercises.grading import described
+from labs.exercises.isolated import LOADED
+
+PRINTED = 1000
+"""Characters that are kept of what the function prints."""
+MEMORY = 4 << 30
+"""Bytes that the function may take."""
+
+
+class Short(io.TextIOBase):
+    """A stream that keeps the beginning of what is written to it."""
+
+    def __init__(self) -> None:
+        self.kept, self.length = "", 0
+
+    def write(self, text: str) -> int:
+        """Keep the text, or the part of it for which there is space."""
+        self.kept += text[:PRINTED - len(self.kept)]
+        self.length += len(text)
+        return len(text)
+
+
+def main(folder: Path) -> None:
+    """Grade the function, and end at once, whatever threads it has started."""
+    path, task, seconds, function = pickle.loads((folder / "function.pkl").read_bytes())
+    sys.path[:] = path
+    function = pickle.loads(function)
+    (folder / LOADED).touch()
+    _limit(seconds)
+    printed = sys.stdout = sys.stderr = Short()
+    found = {"task": task, **_grade(task, function)}
+    if printed.length:
+        found["printed"] = printed.kept + f"... ({printed.length:,} characters)" * (printed.length > PRINTED)
+    (folder / "found.json").write_text(json.dumps(found))
+    os._exit(0)
+
+
+def _grade(task: str, function: object) -> dict[str, str]:
+    try:
+        return {"right": exercises.tasks(task.partition(".")[0])[task].grade(function)}
+    except AssertionError as wrong:
+        return {"wrong": str(wrong)}
+    except BaseException as error:  # What it returned raises when it is compared.
+        return {"wrong": f"what the function returned cannot be compared: {described(error)}"}
+
+
+def _limit(seconds: float) -> None:
+    """End this process after a while, and keep it from taking the machine's memory; its own output goes nowhere."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    pages, most = int(Path("/proc/self/statm").read_text().split()[0]), resource.getrlimit(resource.RLIMIT_AS)[1]
+    limit = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit if most == resource.RLIM_INFINITY else min(limit, most), most))
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
