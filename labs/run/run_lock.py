@@ -54,7 +54,7 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
 
 
 def resumed(lab: str, options: Options) -> Options:
-    """Return the options; if they ask to resume without --name, with the newest unfinished run that nobody holds."""
+    """Return the options; to resume without --name, with the newest unfinished run that is idle."""
     if options.name or not options.resume:
         return options
     runs = naming.results_root(options) / lab

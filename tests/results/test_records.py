@@ -157,3 +157,15 @@ def test_reading_what_is_not_a_record(tmp_path, text):
     (tmp_path / "record.json").write_text(text)
     with pytest.raises(LabError, match=r"record\.json: "):
         records.read(tmp_path)
+
+
+def test_runs_on_other_data_of_one_name_are_not_compared():
+    """As in two folders called rgb, or in one that has changed; other labs have other data without any doubt."""
+    def on(run: str, size: int, data_set: str, lab: str = "lab10_caltech") -> dict:
+        return record(run, size) | {"lab": lab, "data": {"train": {"data_set": data_set}} if data_set else {}}
+
+    alike = [on("one", 1, "aa"), on("two", 2, "aa"), on("older", 2, ""), on("digits", 1, "bb", "lab01_baseline")]
+    assert records.computed_on(alike) == {}
+    runs = [*alike, on("changed", 2, "cc")]
+    table = scaling.speedups(records.table(runs)).query("size == 2").set_index("data_set")
+    assert table["speedup"].notna().to_dict() == {"aa": True, "cc": False, "not recorded": False}

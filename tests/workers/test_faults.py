@@ -137,8 +137,8 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path)
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=40)
     assert process.returncode == 130
-    said, command = errors.strip().splitlines()[-1].split(" to continue: ")
-    assert said == "labs: interrupted;"
+    line, command = errors.strip().splitlines()[-1].split(" to continue: ")
+    assert line == "labs: interrupted;"
     assert_all_gone(everyone)
     step, epoch = re.search(r"^stopped and saved after (?:step (\d+) of )?epoch (\d+)$", output, re.MULTILINE).groups()
     saved = max((tmp_path / "results/lab10_caltech/it/checkpoints").glob("*.npz"), key=lambda path: path.stem).stem

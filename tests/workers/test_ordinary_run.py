@@ -59,7 +59,7 @@ def some_pages(tunables: str) -> float:
 def story(tmp_path_factory):
     """Start one run twice at the same moment; return its folder, how both ended, and where their workers listened."""
     env = {name: value for name, value in os.environ.items() if name not in labs.SETTINGS} | SECRETS
-    env["MPLBACKEND"] = "Qt4Agg"  # There is none; the curves are drawn when the training has ended.
+    env["MPLBACKEND"] = "Qt4Agg"  # There is none; the curves are plotted when the training has ended.
     results = tmp_path_factory.mktemp("hunter2-in-the-command-line")
     started = [subprocess.Popen([sys.executable, "-m", "labs", "run", *WORDS, "--results", results], text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
