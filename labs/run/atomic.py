@@ -120,7 +120,7 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         try:
-            text = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
+            text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
             with os.fdopen(descriptor, mode, **text) as file:
                 yield file
                 file.flush()

@@ -86,7 +86,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     """Refuse an environment in which a run would end in a traceback or train something else.
 
     Args:
-        horovod: Apply the rules of Horovod's variables as well.
+        horovod: Refuse what breaks Horovod as well.
 
     Raises:
         LabError: Names the variable, the setting, the package or the file, and the cure.
@@ -100,7 +100,8 @@ def refuse_harmful(horovod: bool = True) -> None:
     installed.refuse_numpy()
     installed.refuse_tensorflow()
     installed.refuse_keras()
-    installed.refuse_horovod()
+    if horovod:
+        installed.refuse_horovod()
 
 
 RECORDED = re.compile(r"TF_(?!CPP_|ENABLE_ONEDNN_OPTS|FORCE_GPU_ALLOW|USE_LEGACY)\w+|XLA_FLAGS|NVIDIA_TF32_OVERRIDE"

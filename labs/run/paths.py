@@ -33,8 +33,8 @@ def python_path() -> str:
     """
     from importlib import metadata
 
-    found = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
-    installed = found and f'"{ROOT.as_uri()}"' in (found.read_text("direct_url.json") or "")
+    kit = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
+    installed = kit and f'"{ROOT.as_uri()}"' in (kit.read_text("direct_url.json") or "")
     entries = [str(ROOT) * (not installed), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return os.pathsep.join(filter(None, entries))
 
