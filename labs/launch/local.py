@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from labs.launch import capacity, failure, mpirun, supervisor
 from labs.run import catalogue, command_line, environment, lifeline, naming, run_lock
 from labs.run.errors import LabError
 from labs.run.lab import Lab
+from labs.run.paths import python_path
 from labs.run.text import plural
 
 
@@ -58,8 +60,17 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         if announce:
             print(f"labs: starting {plural(workers, 'worker')} ...", file=sys.stderr, flush=True)
         program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
-        _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, runs / run_name)
+        variables = {**lab.environment, **_module_path(lab)}
+        _launch(launcher, workers, program, variables, log, options.stall_seconds, runs / run_name)
     return records.read(runs / run_name)
+
+
+def _module_path(lab: Lab) -> dict[str, str]:
+    """Return PYTHONPATH with the folder of a lab outside the kit: workers do not search the working folder."""
+    if lab.module.startswith("labs."):
+        return {}
+    folder = Path(str(sys.modules[lab.module].__file__)).resolve().parents[lab.module.count(".")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), python_path()]))}
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
