@@ -4,6 +4,7 @@ Importing it sets the environment variables of SETTINGS, unless they are set: Te
 load, so they cannot be set later.
 """
 
+import io
 import os
 import sys
 
@@ -16,6 +17,8 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | fast.E
 whatever keras.json says, and what is faster."""
 for _name, _value in SETTINGS.items():
     os.environ[_name] = os.environ.get(_name) or _value
+if isinstance(sys.stdout, io.TextIOWrapper):
+    sys.stdout.reconfigure(errors="backslashreplace")  # A name in a language that the terminal does not know.
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = uncaught.show
 if "tensorflow" not in sys.modules:

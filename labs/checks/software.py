@@ -47,7 +47,7 @@ def packages() -> Finding:
     lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     names = [re.findall(r"[\w-]+", line)[0] for line in lines if not line.startswith("tensorflow")]
     versions = {name: version(name) for name in names}
-    if missing := [name for name, found in versions.items() if found is None]:
+    if missing := [name for name, known in versions.items() if known is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
     installed.refuse_numpy()
     shadows.refuse_packages()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import functools
-import getpass
 import os
 import socket
 from collections.abc import Mapping
 
 from labs.cli import working_copies
-from labs.run.paths import ROOT
+from labs.run import environment
+from labs.run.paths import ROOT, user_name
 
 WORK = "work"
 """The folder of the working copies. It lies beside notebooks/, so that their relative links work."""
@@ -28,6 +28,8 @@ def main(args: argparse.Namespace) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     from labs.cli import jupyter_server  # Loads JupyterLab, for a second.
 
+    os.chdir(ROOT)  # Where the command is typed does not matter: settings there are ignored, and it may be deleted.
+    environment.refuse_harmful()
     folder = _folder()
     jupyter_server.serve(folder, opens_browser(), functools.partial(_announce, folder))
 
@@ -65,6 +67,6 @@ def opens_browser(environ: Mapping[str, str] = os.environ) -> bool:
 
 def tunnel(port: int, environ: Mapping[str, str] = os.environ) -> str:
     """Return the ssh command that forwards a port of this node to the user's machine; in a job, via the login node."""
-    user, node, login = getpass.getuser(), socket.gethostname(), environ.get("SLURM_SUBMIT_HOST")
+    user, node, login = user_name(), socket.gethostname(), environ.get("SLURM_SUBMIT_HOST")
     through = f"-J {user}@{login} " if login not in (None, node) else ""
     return f"ssh -N -L {port}:127.0.0.1:{port} {through}{user}@{node}"

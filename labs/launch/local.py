@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +16,7 @@ from labs.launch import capacity, failure, mpirun, precheck, supervisor
 from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
+from labs.run.paths import python_path
 from labs.run.text import plural
 
 
@@ -71,8 +74,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
                 terminal.note(advice)
             terminal.note(f"starting {plural(workers, 'worker')} ...")
         program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
+        variables = {**lab.environment, **_module_path(lab)}
         try:
-            _launch(launcher, workers, program, lab.environment, log, options.stall_seconds, folder)
+            _launch(launcher, workers, program, variables, log, options.stall_seconds, folder)
         except KeyboardInterrupt:
             if (folder / "record.json").exists():
                 raise Finished from None
@@ -87,6 +91,14 @@ def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: 
     words = ["run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
              "--workers", str(workers), *(["--oversubscribe"] if oversubscribe else [])]
     return f"{paths.labs_command()} {shlex.join(words)}"
+
+
+def _module_path(lab: Lab) -> dict[str, str]:
+    """Return PYTHONPATH with the folder of a lab outside the kit: workers do not search the working folder."""
+    if lab.module.startswith("labs."):
+        return {}
+    folder = Path(str(sys.modules[lab.module].__file__)).resolve().parents[lab.module.count(".")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), python_path()]))}
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],

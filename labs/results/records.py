@@ -138,10 +138,9 @@ def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
     machines = [record["machine"] for record in records]
     gpus = [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines]
     onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
-    variables = [" ".join(f"{name}={value}" for name, value in (machine.get("variables") or {}).items()) or "none"
-                 for machine in machines]
-    columns = {"gpu": gpus, "onednn": onednn, "variables": variables,
-               "link": [machine.get("link") or "none" for machine in machines], "data_set": _data_sets(records)}
+    variables = [" ".join(map("=".join, (machine.get("variables") or {}).items())) or "none" for machine in machines]
+    links = [machine.get("link") or "none" for machine in machines]
+    columns = {"gpu": gpus, "onednn": onednn, "variables": variables, "link": links, "data_set": _data_sets(records)}
     return {name: values for name, values in columns.items() if len(set(values)) > 1}
 
 

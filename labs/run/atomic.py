@@ -120,7 +120,8 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         try:
-            with os.fdopen(descriptor, mode) as file:
+            text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "errors": "backslashreplace"}
+            with os.fdopen(descriptor, mode, **text) as file:
                 yield file
                 file.flush()
                 os.fchmod(file.fileno(), path.stat().st_mode & 0o777 if path.exists() else _ordinary_mode(0o666))

@@ -56,6 +56,8 @@ RULES = [
          lambda value: value not in ("", "tensorflow")),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end a training early", bool),
     Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
+    Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
+         lambda value: "error" in value),
     Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
          lambda value: _number(value) >= 2),
     Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
@@ -84,7 +86,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     """Refuse an environment in which a run would end in a traceback or train something else.
 
     Args:
-        horovod: Apply the rules of Horovod's variables as well.
+        horovod: Refuse what breaks Horovod as well.
 
     Raises:
         LabError: Names the variable, the setting, the package or the file, and the cure.
@@ -92,11 +94,14 @@ def refuse_harmful(horovod: bool = True) -> None:
     for rule, value in harmful(RULES):
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
+    _refuse_deleted_folder()
     shadows.refuse_packages()
     keras_settings()
-    for refuse in (installed.refuse_numpy, installed.refuse_tensorflow, installed.refuse_keras,
-                   installed.refuse_horovod):
-        refuse()
+    installed.refuse_numpy()
+    installed.refuse_tensorflow()
+    installed.refuse_keras()
+    if horovod:
+        installed.refuse_horovod()
 
 
 RECORDED = re.compile(r"TF_(?!CPP_|ENABLE_ONEDNN_OPTS|FORCE_GPU_ALLOW|USE_LEGACY)\w+|XLA_FLAGS|NVIDIA_TF32_OVERRIDE"
@@ -107,6 +112,13 @@ RECORDED = re.compile(r"TF_(?!CPP_|ENABLE_ONEDNN_OPTS|FORCE_GPU_ALLOW|USE_LEGACY
 def recorded() -> dict[str, str]:
     """Return the variables of this process that belong into a record."""
     return {name: printable(value) for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
+
+
+def _refuse_deleted_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise LabError("the working folder has been deleted, and mpirun needs one; `cd` to another") from None
 
 
 KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}

@@ -51,10 +51,10 @@ def refuse_keras() -> None:
     """Refuse a Keras that is missing, hidden, or made for another TensorFlow."""
     name = keras_package()
     _refuse_missing(name)
-    found, tensorflow = str(version(name)), version("tensorflow")
+    here, tensorflow = str(version(name)), version("tensorflow")
     needed = "3" if name == "keras" and _series("tensorflow") >= (2, 16) else _series_text("tensorflow")
-    if tensorflow and not found.startswith(f"{needed}."):
-        raise LabError(f"{name} {found} is in {shown(_folder(name))}: TensorFlow {tensorflow} needs {name} {needed}; "
+    if tensorflow and not here.startswith(f"{needed}."):
+        raise LabError(f"{name} {here} is in {shown(_folder(name))}: TensorFlow {tensorflow} needs {name} {needed}; "
                        f"{cure(name)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import shlex
 import shutil
@@ -35,10 +36,18 @@ def python_path() -> str:
     """
     from importlib import metadata
 
-    found = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
-    installed = found and f'"{ROOT.as_uri()}"' in (found.read_text("direct_url.json") or "")
+    kit = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
+    installed = kit and f'"{ROOT.as_uri()}"' in (kit.read_text("direct_url.json") or "")
     entries = [str(ROOT) * (not installed), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return os.pathsep.join(filter(None, entries))
+
+
+def user_name() -> str:
+    """Return the user's name, or the number of one without a name, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError: since Python 3.13.
+        return str(os.getuid())
 
 
 def search_path() -> str:

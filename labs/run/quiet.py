@@ -39,8 +39,8 @@ class QuietImport(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
             return None
-        # A trial that a worker starts may have other settings of Horovod's.
-        environment.refuse_harmful(horovod=False)
+        with uncollected():
+            environment.refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec and spec.loader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import math
 import re
 import shlex
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from labs.run import catalogue
+from labs.run.paths import user_name
 from labs.run.text import plural
 from labs.slurm import site
 from labs.slurm.sbatch_parser import DIRECTIVE, VALUED, Request, header, read
@@ -78,7 +78,7 @@ def _unwritable(request: Request, name: str) -> list[str]:
 def _expanded(pattern: str, request: Request) -> str:
     """Return a log's name with the parts filled in that are known before the job has a number."""
     name = request.get("job-name") or (request.file.name if request.file else "wrap")
-    return pattern.replace("%x", name).replace("%u", getpass.getuser()).replace("%%", "%")
+    return pattern.replace("%x", name).replace("%u", user_name()).replace("%%", "%")
 
 
 def _late(request: Request) -> list[str]:

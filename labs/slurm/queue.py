@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Mapping, Sequence
 
 from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.paths import user_name
 from labs.run.text import plural, printable
 from labs.slurm import precheck, reasons, site, sooner
 from labs.slurm.site import Job, Partition
@@ -26,7 +26,7 @@ def main(jobs: Sequence[str] = (), user: str | None = None, check: Sequence[str]
         return _check(check)
     shown = _select(jobs, user)
     if not shown:
-        print(f"no jobs of {user or getpass.getuser()} in the queue; finished ones: sacct, or labs results")
+        print(f"no jobs of {user or user_name()} in the queue; finished ones: sacct, or labs results")
         return 0
     # What everybody's jobs wait for, as far as this site lets one see it; the jobs of an array one by one.
     waiting, partitions = site.jobs("--states=PENDING", "--array"), site.partitions()
@@ -53,7 +53,7 @@ def _check(args: Sequence[str]) -> int:
 def _select(jobs: Sequence[str], user: str | None) -> list[Job]:
     """Return the jobs with these numbers, or all jobs of a user."""
     if not jobs:
-        return site.jobs(f"--user={user or getpass.getuser()}")
+        return site.jobs(f"--user={user or user_name()}")
     wrong = [number for number in jobs if not number.replace("_", "").isdigit()]
     if wrong:
         raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
