@@ -102,7 +102,8 @@ def recorded(runs: list[records.Record]) -> Table:
             "row": 0, "where": f"{record['lab']}/{record['run']}", "clocks": _clocks(record),
             "chosen": "trials" in record.get("tables", {}), "images": last.get("images"),
             "steps_per_epoch": last.get("steps"), "bandwidth": record["metrics"].get("busbw_gb_per_sec"),
-            "gpus": record["machine"].get("gpus"),
+            "gpus": record["machine"].get("gpus"), "machine_cores": record["machine"].get("cores"),
+            "measured": record["timings"] | record["metrics"] | last,
         }
         rows.append(records.flat(record) | about | {name: values[index] for name, values in computed_on.items()})
     config = {name: None for record in runs for name in records.settings(record) if name != "seed"} | computed_on

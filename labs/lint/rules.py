@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from labs.lint import comparison_rules, layout_rules, speedup_rules, timing_rules, traffic_rules
+from labs.lint import comparison_rules, layout_rules, speedup_rules, timing_rules, traffic_rules, training_rules
 from labs.lint.findings import Finding, finding
 from labs.lint.table import Row, Table
 from labs.results import tolerant
@@ -61,5 +61,8 @@ TYPED: tuple[Rule, ...] = (
 )
 """Rules for a table typed by hand."""
 
-RECORDED: tuple[Rule, ...] = (*BOTH, layout_rules.other_layout_than_asked)
+RECORDED: tuple[Rule, ...] = (
+    *BOTH, layout_rules.other_layout_than_asked, training_rules.not_finite, training_rules.batch_above_the_images,
+    training_rules.not_trained, training_rules.shared_cores,
+)
 """Rules for records. A run computed its own figures, so their arithmetic needs no check."""

@@ -33,12 +33,13 @@ class Table:
     """How each column was read, if it is a typed table."""
 
     def having(self, *columns: str) -> list[Row]:
-        """Return the rows that hold a number (a text, in a column of texts) in all these columns."""
+        """Return the rows that hold a finite number (a text, in a column of texts) in all these columns."""
         if not self.columns.issuperset(columns):
             return []
         kinds = {column: (str, int, float) if column in TEXT else (int, float) for column in columns}
         return [row for row in self.rows
-                if all(isinstance(row.get(column), kinds[column]) and known(row[column]) for column in columns)]
+                if all(isinstance(row.get(column), kinds[column]) and known(row[column])
+                       and row[column] not in (math.inf, -math.inf) for column in columns)]
 
 
 def known(cell: Any) -> bool:

@@ -81,8 +81,8 @@ def table(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per configuration and layout: test accuracy with its 95 % interval, exchange and step in ms.
 
-    The interval is Student's over the seeds; of one seed, 1.96 standard errors sqrt(p (1 - p) / n) of the share p of n
-    test images.
+    The interval is Student's over the seeds; of fewer than three, 1.96 standard errors sqrt(p (1 - p) / n) of the
+    share p of n test images.
 
     Args:
         frame: From `table`.
@@ -96,7 +96,8 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
         same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
         right, images = same["test_accuracy"], same["test_images"].iloc[-1]
         half = 1.96 * proportions.standard_error(right.mean(), images)
-        low, high = statistics.mean_interval(right) if len(same) > 1 else (right.mean() - half, right.mean() + half)
+        low, high = statistics.mean_interval(right) if len(same) >= statistics.LEAST else (
+            right.mean() - half, right.mean() + half)
         rows.append(dict(zip(by, values, strict=True)) | {
             "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,
             "step_ms": same["step_ms"].median(), "allreduce_ms": same["allreduce_ms"].median()})

@@ -16,6 +16,7 @@ import functools
 import io
 import sys
 import time
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from labs.lint.findings import Finding, brief
 from labs.measure import ledger_columns
 from labs.report import course, plots
 from labs.results import records, scaling, speed_tables, statistics, tolerant
-from labs.results.tables import Grid, grid, markdown
+from labs.results.tables import FEW, Grid, grid, markdown
 from labs.run import atomic, catalogue, sweeps
 from labs.run.errors import LabError
 from labs.run.lab import Lab
@@ -90,7 +91,9 @@ def write(root: Path, output: Path, markdown: Path | None = None) -> None:
     """
     if not root.is_dir():
         raise LabError(f"there are no results in {root}; `labs run lab10_caltech --workers 2` makes some")
-    page = _page(root)
+    with warnings.catch_warnings():  # Those of pandas and matplotlib may quote a record's text.
+        warnings.simplefilter("ignore")
+        page = _page(root)
     atomic.write_text(output, _template("page.html").render(page))
     if markdown:
         folder, names = markdown.parent / f"{markdown.stem}_plots", {}
@@ -282,7 +285,7 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     import pandas as pd
 
     yield grid("Test images, at the end", pd.DataFrame(rows), [*by, "seeds", *measured],
-               "mean over the seeds [95 % interval; none: one seed]; where intervals overlap, no difference is certain")
+               f"mean over the seeds [95 % interval; {FEW}]; where intervals overlap, no difference is certain")
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:

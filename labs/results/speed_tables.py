@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from labs.results import records, scaling
+from labs.results import records, scaling, tables
 from labs.results.tables import Grid, grid
 from labs.run.text import plural
 
@@ -38,7 +38,8 @@ class Speeds:
         """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
         ratios = ["speedup", "scaling_efficiency", *(["why"] if self.table["why"].any() else [])] if self.held else []
-        note = "images/s: median over the repeats, without the first epoch [95 % interval; none: one run]"
+        note = "images/s: median over the repeats, without the first epoch [95 % interval; " \
+               f"{tables.FEW}]"
         if self.held:
             note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration; "
                      f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+LEAST = 3
+"""Fewest repeats whose interval is printed: that of two is the mean and 13 standard errors to each side."""
+
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return Student's 95 % interval of the mean; NaN for fewer than two values."""
+    """Return Student's 95 % interval of the mean; NaN for too few values."""
     numbers = np.asarray(values, float)
+    if len(numbers) < 2:
+        return math.nan, math.nan
     half = half_width(*_spread(numbers))
     return float(numbers.mean() - half), float(numbers.mean() + half)
 

@@ -102,9 +102,9 @@ def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFra
 
     rows = {}
     for cell, seconds in cells.items():
-        ledger = table(seconds)
+        ledger, several = table(seconds), len(seconds) >= statistics.LEAST
         rows[cell] = {name: f"{row.seconds:.{digits}f}"
-                            + f" ± {row.plus_minus:.{digits}f}" * bool(row.plus_minus > 1e-9)
+                            + f" ± {row.plus_minus:.{digits}f}" * bool(several and row.plus_minus > 1e-9)
                       for name, row in ledger.iterrows()}
         rows[cell]["share of other"] = f"{ledger['share']['other']:.1%}"
     return pd.DataFrame.from_dict(rows, orient="index")

@@ -21,9 +21,8 @@ def printable(text: object) -> str:
 def short(text: object, longest: int = 1000) -> str:
     """Return text with its middle left out if it is too long: an error names the cause first and the cure last."""
     text, half = str(text), longest // 2
-    if len(text) <= longest:
-        return text
-    return f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
+    left_out = f" ... ({len(text) - 2 * half:,} characters) ... "
+    return text if len(text) <= longest else text[:half] + left_out + text[-half:]
 
 
 def one_line(text: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pandas as pd
@@ -299,6 +300,13 @@ def test_nothing_is_found_in_sound_records(tmp_path):
                                            "ledger_communication_seconds": 0.15, "ledger_input_seconds": 0.0,
                                            "ledger_other_seconds": 0.0}}),
     ("impossible figure", {"metrics": {"test_accuracy": -0.1}}),
+    ("batch above the images", {"config": {"batch_size": 5000}, "layout": {"global_batch_size": 10_000}, "history": [
+        {"epoch": 1, "images": 614, "steps": 1, "train_seconds": 2.0}], "timings": {"images_per_sec": None}}),
+    ("not finite", {"metrics": {"test_loss": math.nan}}),
+    ("not finite", {"history": [{"epoch": 1, "loss": math.inf}]}),
+    ("not trained", {"history": [{"epoch": epoch, "images": 64, "train_seconds": 2.0 + epoch / 9, "steps": 1,
+                                  "accuracy": 0.09, "loss": 2.31} for epoch in (1, 2, 3)]}),
+    ("shared cores", {"layout": {"local_size": 2}, "machine": {"cores": 1}}),
 ])
 def test_a_seeded_mistake_in_a_record_is_found(rule, change, tmp_path):
     wrong = sound("b", 2, 180.0, threads=1, backend="mpi")
