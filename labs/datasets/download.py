@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from labs.run import atomic
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _headers(partial: Path) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}  # The file as stored: the checksum refers to it.
     if have := file_size(partial):
         headers["Range"] = f"bytes={have}-"
-        etag = _etag_file(partial).read_text() if _etag_file(partial).exists() else ""
+        etag = atomic.read_text(_etag_file(partial)) if _etag_file(partial).exists() else ""
         if etag.startswith('"'):
             headers["If-Range"] = etag  # If the file has changed since, the server sends all of it.
     return headers

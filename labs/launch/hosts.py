@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
+from labs.run import atomic, paths
 from labs.run.errors import LabError
 from labs.slurm import allocation
 
@@ -25,7 +25,7 @@ def slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
         if variable not in environ:
             continue
         try:
-            lines = Path(environ[variable]).read_text().splitlines()
+            lines = atomic.read_text(paths.named(environ[variable], variable)).splitlines()
         except OSError as problem:
             raise LabError(f"{variable} names {environ[variable]}: {problem.strerror}; unset it, or name a host file"
                            ) from None

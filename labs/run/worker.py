@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         lab.run(config, options)
     except BaseException as problem:
-        _leave(_explain_out_of_memory(atomic.explain_full_disk(problem)))
+        _leave(_explain_out_of_memory(atomic.explain_os_error(problem)))
 
 
 def _leave(problem: BaseException) -> None:
