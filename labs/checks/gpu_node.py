@@ -110,11 +110,11 @@ def accept(todo: Sequence[Cell], root: Path) -> Iterator[Outcome]:
                 yield Outcome(cell, ["another labs accept-gpu is running it"])
                 continue
             if left.failed:
-                yield Outcome(cell, [one_line((run / FAILED).read_text().strip())])
+                yield Outcome(cell, [one_line(atomic.read_text(run / FAILED).strip())])
                 continue
             atomic.write_json(run / USAGE, highest(node.samples))
         record = records.read(run)
-        usage = json.loads((run / USAGE).read_text()) if (run / USAGE).exists() else {}
+        usage = json.loads(atomic.read_text(run / USAGE)) if (run / USAGE).exists() else {}
         yield Outcome(cell, problems(record, usage), record["timings"]["total_seconds"],
                       record["timings"]["images_per_sec"], usage)
 
@@ -197,5 +197,5 @@ def keep(root: Path, outcomes: Sequence[Outcome], target: Path | None = None) ->
             (target / run).mkdir(parents=True, exist_ok=True)
             atomic.write_json(target / run / "record.json", records.read(root / run))
     target.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(target / SUMMARY, (root / SUMMARY).read_text())
+    atomic.write_text(target / SUMMARY, atomic.read_text(root / SUMMARY))
     return target

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from labs.checks.findings import Finding, absent, fail, refused
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 
 CHECKS = {
     "python": "software.python",
@@ -66,7 +66,7 @@ def main(only: Sequence[str], quick: bool, as_json: bool) -> int:
         LabError: There is no check of that name.
     """
     if unknown := [name for name in only if name not in CHECKS]:
-        raise LabError(f"no check is called {unknown[0]!r}; there are: {', '.join(CHECKS)}")
+        raise LabError(f"no check is called {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
     names = [name for name in CHECKS if (name in only if only else not (quick and name == "proof"))]
     failed: list[str] = []
     for each in findings(names, failed):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from labs.checks import gpu_node
 from labs.launch import capacity
-from labs.run import command_line
+from labs.run import command_line, usage
 from labs.run.paths import shown
 
 
@@ -20,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several workers must exchange gradients over NCCL. Finished runs are kept, so the same command continues "
         "after Ctrl-C. The exit code is 1 if anything is wrong.")
     parser.add_argument("--list", action="store_true", help="print the runs as commands and exit")
-    parser.add_argument("--results", type=Path, metavar="DIR",
+    parser.add_argument("--results", type=usage.path, metavar="DIR",
                         help="folder of the runs; by default gpu-HOST in the results folder")
     parser.add_argument("--keep", action="store_true",
                         help="copy the records to data/reference/gpu/HOST, as reference runs to commit")

@@ -102,9 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _folder(text: str) -> Path:
     """Return the path of a folder that exists; an argparse type."""
-    if not Path(text).is_dir():
+    if not usage.path(text).is_dir():
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a folder")
-    return Path(text)
+    return usage.path(text)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -159,7 +159,7 @@ def _launch(args: argparse.Namespace) -> int:
 def _refuse_private_results(cluster: state.Cluster, words: Sequence[str]) -> None:
     """Refuse a results folder that each host has for itself: the record would end with the cluster."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--results", type=Path, default=results_dir())
+    parser.add_argument("--results", type=usage.path, default=results_dir())
     folder = parser.parse_known_args(words)[0].results.resolve()
     seen_by_all = any(folder.is_relative_to(path) for path in cluster.shared)
     if folder.is_relative_to(nodes.TMP) and not seen_by_all:

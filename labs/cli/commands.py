@@ -76,7 +76,7 @@ def main() -> None:
             sys.exit(141)
         if lost:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
-        if not isinstance(error := atomic.explain_full_disk(problem), LabError):
+        if not isinstance(error := atomic.explain_os_error(problem), LabError):
             raise
         sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
     sys.exit(code)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from labs.lint import checker
+from labs.run import usage
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the paths."""
     parser.description = ("List each implausible row of your results with the reason. The exit code is 1 if there is "
                           "one, or if nothing could be checked.")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="RESULTS | FILE.csv",
+    parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
                         help="results folders and tables typed by hand; default: your results folder")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from labs.report import page
 from labs.run import atomic, usage
@@ -14,9 +13,10 @@ from labs.run.text import printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs report`."""
     parser.description = "Write all results as one HTML page that needs no network and no other file."
-    parser.add_argument("--results", type=Path, default=results_dir(), help="the results folder")
-    parser.add_argument("--output", type=Path, help="the page to write; default: report.html in the results folder")
-    parser.add_argument("--markdown", type=Path,
+    parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
+    parser.add_argument("--output", type=usage.path,
+                        help="the page to write; default: report.html in the results folder")
+    parser.add_argument("--markdown", type=usage.path,
                         help="write the report as Markdown too, with a folder of plots beside it")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from labs.results import listing
 from labs.run import atomic, usage
@@ -14,7 +13,7 @@ from labs.run.text import plural, printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --csv."""
     parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write everything in the records to a CSV file, "
+    parser.add_argument("--csv", type=usage.path, metavar="FILE", help="write everything in the records to a CSV file, "
                                                                  "a row for each run")
 
 

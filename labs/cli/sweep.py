@@ -14,7 +14,7 @@ from typing import Any
 from labs.cluster import state
 from labs.launch import capacity, hosts
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import catalogue, command_line, naming, usage
+from labs.run import atomic, catalogue, command_line, naming, usage
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.options import LAUNCH
@@ -139,7 +139,7 @@ def _state(cell: Cell, results_root: Path) -> str:
         return "running elsewhere"
     if cell.skipped:
         return f"skipped: {cell.skipped}"
-    return f"failed: {one_line(failure.read_text())}" if failure.exists() else "to do"
+    return f"failed: {one_line(atomic.read_text(failure))}" if failure.exists() else "to do"
 
 
 def _show(todo: Sequence[Cell], results_root: Path) -> int:

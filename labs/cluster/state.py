@@ -14,6 +14,7 @@ import psutil
 
 from labs.run import atomic
 from labs.run.errors import LabError
+from labs.run.paths import named
 
 FOLDER = "LABS_CLUSTER"
 """The variable that names the cluster's folder; a second cluster needs a second folder."""
@@ -69,7 +70,8 @@ class Cluster:
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the folder of this user's cluster: `LABS_CLUSTER`, else one in the folder of temporary files."""
-    return Path(environ.get(FOLDER) or Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}").absolute()
+    default = Path(tempfile.gettempdir()) / f"labs-cluster-{os.getuid()}"
+    return named(environ.get(FOLDER) or default, FOLDER).absolute()
 
 
 def address(host: str) -> str:
@@ -92,7 +94,9 @@ def write(cluster: Cluster) -> None:
 def head_process() -> psutil.Process | None:
     """Return the cluster's first process, as seen outside, or None if no cluster is up."""
     try:
-        pid, began = map(int, (folder() / "head.pid").read_text().split())
+        if folder().lstat().st_uid != os.getuid():  # In a folder that all users share, anyone may have made it.
+            return None
+        pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)
         # A later process may have the same number.
         return process if _began(pid) == began else None
@@ -115,7 +119,7 @@ def current() -> Cluster | None:
     if not inside() and head_process() is None:
         return None
     try:
-        values = json.loads((folder() / "cluster.json").read_text())
+        values = json.loads(atomic.read_text(folder() / "cluster.json"))
     except (OSError, ValueError):
         return None
     return Cluster(**values | {"links": {node: Link(**link) for node, link in values["links"].items()}})

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
+import os
 import zipfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from labs.run import atomic
 from labs.run.errors import LabError
 
+LARGEST = 1 << 30
+"""Bytes of the largest file that is read; those of the data sets have at most 31 million."""
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # Bytes: a label, then the red, the green and the blue plane.
 
 
@@ -80,7 +85,7 @@ def read_mnist(path: str | Path) -> Arrays:
     """
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with os.fdopen(atomic.open_regular(path, LARGEST), "rb") as whole, np.load(whole, allow_pickle=False) as file:
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error
@@ -114,7 +119,7 @@ def read_cifar10(path: str | Path) -> Arrays:
 
 def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
-        records = np.fromfile(path, np.uint8)
+        records = np.frombuffer(atomic.read_bytes(path, LARGEST), np.uint8)
     except OSError as error:
         raise LabError(f"cannot read {path} ({error.strerror}); fetch CIFAR-10 again") from error
     if not len(records) or len(records) % CIFAR10_RECORD:
@@ -127,7 +132,7 @@ def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _class_names(path: Path) -> tuple[str, ...]:
-    names = tuple(path.read_text(errors="replace").split()) if path.exists() else ()
+    names = tuple(atomic.read_text(path).split()) if path.exists() else ()
     return names if len(names) == 10 else tuple(str(label) for label in range(10))
 
 
@@ -183,7 +188,7 @@ def _read_struct(path: Path) -> dict:
     from scipy.io import loadmat
 
     try:
-        wiki = loadmat(path)["wiki"][0, 0]
+        wiki = loadmat(io.BytesIO(atomic.read_bytes(path, LARGEST)))["wiki"][0, 0]
         numbers = ("dob", "photo_taken", "face_score", "second_face_score")
         table = {field: wiki[field].ravel().astype(float) for field in numbers}
         table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]

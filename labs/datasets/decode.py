@@ -13,6 +13,7 @@ import PIL
 import simplejpeg
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -30,6 +31,7 @@ _TRANSPOSE: dict[int | None, Image.Transpose] = {  # By EXIF orientation.
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+LARGEST = 1 << 28  # Bytes of the largest file that is read.
 MIN_SCALE = 0.75
 """A JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The reduced sides may
 be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128. The effect on the pixels
@@ -66,8 +68,7 @@ def decode_file(path: str | os.PathLike, size: int, values: Values | None = None
     Returns:
         The pixels; and the image's own range of values if they have more than 8 bits, else None.
     """
-    with open(path, "rb", buffering=0) as file:  # Fewer calls, at each of which another thread may take the GIL.
-        content = file.read()
+    content = atomic.read_bytes(path, LARGEST)
     pixels = _decode_jpeg(content, size)
     return _decode_any(content, size, values) if pixels is None else (pixels, None)
 

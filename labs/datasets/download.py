@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from labs.run import terminal
-from labs.run.errors import LabError
+from labs.run import atomic, terminal
+from labs.run.errors import LabError, quoted
 
 if TYPE_CHECKING:
     import requests
@@ -36,6 +36,7 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
     import urllib3
 
     host = urlsplit(url).netloc
+    _check_certificates()
     terminal.note(f"downloading {partial.stem} from {host}")
     # Retry-After could ask for hours; an error that says to try later is better.
     retries = urllib3.Retry(ATTEMPTS - 1, connect=0, other=0, backoff_factor=BACKOFF,
@@ -53,11 +54,36 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
                     retries = left.new(connect=None, other=None).increment("GET", url, error=error)
             retries.sleep()
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+        if problem := _proxy_problem(url, error):
+            raise LabError(problem) from error
         offline = not connected and isinstance(error, requests.ConnectionError)
         cause = "cannot be reached: no network?" if offline else f"failed {ATTEMPTS} times"
         cure = "fetch again later to continue where it stopped, or use --data embedded, which needs no network"
         raise LabError(f"{host} {cause} ({type(_reason(error)).__name__}); {cure}") from error
     _etag_file(partial).unlink(missing_ok=True)
+
+
+def _check_certificates() -> None:
+    """Refuse a missing file of certificates: the error of `requests` would look like one of the disk."""
+    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        path = os.environ.get(variable)
+        if path and not os.path.exists(path):
+            raise LabError(f"{variable} names {quoted(path)}, which does not exist; unset {variable}, "
+                           "or name a file of certificates")
+
+
+def _proxy_problem(url: str, error: Exception) -> str:
+    """Return an error message if the proxy that an environment variable names is at fault, else an empty string."""
+    import requests
+
+    at_fault = requests.exceptions.ProxyError, requests.exceptions.InvalidProxyURL, requests.exceptions.InvalidSchema
+    proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
+    if not proxy or not isinstance(error, at_fault):
+        return ""
+    names = [name for name, value in os.environ.items() if value == proxy and name.lower().endswith("_proxy")]
+    # What precedes an @ is a user's name and password.
+    return (f"the proxy {quoted(proxy.rpartition('@')[2])} ({', '.join(names)}) does not answer "
+            f"({type(_reason(error)).__name__}); correct the variable, or unset it if this network needs no proxy")
 
 
 def _reason(error: Exception) -> Exception:
@@ -119,7 +145,7 @@ def _headers(partial: Path) -> dict[str, str]:
     headers = {"Accept-Encoding": "identity"}  # The file as stored: the checksum refers to it.
     if have := file_size(partial):
         headers["Range"] = f"bytes={have}-"
-        etag = _etag_file(partial).read_text() if _etag_file(partial).exists() else ""
+        etag = atomic.read_text(_etag_file(partial)) if _etag_file(partial).exists() else ""
         if etag.startswith('"'):
             headers["If-Range"] = etag  # If the file has changed since, the server sends all of it.
     return headers

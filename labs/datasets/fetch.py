@@ -84,7 +84,7 @@ def locate(name: str, data: str) -> Path:
 
 def _own(dataset: Dataset, data: str) -> Path:
     """Return the folder that a student names, or the file for a data set of one file."""
-    home, shown = Path(data).expanduser(), printable(data)
+    home, shown = paths.named(data, "--data"), printable(data)
     try:
         if home.is_file() and dataset.filename in dataset.required:
             return home
@@ -95,9 +95,9 @@ def _own(dataset: Dataset, data: str) -> Path:
         if dataset.image_tree:
             return home / dataset.inner if (home / dataset.inner).is_dir() else home
         return _inner(dataset, home)
-    except (OSError, ValueError) as error:  # A name that is too long, an unreadable folder, a NUL character.
-        reason = getattr(error, "strerror", None) or error
-        raise LabError(f"--data {shown} cannot be read ({reason}); check the path and its permissions") from None
+    except OSError as error:
+        raise LabError(f"--data {shown} cannot be read ({error.strerror}); check the path and its permissions"
+                       ) from None
 
 
 SYNTHETIC = ("Synthetic data: small images that the kit generates itself, in the real set's layout. Labs use them by "
@@ -136,7 +136,7 @@ def _partial(dataset: Dataset, root: Path) -> Path:
 
 def _record(dataset: Dataset, root: Path) -> dict:
     path = _downloads(dataset, root) / "record.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(atomic.read_text(path)) if path.exists() else {}
 
 
 def _inner(dataset: Dataset, home: Path) -> Path:

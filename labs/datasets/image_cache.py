@@ -19,7 +19,7 @@ import psutil
 from labs.datasets import decode, verify
 from labs.run import resources
 from labs.run.errors import LabError
-from labs.run.paths import temporary_dir
+from labs.run.paths import own_temporary_dir, temporary_dir
 
 
 class ImageCache:
@@ -152,11 +152,8 @@ def _boot_id() -> str:
 
 def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
     """Open and map the cache file at its full length; it is sparse, so unwritten images occupy no disk."""
-    folder = temporary_dir() / f"labs-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            raise PermissionError(1, "it belongs to another user")
+        folder = own_temporary_dir()
         _evict(folder, name)
         file = os.fdopen(os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
         os.ftruncate(file.fileno(), length)
@@ -164,7 +161,7 @@ def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:
         # The map is never written to, but numpy exports memory to TensorFlow only if it is writable.
         return file, np.asarray(np.memmap(file, np.uint8, "r+"))
     except OSError as error:
-        raise LabError(f"cannot keep decoded images in {folder} ({error.strerror}); "
+        raise LabError(f"cannot keep decoded images in {temporary_dir()} ({error.strerror}); "
                        "set TMPDIR to a folder on a disk of this machine") from error
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from labs.run import terminal
+from labs.run import paths, terminal
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 
@@ -40,7 +40,8 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
                 held.enter_context(lock.hold(NO_LIMIT))
             lock.sign()
         except OSError as error:
-            raise LabError(f"cannot lock {path} ({error}); set LABS_DATA to a folder of your own") from error
+            variable = "LABS_CACHE" if path.is_relative_to(paths.cache_dir()) else "LABS_DATA"
+            raise LabError(f"cannot lock {path} ({error.strerror}); set {variable} to a folder of your own") from error
         yield
 
 

@@ -22,6 +22,7 @@ from labs.run.errors import LabError
 from labs.run.text import printable
 
 FORMAT = 3  # Of what is remembered: size, modification time, fault, range of values and digest of each file.
+LARGEST = 1 << 30  # Bytes of the file that remembers a tree; a hundred an image.
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
@@ -126,8 +127,8 @@ def _memory_file(root: Path) -> Path:
 
 def _load(file: Path) -> dict[str, list]:
     try:
-        memory = json.loads(file.read_bytes())
-    except (OSError, ValueError):  # Missing or damaged: everything is checked again.
+        memory = json.loads(atomic.read_bytes(file, LARGEST))
+    except (OSError, ValueError, LabError):  # Missing or damaged: everything is checked again.
         return {}
     return memory["files"] if (memory.get("reader"), memory.get("format")) == (VERSION, FORMAT) else {}
 

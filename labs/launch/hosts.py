@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from labs.run import atomic, resources
+from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.slurm import allocation
 
@@ -34,7 +34,7 @@ def slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
         return {}
     file = environ[variable]
     try:
-        text = atomic.read_bytes(file, 1 << 20).decode(errors="replace")  # Comments may be in any encoding.
+        text = atomic.read_text(paths.named(file, variable))  # Comments may be in any encoding.
     except OSError as problem:
         raise LabError(f"{variable} names {file}: {problem.strerror}; unset it, or name a host file") from None
     counts: dict[str, int] = {}

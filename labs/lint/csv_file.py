@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import stat
 from collections import Counter
 from pathlib import Path
 
 from labs.lint import columns
+from labs.run import atomic
 from labs.run.errors import LabError
 
 Lines = list[tuple[int, list[str]]]
@@ -52,16 +51,9 @@ def _text(path: Path) -> str:
         LabError: It is not a regular file, too large, or not text.
     """
     try:
-        # O_NONBLOCK does not wait for the writer of a FIFO. The opened file is checked, not the path, which may change.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode):
-                raise LabError(f"{path} is not a regular file; give a results folder or a CSV file")
-            content = file.read(LARGEST + 1)
+        content = atomic.read_bytes(path, LARGEST)
     except OSError as problem:
         raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
-    if len(content) > LARGEST:
-        raise LabError(f"{path.name} is larger than {LARGEST // 2**20} MiB; a table of results is smaller")
     for encoding in ("utf-16",) if content[:2] in (b"\xff\xfe", b"\xfe\xff") else ("utf-8-sig", "cp1252"):
         try:
             text = content.decode(encoding)

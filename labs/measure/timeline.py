@@ -31,9 +31,13 @@ BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2
          "float32": 4, "int64": 8, "float64": 8}
 
 
+LARGEST = 1 << 30
+"""Bytes of the largest timeline that is read."""
+
+
 def read(path: Path) -> list[Row]:
     """Return the events of a timeline; of a run that was killed, all complete ones."""
-    text = Path(path).read_text(errors="replace")
+    text = atomic.read_text(path, LARGEST)
     decoder, events, at = json.JSONDecoder(), [], text.find("{")
     while at >= 0:
         try:
@@ -55,7 +59,7 @@ def repair(path: Path) -> list[Row]:
     """Rewrite a truncated timeline as valid JSON, which Perfetto needs, and return its events."""
     events = read(path)
     try:
-        json.loads(Path(path).read_text(errors="replace"))
+        json.loads(atomic.read_text(path, LARGEST))
     except ValueError:
         atomic.write_text(path, "[\n" + ",\n".join(map(json.dumps, events)) + "\n]\n")
     return events

@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def explain_full_disk(problem: BaseException) -> BaseException:
-    """Return the error of a full disk as a LabError, and any other error unchanged."""
-    if not isinstance(problem, OSError) or problem.errno not in DISK_FULL:
+def explain_os_error(problem: BaseException) -> BaseException:
+    """Return the error of a full disk or of a path as a LabError, and any other error unchanged."""
+    if not isinstance(problem, OSError) or isinstance(problem, BrokenPipeError):
         return problem
+    if problem.errno not in DISK_FULL:
+        return LabError(f"{quoted(str(problem.filename))}: {problem.strerror}; check the path and its permissions"
+                        ) if problem.filename and problem.strerror else problem
     return LabError(f"cannot write {problem.filename or 'a file'}: {problem.strerror}; "
                     "free some space, or choose another --results")
 
@@ -90,6 +93,11 @@ def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
         return os.read(descriptor, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
+
+
+def read_text(path: str | os.PathLike, largest: int = 4 << 20) -> str:
+    """Return the text of a regular file, with a mark for what is not UTF-8; raises what `open_regular` raises."""
+    return read_bytes(path, largest).decode(errors="replace")
 
 
 def _sync_folder(folder: Path) -> None:

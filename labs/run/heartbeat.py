@@ -24,7 +24,7 @@ from pathlib import Path
 
 from labs.run import atomic, lifeline
 from labs.run.awake import AwakeClock
-from labs.run.errors import ERROR_PREFIX
+from labs.run.errors import ERROR_PREFIX, LabError
 
 FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
@@ -64,8 +64,8 @@ def read_beats(folder: Path) -> list[Beat]:
     beats = []
     for path in sorted(folder.glob("rank-*")):
         try:
-            beats.append(Beat(**json.loads(path.read_bytes().rstrip(b"\0 "))))
-        except ValueError:
+            beats.append(Beat(**json.loads(atomic.read_bytes(path, BEAT_BYTES).rstrip(b"\0 "))))
+        except (ValueError, LabError):
             continue  # Read in the middle of a write; the next read succeeds.
     return beats
 

@@ -44,7 +44,7 @@ class Lock:
 
     def holder(self) -> str:
         """Return the process that signed last, for messages."""
-        return self.note.read_text() if self.note.exists() else "another process"
+        return atomic.read_text(self.note) if self.note.exists() else "another process"
 
     def is_held(self) -> bool:
         """Return whether a process holds the lock.

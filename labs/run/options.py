@@ -8,6 +8,7 @@ from typing import Annotated
 
 from labs.run.fields import Range
 from labs.run.naming import check_name
+from labs.run.paths import named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +31,11 @@ class Options:
     """Log each epoch for TensorBoard, in the run's folder."""
 
     def __post_init__(self):
-        """Refuse a name that cannot be a folder below results/<lab>/."""
+        """Refuse a name that cannot be a folder below results/<lab>/, and a path that cannot be."""
         if self.name is not None:
             check_name(self.name)
+        if self.results is not None:
+            object.__setattr__(self, "results", named(self.results, "--results"))
 
 
 LAUNCH = {

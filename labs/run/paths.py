@@ -2,31 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import getpass
+import itertools
 import os
 import shlex
 import shutil
 import site
+import stat
 import sys
 import tempfile
 from pathlib import Path
 
+from labs.run.errors import LabError, quoted
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def named(path: str | os.PathLike, source: str) -> Path:
+    """Return a path that a user has given, with `~` replaced: a shell leaves it in `--results=~/runs` and in quotes.
+
+    Args:
+        path: The path, which need not exist.
+        source: What has given it, such as "--results" or "LABS_DATA".
+
+    Raises:
+        LabError: There can be no such path.
+    """
+    try:
+        expanded = Path(path).expanduser()
+        os.stat(expanded)
+    except RuntimeError:
+        problem = "this machine has no such home folder"
+    except ValueError as error:  # A NUL character.
+        problem = str(error)
+    except OSError as error:
+        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
+            return expanded
+        problem = os.strerror(error.errno)
+    else:
+        return expanded
+    raise LabError(f"{source} {quoted(str(path))}: {problem}; choose another path")
+
+
+def _folder(variable: str, default: Path) -> Path:
+    """Return the folder that an environment variable names, or else a default."""
+    path = os.environ.get(variable)
+    return named(path, variable) if path else default
 
 
 def data_dir() -> Path:
     """Return the folder of the data sets: `LABS_DATA`, else `data/` of the clone."""
-    return Path(os.environ.get("LABS_DATA") or ROOT / "data")
+    return _folder("LABS_DATA", ROOT / "data")
 
 
 def results_dir() -> Path:
     """Return the results folder: `LABS_RESULTS`, else `results/` of the clone."""
-    return Path(os.environ.get("LABS_RESULTS") or ROOT / "results")
+    return _folder("LABS_RESULTS", ROOT / "results")
 
 
 def cache_dir() -> Path:
     """Return the folder of files that can be regenerated at any time: `LABS_CACHE`, else `.cache/` beside the data."""
-    return Path(os.environ.get("LABS_CACHE") or data_dir() / ".cache")
+    return _folder("LABS_CACHE", data_dir() / ".cache")
 
 
 def python_path() -> str:
@@ -57,7 +95,34 @@ def search_path() -> str:
 
 def temporary_dir() -> Path:
     """Return the folder of temporary files that runs share: `TMPDIR`, which `labs run` replaces for its workers."""
-    return Path(os.environ.get("LABS_TMPDIR") or tempfile.gettempdir())
+    return _folder("LABS_TMPDIR", Path(tempfile.gettempdir()))
+
+
+def own_temporary_dir() -> Path:
+    """Make this user's folder of files that runs share, and return it.
+
+    The folder of temporary files may be open to all users: someone else may have made a folder, or a link, of the name
+    that is wanted. Then the next name is taken. All workers of a machine find the same one.
+
+    Raises:
+        OSError: No folder can be made, or the file system keeps neither owners nor permissions.
+    """
+    wanted = temporary_dir() / f"labs-{os.getuid()}"
+    for folder in itertools.chain([wanted], (Path(f"{wanted}-{number}") for number in range(2, 100))):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            if not _is_private(folder):
+                folder.rmdir()
+                raise PermissionError(errno.EPERM, "its file system keeps no owners and permissions")
+        if _is_private(folder):
+            return folder
+    raise PermissionError(errno.EPERM, "other users have taken all of its names")
+
+
+def _is_private(folder: Path) -> bool:
+    """Return whether a path is a folder, and no link, which only this user may enter."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
 def labs_command() -> str:

@@ -8,8 +8,10 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
+from labs.run import paths
 from labs.run.errors import LabError, quoted
 
 
@@ -33,6 +35,11 @@ def count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number from 1 to 999999")
     return int(text)
+
+
+def path(text: str) -> Path:
+    """Return a path, with `~` replaced by the home folder; an argparse type."""
+    return paths.named(text, "the path")
 
 
 def counts(text: str) -> tuple[int, ...]:

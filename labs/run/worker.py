@@ -42,7 +42,7 @@ def leave(problem: BaseException, where: str) -> None:
         problem: What was raised.
         where: The worker, and its place in the training.
     """
-    problem = _explain_out_of_memory(atomic.explain_full_disk(problem))
+    problem = _explain_out_of_memory(atomic.explain_os_error(problem))
     sys.stdout.flush()
     echo = is_echo(problem)
     if echo or heartbeat.rank() != 0:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from labs.run import catalogue
+from labs.run import atomic, catalogue
 from labs.run.paths import user_name
 from labs.run.text import plural
 from labs.slurm import site
@@ -85,7 +85,7 @@ def _late(request: Request) -> list[str]:
     """Find #SBATCH lines after the first command: sbatch silently ignores them."""
     if request.file is None:
         return []
-    lines = request.file.read_text(errors="replace").splitlines()
+    lines = atomic.read_text(request.file).splitlines()
     unread = sum(line.startswith(DIRECTIVE) for line in lines) - len(header(lines))
     return [f"{plural(unread, f'{DIRECTIVE} line')} of {request.file.name} after its first command, where Slurm "
             "stops reading; move them up"] if unread else []

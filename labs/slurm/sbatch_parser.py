@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.run.errors import LabError
+from labs.run import atomic
+from labs.run.errors import LabError, quoted
 from labs.slurm import site
 
 # sbatch's options that take a value; to find the job file, the parser must know them all.
@@ -179,10 +180,10 @@ def directives(file: Path) -> list[str]:
         LabError: The file cannot be read, or is not a script.
     """
     try:
-        lines = file.read_text(errors="replace").splitlines()
+        lines = atomic.read_text(file).splitlines()
     except OSError as problem:
-        raise LabError(f"cannot read the job file {file}: {problem.strerror}; sbatch's options come before it, "
-                       "the lab's after it") from None
+        raise LabError(f"cannot read the job file {quoted(str(file))}: {problem.strerror}; sbatch's options come "
+                       "before it, the lab's after it") from None
     if not lines or not lines[0].startswith("#!"):
         raise LabError(f"{file} is not a script: its first line must be #!/bin/bash")
     return [word for line in header(lines) for word in shlex.split(line.removeprefix(DIRECTIVE), comments=True)]

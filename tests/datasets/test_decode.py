@@ -75,7 +75,7 @@ def test_more_than_eight_bits_are_scaled(tmp_path, samples):
 
 
 def test_one_range_holds_for_all_images_of_more_than_eight_bits(tmp_path):
-    """Values to 3,000 in 16 bits: a dark class, a bright class, and a pixel that is no number."""
+    """Values to 3,000 in 16 bits: a dark class, a bright class, and a pixel without a value."""
     for folder, level, kind in (("dark", 300, "png"), ("light", 3000, "tif")):
         (tmp_path / folder).mkdir()
         for k in range(6):

@@ -197,6 +197,23 @@ def test_without_a_network_the_synthetic_data_is_named(offer, server, tmp_path):
         fetch.fetch_dataset("cifar10", tmp_path)
 
 
+@pytest.mark.parametrize(("name", "value", "says"), [
+    ("HTTP_PROXY", "http://me:secret@127.0.0.1:1", r"the proxy '127.0.0.1:1' \(HTTP_PROXY\) does not answer"),
+    ("http_proxy", "http://:3128", r"the proxy 'http://:3128' \(http_proxy\) does not answer"),
+    ("ALL_PROXY", "socks9://127.0.0.1:1", r"the proxy 'socks9://127.0.0.1:1' \(ALL_PROXY\) does not answer"),
+    ("REQUESTS_CA_BUNDLE", "/nowhere.pem", "REQUESTS_CA_BUNDLE names '/nowhere.pem', which does not exist; unset REQ"),
+])
+def test_a_variable_that_spoils_a_download_is_named_and_its_cure_works(offer, tmp_path, monkeypatch, name, value, says):
+    offer(tar(PICTURES))
+    monkeypatch.delenv("NO_PROXY")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(LabError, match=says) as refused:
+        fetch.fetch_dataset("cifar10", tmp_path)
+    assert "secret" not in str(refused.value)
+    monkeypatch.delenv(name)
+    assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
+
+
 def test_a_set_that_has_moved(offer, tmp_path):
     server = offer(b"gone")
     server.status = 404

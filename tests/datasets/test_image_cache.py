@@ -194,10 +194,26 @@ def test_nowhere_to_keep_them(index, tmp_path, monkeypatch):
         make(index)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_somebody_else_is_not_trusted(index):
-    folder = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}"
-    folder.mkdir()
-    os.chown(folder, 65534, 65534)
-    with pytest.raises(LabError, match="belongs to another user"):
-        make(index)
+@pytest.mark.parametrize("taken", ["link to a folder of mine", "open to all", "somebody else's", "file"])
+def test_a_folder_that_others_may_have_made_is_not_used(index, tmp_path, taken, monkeypatch):
+    """In /tmp anyone may take the folder's name; the files in it could be read, replaced, or deleted to make space."""
+    folder, mine = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}", tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    (mine / "thesis").write_bytes(bytes(10_000))
+    if taken.startswith("link"):
+        folder.symlink_to(mine)
+    elif taken == "file":
+        folder.touch()
+    else:
+        folder.mkdir()
+        folder.chmod(0o777 if taken == "open to all" else 0o700)
+    if taken.startswith("somebody"):
+        if os.geteuid() != 0:
+            pytest.skip("only root can give a folder away")
+        os.chown(folder, 65534, 65534)
+    monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 0}))  # Makes space.
+    for _ in range(2):
+        assert np.array_equal(make(index)[np.arange(40)], reference(index))
+    assert folder.is_file() or not [path for path in folder.iterdir() if path.name != "thesis"]
+    assert os.listdir(mine) == ["thesis"]
+    assert len(list(folder.with_name(f"{folder.name}-2").iterdir())) == 1

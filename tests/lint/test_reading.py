@@ -231,7 +231,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     (tmp_path / "long.csv").write_text("workers,epoch_seconds\n" + "1,2\n" * (csv_file.MOST_ROWS + 1))
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "folder").mkdir()
-    assert "/dev/zero is not a regular file" in refused("/dev/zero")
+    assert "/dev/zero: it is not a regular file" in refused("/dev/zero")
     for name, line in {"fifo.csv": "not a regular file", "huge.csv": "larger than 4 MiB", "folder": "holds no record",
                        "long.csv": "holds 2,001 rows", "binary.csv": "not a text table"}.items():
         [problem] = checker.check([tmp_path / name])

@@ -72,7 +72,7 @@ def refusal(write, *arguments) -> str:
     try:
         write(*arguments)
     except OSError as problem:
-        return str(atomic.explain_full_disk(problem))
+        return str(atomic.explain_os_error(problem))
     return "nothing"
 
 
