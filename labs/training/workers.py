@@ -35,7 +35,7 @@ class Job:
     options: Options
     layout: Layout
     started: float
-    """Seconds since 1970."""
+    """On the machine's monotonic clock."""
 
     @property
     def size(self) -> int:
@@ -90,7 +90,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         folder = naming.results_root(options) / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
-        job = Job(lab, name, folder, config, options, layout, time.time())
+        job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.say(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
             timeline.start(folder)
