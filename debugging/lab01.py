@@ -1,6 +1,6 @@
 """Train three epochs and log the images and seconds of each. One bug is planted.
 
-    python -m labs.launch.mpirun 2 python debugging/lab01.py
+    labs launch 2 debugging/lab01.py
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Train two epochs on several workers and compare their weights. One bug is planted.
 
-    python -m labs.launch.mpirun 2 python debugging/lab02.py
+    labs launch 2 debugging/lab02.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Train three epochs and print how many of the images each epoch has used. One bug is planted.
 
-    python -m labs.launch.mpirun 2 python debugging/lab04.py
+    labs launch 2 debugging/lab04.py
 """
 
 import time

@@ -136,12 +136,15 @@ def prove(steps: Steps, mpi: Mpi, python: Path, program: Path = ROOT / "setup" /
 
     # The kit knows Open MPI's flags; as a program of the new environment it also finds that environment's mpirun.
     ours = mpi.version.startswith("openmpi")
-    launcher = [python, "-m", "labs.launch.mpirun", "2"] if ours else [mpi.folder / "mpirun", "-np", "2"]
-    env = packages.clean_environment() | {"PYTHONPATH": str(ROOT), "LABS_MPI": mpi.version}
+    own, sites = [python, "-m", "labs", "launch", "--oversubscribe", "2"], [mpi.folder / "mpirun", "-np", "2", python]
+    # In a Slurm job of one task, two workers would be too many.
+    env = {name: value for name, value in packages.clean_environment().items() if not name.startswith("SLURM_")}
+    env |= {"PYTHONPATH": str(ROOT), "LABS_MPI": mpi.version}
     if _visible_gpus() < 2:
         env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
     try:
-        return f"{PROOF_PREFIX}{proof_verdict(steps.run([*launcher, python, program], env, timeout=PROOF_SECONDS))}"
+        output = steps.run([*(own if ours else sites), program], env, timeout=PROOF_SECONDS)
+        return f"{PROOF_PREFIX}{proof_verdict(output)}"
     except SetupError as error:
         if verdict := proof_verdict(steps.log.read_text(errors="replace")):
             raise SetupError(f"{PROOF_PREFIX}{verdict} (log: {steps.log})") from None

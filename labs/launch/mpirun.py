@@ -1,7 +1,4 @@
-"""mpirun's command line and the environment of its workers.
-
-    python -m labs.launch.mpirun 2 PROGRAM ...      replaces this process by mpirun with two workers
-"""
+"""mpirun's command line and the environment of its workers."""
 
 from __future__ import annotations
 
@@ -74,13 +71,3 @@ def environment(bar: bool = True) -> dict[str, str]:
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
-
-
-def main() -> None:
-    """Replace this process by mpirun: `make env` uses this to test two workers with the flags of `labs run`."""
-    arguments = [*command(int(sys.argv[1])), *sys.argv[2:]]
-    os.execve(arguments[0], arguments, environment())
-
-
-if __name__ == "__main__":
-    main()

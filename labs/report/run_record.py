@@ -34,12 +34,13 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
     batch_size = fields.value(job.config, Role.BATCH_SIZE, default=0)
+    seconds = time.monotonic() - job.started
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {
         "format": FORMAT,
         "lab": job.lab,
         "run": job.name,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(job.started)),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(time.time() - seconds)),
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
         "data": _plain(job.data),
@@ -47,7 +48,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "machine": machine_info.machine(),
         "history": history,
         "timings": {
-            "total_seconds": time.time() - job.started,
+            "total_seconds": seconds,
             "first_epoch_seconds": history[0]["train_seconds"] if history else None,
             "seconds_per_epoch": throughput.seconds_per_epoch(history),
             "images_per_sec": throughput.images_per_sec(history),

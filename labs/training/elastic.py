@@ -45,9 +45,9 @@ class Memory:
     """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's."""
 
     began: float
-    """When the first worker's process started, in seconds since 1970."""
+    """When the first worker's process started, on the machine's monotonic clock, as all times here."""
     stopped: float
-    """When training last took a step, in seconds since 1970."""
+    """When training last took a step."""
     steps_lost: int = 0
     """Steps since the last commit when training stopped."""
     size: int = 0
@@ -82,7 +82,7 @@ class Elastic:
         if options.name is None:
             raise LabError("workers that join later must find the run; choose its --name")
         self.options, self.folder = options, runs / options.name
-        began = psutil.Process().create_time()
+        began = time.monotonic() - (time.time() - psutil.Process().create_time())
         self.memory = Memory(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
         self.uncommitted = 0
@@ -181,7 +181,7 @@ class Elastic:
         seed_dropout(self.model, config.seed, state.epoch, job.rank)
         self.model.reset_metrics()
         batches = iter(train_batches(self.images.images, self.images.labels, mine, epoch=state.epoch, seed=config.seed))
-        self.memory.epoch_began = self.memory.epoch_began or time.time()
+        self.memory.epoch_began = self.memory.epoch_began or time.monotonic()
         for step in range(mine.steps):
             self.in_step = True
             take_steps(self.model, batches, 1)
@@ -195,7 +195,7 @@ class Elastic:
 
     def _moved(self) -> None:
         """Record that training continues and, after a reset, what the reset cost."""
-        memory, now = self.memory, time.time()
+        memory, now = self.memory, time.monotonic()
         heartbeat.current().step(self.state.epoch + 1, self.state.step + self.uncommitted)
         if not self.running:
             kind = "start" if not memory.size else LOST if self.job.size < memory.size else JOINED
@@ -214,7 +214,7 @@ class Elastic:
         self.state.seen, self.state.step = self.seen, self.state.step + self.uncommitted
         self.state.save()
         self.uncommitted = 0
-        self.memory.progress += (self._point(time.time(), self.seen),)
+        self.memory.progress += (self._point(time.monotonic(), self.seen),)
         # Horovod: all workers learn it from rank 0 in the same step, so nothing is lost.
         self.state.check_host_updates()
 
@@ -224,7 +224,7 @@ class Elastic:
         agreement.compare_weights(self.model, f"after epoch {state.epoch + 1}")
         mine = {name: float(value) for name, value in self.model.get_metrics_result().items()}
         means = hvd_ops.mean_over_workers(mine, weight)
-        now = time.time()
+        now = time.monotonic()
         row = {"epoch": state.epoch + 1, **means,
                "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),
                "images": len(self.images),

@@ -1,6 +1,6 @@
 """A trial of a train step that a student wrote: each worker takes a few steps with it and reports its weights.
 
-    python -m labs.launch.mpirun 2 python -m labs.training.step_trial STEP.py NAME FOLDER
+    mpirun -np 2 python -m labs.training.step_trial STEP.py NAME FOLDER
 
 A worker writes two files into FOLDER: `started-RANK.json` before its first step, and `RANK.json` at its end, with its
 weights or with the error that the step raised.

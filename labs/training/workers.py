@@ -37,7 +37,7 @@ class Job:
     options: Options
     layout: Layout
     started: float
-    """Seconds since 1970."""
+    """On the machine's monotonic clock."""
     data: dict[str, Any] = dataclasses.field(default_factory=dict)
     """For the record, from `fit` and `evaluate`: the digests of each subset, by its name."""
 
@@ -94,7 +94,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         folder = naming.results_root(options) / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
-        job = Job(lab, name, folder, config, options, layout, time.time())
+        job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.say(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
             timeline.start(folder)

@@ -1,6 +1,6 @@
 """Train three epochs and log the images and seconds of each. Repaired.
 
-    python -m labs.launch.mpirun 2 python solutions/debugging/lab01.py
+    labs launch 2 solutions/debugging/lab01.py
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Train two epochs on several workers and compare their weights. Repaired.
 
-    python -m labs.launch.mpirun 2 python solutions/debugging/lab02.py
+    labs launch 2 solutions/debugging/lab02.py
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Fit a linear network to 512 images, with the same global batch on any number of workers. Repaired.
 
-    python -m labs.launch.mpirun 1 python solutions/debugging/lab03.py
-    python -m labs.launch.mpirun 2 python solutions/debugging/lab03.py
+    labs launch 1 solutions/debugging/lab03.py
+    labs launch 2 solutions/debugging/lab03.py
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Train three epochs and print how many of the images each epoch has used. Repaired.
 
-    python -m labs.launch.mpirun 2 python solutions/debugging/lab04.py
+    labs launch 2 solutions/debugging/lab04.py
 """
 
 import time

@@ -1,6 +1,6 @@
 """Train until the mean loss of all workers is low enough. Repaired.
 
-    python -m labs.launch.mpirun 2 python solutions/debugging/lab05.py        (Ctrl-C ends it)
+    labs launch 2 solutions/debugging/lab05.py        (Ctrl-C ends it)
 """
 
 import os

@@ -34,13 +34,14 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.training.loop import compile_for, evaluate
 
     with workers.start(config, options) as job:
+        began = time.time()
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(10, "softmax")])
         compile_for(model, tf.keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", ("accuracy",))
         images = np.random.default_rng(0).integers(0, 256, (32, 8, 8, 1), np.uint8)
         test = evaluate(job, model, Subset(images, np.arange(32) % 10, np.arange(32)), config.batch_size)
-        assert heartbeat.current().beat.moved > job.started, "the evaluation has armed the watch"
+        assert heartbeat.current().beat.moved > began, "the evaluation has armed the watch"
         if job.rank == 0:
             time.sleep(3 * options.stall_seconds)
         return run_record.finish(job, [], test_loss=test["loss"])
