@@ -1,6 +1,6 @@
 """Workers that stay: ranks inside a notebook, which many cells use.
 
-    workers = resident.start(2)      then a cell that begins with %%px runs on both
+    workers = resident.start(2)      then a cell that begins with %%px runs on both; between calls they are stopped
     workers.run(lab, config)         a run, as `labs.launch.local.run` makes it, but its workers have started already
     workers.stop()
 
@@ -40,7 +40,8 @@ from labs.run.options import Options
 from labs.run.text import plural
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
-              "--log-level=40"]
+              "--log-level=40", "--HeartMonitor.max_heartmonitor_misses=1000000000"]
+"""Engines that rest miss its heartbeats; mpirun's end tells of one that has died."""
 STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
 """After how long Horovod ends an exchange that not all ranks have joined."""
 SECONDS_TO_START = 180.0
@@ -78,6 +79,22 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
     return _running
 
 
+def _register() -> None:
+    """Have `%%px` cells run by `_run_cell`, if this is a notebook."""
+    if shell := get_ipython():
+        shell.register_magic_function(_run_cell, "cell", "px")
+
+
+def _run_cell(line: str, cell: str) -> None:
+    """Run a `%%px` cell on the workers of this notebook."""
+    if line.strip():
+        raise WorkerError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
+    if not _running:
+        raise WorkerError("no workers yet; run the cell with resident.start(2), and after a restart of the kernel all "
+                          "%%px cells after it")
+    _running.px(cell)
+
+
 class WorkerError(LabError):
     """A worker raised an exception; the message names the rank, and a notebook shows that worker's traceback."""
 
@@ -101,6 +118,7 @@ class Workers:
 
     def __init__(self, size: int, threads: int):
         self.size, self._ended = size, ""
+        self._pids: Sequence[int] = ()
         self._evidence = failure.Evidence(Options.stall_seconds)
         self._programs: list[tuple[subprocess.Popen, list[threading.Thread]]] = []
         self._opened = contextlib.ExitStack()
@@ -110,8 +128,7 @@ class Workers:
         except BaseException:
             self.stop()
             raise
-        if shell := get_ipython():
-            shell.register_magic_function(self._run_cell, "cell", "px")
+        _register()  # Over ipyparallel's own %%px.
 
     def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
@@ -155,6 +172,7 @@ class Workers:
         """
         self._ended = self._ended or cause
         atexit.unregister(self.stop)
+        self._signal(signal.SIGCONT)
         self._opened.close()
 
     def px(self, code: str) -> None:
@@ -165,11 +183,6 @@ class Workers:
             LabError: A worker has ended.
         """
         self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=_show)
-
-    def _run_cell(self, line: str, cell: str) -> None:
-        if line.strip():
-            raise LabError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
-        self.px(cell)
 
     def pull(self, expression: str) -> list:
         """Return the value of an expression on every rank, by rank.
@@ -215,10 +228,13 @@ class Workers:
             LabError: A worker has ended.
         """
         self._check()
+        self._signal(signal.SIGCONT)
         calls = {rank: call_on(self._client[rank]) for rank in range(self.size)}
         try:
             stuck = self._wait(calls, _forwarder(calls[0]) if forward else lambda: None)
         finally:
+            if not self._ended:
+                self._signal(signal.SIGSTOP)  # Horovod looks for tensors a thousand times a second, also when idle.
             if show:
                 for rank, call in calls.items():
                     show(rank, call)
@@ -250,6 +266,12 @@ class Workers:
                 call.wait_for_output(1)
         forward()
         return busy
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send all workers a signal: SIGSTOP, and they rest; SIGCONT, and they go on."""
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _interrupt(self, calls: Calls) -> None:
         """Interrupt all ranks; in an exchange they run no Python, and have to be stopped."""
@@ -323,3 +345,6 @@ def _show(rank: int, call: AsyncResult) -> None:
         publish_display_data(output["data"], output["metadata"])
     if call.execute_result:
         print(f"rank {rank}: {call.execute_result['data']['text/plain']}")
+
+
+_register()  # Before there are workers, too: the cell says what to run.

@@ -105,6 +105,15 @@ def test_what_a_cell_returns_is_shown_and_can_be_fetched(workers, capsys):
     assert [list(each) for each in workers.pull("mine")] == [[0, 1], [1, 2]]
 
 
+def test_workers_rest_between_calls(workers, capsys):
+    processes = [psutil.Process(pid) for pid in workers.pull("os.getpid()")]
+    before = [process.cpu_times() for process in processes]
+    time.sleep(1)
+    assert [process.cpu_times() for process in processes] == before
+    workers.px(SUM)
+    assert printed(capsys) == SUMS
+
+
 def test_the_settings_of_a_run_are_there_before_tensorflow_loads(workers):
     names = ("TF_ENABLE_ONEDNN_OPTS", "OMPI_MCA_mpi_yield_when_idle", "GLIBC_TUNABLES", "PYTHONPATH")
     for variables in workers.pull("dict(os.environ)"):
@@ -367,7 +376,7 @@ def test_cells_run_on_the_ranks_and_a_kernel_that_ends_takes_all_with_it(kernel,
     assert kernel.run(f"%%px\n{SUM}") == ("ok", SUMS, [])
     assert kernel.run("%%px\nprint(os.getcwd())") == ("ok", [f"rank {rank}: {tmp_path}" for rank in (0, 1)], [])
     status, _, error = kernel.run("%%px --targets 1\nprint(hvd.rank())")
-    assert (status, error[-1]) == ("error", "LabError: %%px runs on all ranks and has no options; choose one with "
+    assert (status, error[-1]) == ("error", "WorkerError: %%px runs on all ranks and has no options; choose one with "
                                             "`if hvd.rank() == 1:`")
     status, _, error = kernel.run("%%px\nraise ValueError('burst')")
     assert (status, error[-1]) == ("error", "WorkerError: rank 0: ValueError: burst")
@@ -377,6 +386,19 @@ def test_cells_run_on_the_ranks_and_a_kernel_that_ends_takes_all_with_it(kernel,
     assert not psutil.wait_procs(mine, timeout=SECONDS_TO_END)[1]
     assert not list(tmp_path.glob("labs-mpi-*"))
     assert not [path for path in tmp_path.rglob("*") if "ipcontroller" in path.name]
+
+
+def test_a_cell_for_the_ranks_that_comes_first_says_what_to_run(tmp_path):
+    """As after a restart of the kernel."""
+    kernel = Kernel(tmp_path)
+    try:
+        kernel.run("from labs.launch import resident")
+        status, _, error = kernel.run("%%px\nprint(1)")
+    finally:
+        kernel.close()
+    assert status == "error"
+    assert error == ["WorkerError: no workers yet; run the cell with resident.start(2), and after a restart of the kernel "
+                     "all %%px cells after it"]
 
 
 INTERRUPTED = r"LabError: ranks? [01, ]+ waited in an exchange when the cell was interrupted; .* starts new workers"
