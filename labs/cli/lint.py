@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from labs.lint import checker
+from labs.run import terminal
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line, printable
@@ -30,5 +31,5 @@ def main(args: argparse.Namespace) -> int:
         else:
             failed = failed or bool(verdict.findings)
             for line in (verdict, *(verdict.findings or ("nothing implausible",))):
-                print(printable(line))
+                print(terminal.folded(printable(line), 4))
     return int(failed)

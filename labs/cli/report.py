@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from labs.report import page
-from labs.run import atomic, usage
+from labs.run import atomic, terminal, usage
 from labs.run.paths import results_dir, shown
 from labs.run.text import printable
 
@@ -26,6 +26,6 @@ def main(args: argparse.Namespace) -> None:
     atomic.refuse_special(output, "--output")
     if args.markdown:
         atomic.refuse_special(args.markdown, "--markdown")
-    with usage.writing_to("--output"):
+    with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
         page.write(args.results, output, args.markdown)
     print("\n".join(printable(shown(path.absolute())) for path in (output, args.markdown) if path))
