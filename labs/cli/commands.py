@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 
 from labs.cli import streams
-from labs.run import atomic, usage
+from labs.run import atomic, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
-ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod, and measure the speedup."
+ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 COMMANDS = {
     "check": "check whether this machine can run the labs; names a cure for each problem",
     "list": "list the labs",
@@ -73,7 +73,7 @@ def main() -> None:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(error := atomic.explain_full_disk(problem), LabError):
             raise
-        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
+        sys.exit(terminal.folded(f"{ERROR_PREFIX}{one_line(error)}", 2, sys.stderr))
     sys.exit(code)
 
 
