@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 
 from labs.cli import streams
-from labs.run import atomic, terminal, usage
+from labs.run import atomic, quiet, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
@@ -53,6 +53,7 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     streams.reopen_closed()
+    quiet.hide_warnings()
     try:
         try:
             code = dispatch(sys.argv[1:])

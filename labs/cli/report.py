@@ -8,7 +8,6 @@ from pathlib import Path
 from labs.report import page
 from labs.run import atomic, terminal, usage
 from labs.run.paths import results_dir, shown
-from labs.run.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,4 +27,4 @@ def main(args: argparse.Namespace) -> None:
         atomic.refuse_special(args.markdown, "--markdown")
     with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
         page.write(args.results, output, args.markdown)
-    print("\n".join(printable(shown(path.absolute())) for path in (output, args.markdown) if path))
+    print("\n".join(shown(path.absolute()) for path in (output, args.markdown) if path))
