@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -163,8 +162,6 @@ def search(config: Config, options: Options):
     Raises:
         LabError: There are several workers, or the results folder holds a trial with other values.
     """
-    from tqdm import tqdm
-
     with warnings.catch_warnings():  # In a notebook tqdm, which Optuna loads, warns of a missing widget.
         warnings.simplefilter("ignore")
         import optuna
@@ -173,7 +170,8 @@ def search(config: Config, options: Options):
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", pruner=optuna.pruners.MedianPruner(3, n_warmup_steps=2))
     trials = []
-    for number in tqdm(range(config.trials), desc="search", unit="trial", file=sys.stderr):
+    for number in range(config.trials):
+        print(f"trial {number + 1} of {config.trials}", flush=True)
         # A new sampler for each trial: its suggestions depend only on the earlier trials and its number.
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=4, seed=config.seed + number)
         trials.append(_trial(study, number, dataclasses.replace(config, trials=0, leak_check=False), options))

@@ -105,15 +105,15 @@ def _fill(build: Build, wanted: Environment, fresh: bool) -> str:
             flags = ["--clear", "--without-pip", "--prompt", "labs"]
             steps.run([sys.executable, "-m", "venv", *flags, wanted.folder], env)
             steps.run([wanted.python, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
-    with steps.step(f"packages of pyproject.toml at the versions of {packages.CONSTRAINTS[wanted.stack]}"):
+    with steps.step(f"packages at the versions of {packages.CONSTRAINTS[wanted.stack]}"):
         extras = [*EXTRAS, "mpi"] if wanted.mpi == "own" else EXTRAS
         packages.install(steps, wanted.python, ROOT, packages.requirements(ROOT, extras), wanted.stack)
     return _add_horovod(steps, build, wanted.python)
 
 
 def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
-    how = "from the cached wheel" if horovod_wheel.cached(build) else "built once, then cached: minutes"
-    with steps.step(f"Horovod {build.horovod} for TensorFlow {build.tensorflow}, {build.mpi.version}: {how}"):
+    how = "cached" if horovod_wheel.cached(build) else "minutes"
+    with steps.step(f"Horovod {build.horovod} for TensorFlow {build.tensorflow}, {build.mpi.version} ({how})"):
         wheel = horovod_wheel.wheel(steps, build, python)
         flags = ["--no-deps", "--force-reinstall", "--no-index"]
         steps.run([python, *packages.PIP_INSTALL, *flags, wheel], packages.clean_environment())

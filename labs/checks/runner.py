@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import json
@@ -11,6 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from labs.checks.findings import Finding, absent, fail, refused
+from labs.run import terminal
 from labs.run.errors import LabError, quoted
 
 CHECKS = {
@@ -84,7 +84,7 @@ def findings(names: Iterable[str], failed: list[str]) -> Iterator[Finding]:
         failed: The names of those that fail are added to it.
     """
     for name in names:
-        with _waiting(name):
+        with terminal.ticking(f"...     {name:10}  {WAITS.get(name, '')}"):
             results = _run(name, failed)
         failed += [name] if any(each.state == "fail" for each in results) else []
         yield from results
@@ -119,23 +119,11 @@ def line(finding: Finding) -> str:
     state = f"{finding.state:6}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         state = f"\033[{COLOURS[finding.state]}m{state}\033[0m"
-    return f"{state}  {finding.name:10}  {finding.message}" + f" -> {finding.cure}" * bool(finding.cure)
+    text = f"{finding.state:6}  {finding.name:10}  {finding.message}" + f" -> {finding.cure}" * bool(finding.cure)
+    return state + terminal.folded(text, 20)[6:]
 
 
 def _summary(failed: Sequence[str], quick: bool) -> str:
     if failed:
         return f"this machine cannot run the labs yet: {', '.join(dict.fromkeys(failed))}"
     return "this machine can run the labs" + ", as far as can be seen without the proof" * quick
-
-
-@contextlib.contextmanager
-def _waiting(name: str) -> Iterator[None]:
-    """On a terminal, show during the block what is running and how long it usually takes."""
-    shown = name in WAITS and sys.stderr.isatty()
-    if shown:
-        print(f"...     {name:10}  {WAITS[name]}", end="", file=sys.stderr, flush=True)
-    try:
-        yield
-    finally:
-        if shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

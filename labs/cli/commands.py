@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 
 from labs.cli import streams
-from labs.run import atomic, usage
+from labs.run import atomic, quiet, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
-ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod, and measure the speedup."
+ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 COMMANDS = {
     "check": "check whether this machine can run the labs; names a cure for each problem",
     "list": "list the labs",
@@ -58,6 +58,7 @@ def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     streams.reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # A wrong one would be found at a run's end; the kit opens no window.
+    quiet.hide_warnings()
     try:
         try:
             code = dispatch(sys.argv[1:])
@@ -78,7 +79,7 @@ def main() -> None:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
         if not isinstance(error := atomic.explain_os_error(problem), LabError):
             raise
-        sys.exit(f"{ERROR_PREFIX}{one_line(error)}")
+        sys.exit(terminal.folded(f"{ERROR_PREFIX}{one_line(error)}", 2, sys.stderr))
     sys.exit(code)
 
 

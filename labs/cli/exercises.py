@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from labs import exercises
-from labs.run import catalogue
+from labs.run import catalogue, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,4 +18,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the questions."""
     for lab in [args.lab] if args.lab else catalogue.lab_names():
-        print("\n".join(exercises.listing(lab)))
+        print(terminal.folded("\n".join(exercises.listing(lab)), 6))

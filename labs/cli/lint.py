@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from labs.lint import checker
-from labs.run import usage
+from labs.run import terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import results_dir
 from labs.run.text import one_line
@@ -30,5 +30,5 @@ def main(args: argparse.Namespace) -> int:
         else:
             failed = failed or bool(verdict.findings)
             for line in (verdict, *(verdict.findings or ("nothing implausible",))):
-                print(one_line(line))
+                print(terminal.folded(one_line(line), 4))
     return int(failed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from labs.run import catalogue
+from labs.run import catalogue, terminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,4 +15,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> None:
     """Print the labs."""
     for name in catalogue.lab_names():
-        print(f"{name:18} {catalogue.load_lab(name).title.partition(': ')[2]}")
+        print(terminal.folded(f"{name:18} {catalogue.load_lab(name).title.partition(': ')[2]}", 19))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from labs.report import page
-from labs.run import atomic, usage
+from labs.run import atomic, terminal, usage
 from labs.run.paths import results_dir, shown
-from labs.run.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +25,6 @@ def main(args: argparse.Namespace) -> None:
     atomic.refuse_special(output, "--output")
     if args.markdown:
         atomic.refuse_special(args.markdown, "--markdown")
-    with usage.writing_to("--output"):
+    with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
         page.write(args.results, output, args.markdown)
-    print("\n".join(printable(shown(path.absolute())) for path in (output, args.markdown) if path))
+    print("\n".join(shown(path.absolute()) for path in (output, args.markdown) if path))

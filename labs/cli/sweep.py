@@ -14,7 +14,7 @@ from typing import Any
 from labs.cluster import state
 from labs.launch import capacity, hosts
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import atomic, catalogue, command_line, naming, usage
+from labs.run import atomic, catalogue, command_line, naming, terminal, usage
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.options import LAUNCH
@@ -147,7 +147,8 @@ def _show(todo: Sequence[Cell], results_root: Path) -> int:
     settings = [dataclasses.asdict(cell.config) | {"workers": cell.workers, "nodes": cell.nodes} for cell in todo]
     varied = [name for name in settings[0] if len({str(each[name]) for each in settings}) > 1]
     for number, (cell, values) in enumerate(zip(todo, settings, strict=True)):
-        print(f"{number:3}  {'  '.join(f'{name} {values[name]}' for name in varied)}  {_state(cell, results_root)}")
+        settings_of = "  ".join(f"{name} {values[name]}" for name in varied)
+        print(terminal.folded(f"{number:3}  {settings_of}  {_state(cell, results_root)}", 5))
     return 0
 
 
@@ -181,11 +182,12 @@ def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
     """Print how many runs are done; return 1 if one failed. A cell that another sweep is running has not failed."""
     for reason in dict.fromkeys(cell.skipped for cell in todo if cell.skipped):
         count = sum(cell.skipped == reason for cell in todo)
-        print(f"left out {plural(count, 'run')}: {reason}")
+        print(terminal.folded(f"left out {plural(count, 'run')}: {reason}", 2))
     done = sum(finished(cell, results_root) for cell in todo)
     elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
-    print(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; `labs report` shows them" +
-          ("; the same command tries the failed ones again" if left.failed else ""))
+    again = "; the same command tries the failed ones again" if left.failed else ""
+    print(terminal.folded(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; "
+                          f"`labs report` shows them{again}", 2))
     return 1 if left.failed else 0
 
 

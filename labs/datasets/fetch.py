@@ -12,7 +12,7 @@ from labs.datasets.download import download_file, file_size
 from labs.datasets.locks import make_once
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.datasets.synthetic.embedded import folder_digest, make_synthetic, synthetic_folder, verify_synthetic
-from labs.run import atomic, paths
+from labs.run import atomic, paths, table, terminal
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -113,9 +113,7 @@ def listing() -> str:
         synthetic = "generated" if synthetic_folder(dataset.name, root).is_dir() else "generated on first use"
         counts = f"{dataset.images:,}", f"{dataset.classes}"
         rows.append((dataset.name, *counts, size, _state(dataset, root), synthetic, dataset.licence))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return "\n".join([*lines, "", SYNTHETIC])
+    return "\n".join([table.text(rows, left=True), "", terminal.folded(SYNTHETIC)])
 
 
 def _state(dataset: Dataset, root: Path) -> str:
@@ -166,7 +164,8 @@ def _install(dataset: Dataset, archive: Path, home: Path, root: Path) -> None:
 
     try:
         with atomic.folder(home) as fresh:
-            unpack(archive, fresh, max(2 * dataset.files, 10), 2 * dataset.unpacked)
+            with terminal.ticking(f"unpacking {archive.name}"):
+                unpack(archive, fresh, max(2 * dataset.files, 10), 2 * dataset.unpacked)
             _inner(dataset, fresh)
             checksum = dataset.checksum or f"sha256:{pooch.file_hash(str(archive))}"
             size = archive.stat().st_size
@@ -185,7 +184,9 @@ def _verify_real(dataset: Dataset, root: Path) -> str:
     home, record = root / dataset.folder, _record(dataset, root)
     if not record:
         raise LabError(f"{home} was not downloaded by `labs data fetch`: there is nothing to compare it with")
-    if folder_digest(home) != record["digest"]:
+    with terminal.ticking(f"reading {printable(home)}"):
+        digest = folder_digest(home)
+    if digest != record["digest"]:
         raise LabError(f"{home} is not what was downloaded; remove it and fetch {dataset.name} again")
     return f"{dataset.name}: {home} is as downloaded from {record['url']} ({record['checksum']})"
 

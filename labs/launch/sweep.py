@@ -18,7 +18,7 @@ from filelock import Timeout
 
 from labs.cluster import links
 from labs.launch import local
-from labs.run import atomic, catalogue, command_line
+from labs.run import atomic, catalogue, command_line, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.lock import Lock
@@ -58,7 +58,7 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
     open_cells = [cell for cell in todo if not cell.skipped and not finished(cell, results_root)]
     left = Unfinished([], [])
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
-              file=sys.stderr, smoothing=0) as bar:
+              file=sys.stderr, smoothing=0, dynamic_ncols=True) as bar, terminal.every_second(bar.refresh):
         for cell in open_cells:
             bar.set_postfix_str(str(cell))
             try:

@@ -11,7 +11,7 @@ import numpy as np
 from labs.measure import ledger_columns
 from labs.results.tables import figure as figure_of
 from labs.results.tables import named
-from labs.run.text import plural
+from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,7 +188,8 @@ def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.Data
 
 def label_of(column: str, value: Any) -> str:
     """Return a value's text in a legend: a word alone, a number with its column."""
-    return value if isinstance(value, str) else f"{named(column)} {plain(value)}"
+    text = value if isinstance(value, str) else f"{named(column)} {plain(value)}"
+    return printable(text).replace("$", r"\$")  # A name in a record is neither an escape sequence nor a formula.
 
 
 def plain(value: Any) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns
 from labs.results import statistics
 from labs.run import terminal
+from labs.run.table import text
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -63,48 +63,6 @@ def _number(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
-
-
-DROPPED_FIRST = ("first epoch, s", "nodes", "repeats", "s/epoch", "batch", "validation loss", "test loss", "lab")
-"""Columns that a table too wide for its terminal goes without, one after the other, until it fits."""
-
-
-def text(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as right-aligned columns of text, in the terminal's width; the first row is the heading.
-
-    Where there is a terminal, and it is too narrow, headings are folded; then columns go as in DROPPED_FIRST; what is
-    still too wide becomes a list. No cell is ever cut.
-    """
-    room = terminal.width() or math.inf
-    for lines in _forms(rows):
-        if max(map(len, lines)) <= room:
-            break
-    return "\n".join(lines)
-
-
-def _forms(rows: Sequence[Sequence[str]]) -> Iterator[list[str]]:
-    """Yield the lines of a table, then of narrower and narrower forms of it."""
-    yield _lines([[name] for name in rows[0]], rows[1:])
-    yield _lines([name.split() for name in rows[0]], rows[1:])
-    narrow, gone = rows, list[str]()
-    for name in DROPPED_FIRST:
-        if name in narrow[0]:
-            at = narrow[0].index(name)
-            narrow, gone = [[*row[:at], *row[at + 1 :]] for row in narrow], [*gone, name]
-            note = f"(too narrow for: {', '.join(gone)})"
-            yield [*_lines([name.split() for name in narrow[0]], narrow[1:]), *terminal.folded(note).split("\n")]
-    width = max(map(len, rows[0]))
-    yield [line for row in rows[1:]
-           for line in ("", *(f"{name:>{width}}  {cell}" for name, cell in zip(rows[0], row, strict=True)))]
-
-
-def _lines(head: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table whose headings may have several parts, one below the other."""
-    height = max(map(len, head))
-    above = zip(*([""] * (height - len(parts)) + list(parts) for parts in head), strict=True)
-    widths = [max(map(len, (*parts, *cells))) for parts, *cells in zip(head, *rows, strict=True)]
-    cells = [*above, ["-" * width for width in widths], *rows]
-    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from labs.run.errors import LabError, quoted
+from labs.run.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -136,5 +137,5 @@ def labs_command() -> str:
 
 
 def shown(path: Path) -> str:
-    """Return a path as text, relative to the clone if it is inside."""
-    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    """Return a path as text that a terminal can show, relative to the clone if it is inside."""
+    return printable(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)

@@ -13,6 +13,7 @@ import importlib.util
 import os
 import re
 import sys
+import warnings
 from collections.abc import Collection, Iterator
 from importlib.abc import MetaPathFinder
 
@@ -62,6 +63,15 @@ class _Hidden(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name in self.packages:
             raise ModuleNotFoundError(f"{name} is hidden while TensorFlow is imported", name=name)
+
+
+def hide_warnings() -> None:
+    """Hide Python's warnings, unless the student has asked for them: they are other programs', about their own code.
+
+    They may quote what a record holds, unescaped. What a student should know, the kit says itself.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import textwrap
 import threading
@@ -32,12 +33,20 @@ def columns(stream: IO[str]) -> int | None:
 
 
 def folded(text: str, indent: int = 0, stream: IO[str] | None = None) -> str:
-    """Return lines folded at spaces to the width of a stream's terminal, where there is one; folds are indented."""
+    """Return lines folded at spaces to the width of a stream's terminal, where there is one; folds are indented.
+
+    Commands, in backticks or as the cure at the end of a line, stay whole, so that they can be pasted.
+    """
     room = width(stream)
     if room is None:
         return text
     wrapper = textwrap.TextWrapper(room, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(line if len(line) <= room else wrapper.fill(line) for line in text.split("\n"))
+
+    def fold(line: str) -> str:
+        whole = re.sub(r"`[^`]*`|-> .{1,55}$", lambda command: command[0].replace(" ", "\0"), line)
+        return wrapper.fill(whole).replace("\0", " ")
+
+    return "\n".join(line if len(line) <= room else fold(line) for line in text.split("\n"))
 
 
 class Live:

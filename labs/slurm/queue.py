@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from labs.run import terminal
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import user_name
 from labs.run.text import plural, printable
@@ -32,10 +33,10 @@ def main(jobs: Sequence[str] = (), user: str | None = None, check: Sequence[str]
     waiting, partitions = site.jobs("--states=PENDING", "--array"), site.partitions()
     trials = MOST_TRIALS
     for job in shown:
-        print(_head(job))
+        print(terminal.folded(_head(job), 4))
         if job.state == "PENDING":
             for line in explain(job, waiting, partitions, trials):
-                print(f"    {line}")
+                print(terminal.folded(f"    {line}", 6))
             trials = max(0, trials - len(partitions)) if reasons.waits_for_nodes(job.reason) else trials
     return 0
 
@@ -46,7 +47,7 @@ def _check(args: Sequence[str]) -> int:
     for problem in problems:
         print(f"{ERROR_PREFIX}{printable(problem)}", file=sys.stderr)
     for line in summary:
-        print(line)
+        print(terminal.folded(line, 4))
     return int(bool(problems))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -18,11 +19,12 @@ import pyte
 import pytest
 
 from labs.run.paths import ROOT
+from tests.results.test_records import record
 
 BAR, LINE = re.compile(r"epoch \d+: +\d+%"), re.compile(r"epoch \d+/\d+  ")
 
 
-def screens(command: Sequence[object], columns: int, **variables: str) -> Iterator[list[str]]:
+def screens(command: Sequence[object], columns: int, may_fail: bool = False, **variables: str) -> Iterator[list[str]]:
     """Run a program in a terminal and yield the lines on its screen at each carriage return.
 
     The screen is wider than the program knows, so that a line that would be wrapped is seen whole.
@@ -40,7 +42,7 @@ def screens(command: Sequence[object], columns: int, **variables: str) -> Iterat
             stream.feed(piece)
             yield "\n".join(line.rstrip() for line in screen.display).rstrip().split("\n")
     os.close(master)
-    assert process.wait(60) == 0, screen.display
+    assert process.wait(60) == 0 or may_fail, screen.display
 
 
 def _read(master: int) -> bytes:
@@ -48,14 +50,6 @@ def _read(master: int) -> bytes:
         return os.read(master, 65536)
     except OSError:  # No process has the terminal open any more.
         return b""
-
-
-def shown(columns: int, *words: object, **variables: str) -> list[str]:
-    """Return the last screen of a `labs` command; no line on any screen may be longer than the terminal."""
-    lines: list[str] = []
-    for lines in screens([sys.executable, "-m", "labs", *words], columns, **variables):
-        assert max(map(len, lines)) <= columns, lines
-    return lines
 
 
 LIVE = """
@@ -74,6 +68,24 @@ def test_lines_appear_above_the_live_line():
     assert last == ["epoch 1/2  loss 1.5", "epoch 2:  50%"]
     longest = max((lines[-1] for lines in screens([sys.executable, "-c", LIVE], 40)), key=len)
     assert longest == "epoch 1:  50%".ljust(35, "|") + " 1/2", "cut before its tail"
+
+
+COMMANDS = (["--help"], ["list"], ["results"], ["results", "lab99"], ["data", "list"], ["exercises", "lab04"], ["lint"],
+            ["check", "--only", "packages", "--only", "datasets"], ["sweep", "lab04", "--list"], ["run", "lab10", "-h"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_line_of_a_command_is_wrapped(words, results):
+    folder = results / "lab10_caltech" / "20261125-210024-w2"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(json.dumps(record() | {"lab": "lab10_caltech", "run": folder.name}))
+    for lines in screens([sys.executable, "-m", "labs", *words], 80, may_fail=True, LABS_RESULTS=str(results)):
+        assert max(map(len, lines)) <= 80, lines
+    assert lines != [""]
+    if words == ["results"]:
+        assert lines[-1].startswith("(too narrow for: nodes"), lines
+        assert folder.name in lines[-2]
 
 
 @pytest.fixture

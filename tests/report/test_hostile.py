@@ -10,6 +10,8 @@ import operator
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -19,7 +21,7 @@ import pytest
 
 from labs.cli import commands
 from labs.exercises import listing
-from labs.report import page
+from labs.report import page, plots
 from labs.results import records, reference, schema, speed_tables
 from labs.run.errors import LabError
 from labs.run.text import printable
@@ -212,6 +214,19 @@ def test_nothing_from_a_record_reaches_the_terminal_raw(named, capsys):
     later = capsys.readouterr()
     for text in (printed.out, printed.err, later.out, later.err):
         assert all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_no_plot_warns_of_what_a_record_holds(tmp_path):
+    """Its legend has these names, of which one is no formula; the font has no glyph for the others."""
+    for number, name in enumerate(("\x1b]0;title\x07", "\x1b[31mred", "$\\frac$")):
+        for size in (1, 2):
+            bad = record(f"{number}-{size}", size)
+            bad["config"]["data"] = name
+            write(tmp_path, f"{number}-{size}", json.dumps(bad))
+    done = subprocess.run([sys.executable, "-m", "labs", "report"], env={**os.environ, "LABS_RESULTS": str(tmp_path)},
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{tmp_path}/report.html\n")
+    assert plots.label_of("data", "\x1b[31mred$") == r"\x1b[31mred\$"
 
 
 def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):

@@ -28,7 +28,7 @@ class Clone:
         self.bin.mkdir()
         self.active = folder.parent / "active" / "bin"
         pins = ("constraints.txt", "constraints-classic.txt")
-        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml"):
+        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml", "labs/run/terminal.py"):
             self._copy(name)
         for name in ("awk", "bash", "cat", "make", "sort"):
             self.link(name, Path(shutil.which(name)))
@@ -37,6 +37,7 @@ class Clone:
 
     def _copy(self, name: str) -> None:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, self.folder / name)
 
     def link(self, name: str, program: Path) -> None:

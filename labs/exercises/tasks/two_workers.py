@@ -17,7 +17,7 @@ from labs.exercises.grading import cut, require
 from labs.exercises.tasks.functions import Written
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
-from labs.run import atomic
+from labs.run import atomic, terminal
 
 SECONDS = 60
 """The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""
@@ -57,7 +57,8 @@ def grade_step(run: Written) -> str:
         folder = Path(name)
         atomic.write_text(folder / "step.py", HEADER + source)
         program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
-        outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
+        with terminal.ticking("two workers take the steps ..."):
+            outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
         reports = [json.loads(path.read_text()) if path.exists() else {}
                    for path in (folder / f"{rank}.json" for rank in range(2))]
