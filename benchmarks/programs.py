@@ -109,7 +109,7 @@ def seconds_to_line(start: str, *command: str) -> float:
 
 def classic_python() -> str | None:
     """Return the Python of the classic environment; without one, print how to make it and return None."""
-    python = os.environ.get("LABS_CLASSIC") or str(ROOT / ".venv-classic/bin/python")
+    python = os.path.expanduser(os.environ.get("LABS_CLASSIC", "")) or str(ROOT / ".venv-classic/bin/python")
     if _keras(sys.executable) < 3:
         problem = "this is the classic environment; compare it from the default one"
     elif not shutil.which(python):

@@ -125,7 +125,8 @@ def allreduce(rounds: int) -> list[Row]:
 
 def pictures(rounds: int) -> list[Row]:
     """Compare epochs over photo JPEGs, the first and the later ones, without a model."""
-    photos = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared/data") / "caltech-sample/256_ObjectCategories"
+    samples = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared/data").expanduser()
+    photos = samples / "caltech-sample/256_ObjectCategories"
     if not photos.is_dir():
         print(f"benchmarks: no photos in {photos}, so this question is skipped; set LABS_SAMPLES", file=sys.stderr)
         return []

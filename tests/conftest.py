@@ -70,7 +70,7 @@ def environment():
 @pytest.fixture(scope="session")
 def samples() -> Path:
     """The folder of real pictures for development; where there is none, its tests are skipped."""
-    folder = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared" / "data")
+    folder = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared" / "data").expanduser()
     if not folder.is_dir():
         pytest.skip(f"no samples in {folder} (set LABS_SAMPLES)")
     return folder

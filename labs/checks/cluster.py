@@ -10,6 +10,7 @@ from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, refused, warn
 from labs.launch.supervisor import Outcome, complete
+from labs.run import atomic
 from labs.run.errors import LabError
 from labs.slurm import site
 
@@ -42,7 +43,7 @@ def _controller(outcome: Outcome) -> Finding | list[Finding]:
 
 def _munge(conf: Path) -> Finding | None:
     """Return what is wrong with munge, which authenticates Slurm's users."""
-    settings = conf.read_text() if conf.is_file() else ""
+    settings = atomic.read_text(conf) if conf.is_file() else ""
     named = re.search(r"(?im)^AuthInfo=.*socket=([^,\s]+)", settings)
     if "auth/munge" not in settings.lower() or shutil.which("munge") is None:
         return None

@@ -86,6 +86,8 @@ def read_mnist(path: str | Path) -> Arrays:
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:
         with os.fdopen(atomic.open_regular(path, LARGEST), "rb") as whole, np.load(whole, allow_pickle=False) as file:
+            if sum(member.file_size for member in file.zip.infolist()) > LARGEST:
+                raise ValueError("it unpacks to more than 1 GiB")
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error

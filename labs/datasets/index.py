@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import itertools
 import os
 import re
@@ -106,8 +107,9 @@ def describe(index: Index) -> str:
     others = {reason: [name for name in names if name not in strays] for reason, names in sorted(index.skipped.items())}
     lines += [f"left out as intended, strays of Caltech256: {summarize(strays)}"] if strays else []
     lines += [f"left out, {reason}: {summarize(names)}" for reason, names in others.items() if names]
-    same = _same_but_for_case(index.class_names)
-    return "\n".join(lines + ([f"names that differ only in case: {summarize(same)}"] if same else []))
+    odd = {"names that differ only in case": _same_but_for_case(index.class_names),
+           "classes that are named like a part of a data set": list(filter(_is_part, index.class_names))}
+    return "\n".join(lines + [f"{text}: {summarize(names)}" for text, names in odd.items() if names])
 
 
 def summarize(names: Sequence[str]) -> str:
@@ -174,10 +176,13 @@ def _stem(name: str) -> str:
     return re.sub(r"[\W_]*\d*$", "", name.lower())
 
 
+def _is_part(name: str) -> bool:
+    return bool(_PART.fullmatch(_stem(name)))
+
+
 def _misread(index: Index) -> str:
     """Return an error message if the folders are parts of a data set, such as Kaggle's train and test1, else ""."""
-    stems = {_stem(name) for name in index.class_names}
-    if len(stems) < 2 or not all(map(_PART.fullmatch, stems)):
+    if len(set(map(_stem, index.class_names))) < 2 or not all(map(_is_part, index.class_names)):
         return ""
     train = next((name for name in index.class_names if _stem(name).startswith("train")), index.class_names[0])
     folder, names = printable(index.root / train), " and ".join(map(printable, index.class_names))
@@ -202,10 +207,11 @@ def _why_not_two(index: Index) -> str:
         cause = f"no images in the folders of {root}"
     if inner := _class_folders(index, _DEEPEST):
         return f"{cause}; is {printable(inner)} the folder of the class folders?"
-    below = itertools.islice(index.root.glob("*/*/*"), 100_000)
-    if deep := min((path.parent for path in below if _extension(path.name) in EXTENSIONS), default=None):
-        return (f"{cause}: those of {printable(deep)} are one folder too deep; move the images of each class into its "
-                f"own folder, here into {printable(deep.parent)}")
+    below = itertools.islice(glob.iglob("*/*/*", root_dir=index.root), 100_000)
+    if deep := min((name for name in below if _extension(name) in EXTENSIONS), default=""):
+        folder = (index.root / deep).parent
+        return (f"{cause}: those of {printable(folder)} are one folder too deep; move the images of each class into "
+                f"its own folder, here into {printable(folder.parent)}")
     return f"{cause}; put the images of each class into its own folder{_table(index)}"
 
 

@@ -41,7 +41,8 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
             lock.sign()
         except OSError as error:
             variable = "LABS_CACHE" if path.is_relative_to(paths.cache_dir()) else "LABS_DATA"
-            raise LabError(f"cannot lock {path} ({error.strerror}); set {variable} to a folder of your own") from error
+            raise LabError(f"cannot lock {path} ({error.strerror or error}); set {variable} to a folder of your own"
+                           ) from error
         yield
 
 

@@ -129,7 +129,7 @@ def _remarks(images: ImageCache) -> list[str]:
         lines.append(f"more than 8 bits per value: {low:g} to {high:g}, the range of all images, became 0 to 255")
     if len(flat := images.single_colour()):
         names = summarize([images.paths[row] for row in flat])
-        lines.append(f"a single colour, in which nothing can be seen: {names}")
+        lines.append(f"images of a single colour, in which nothing can be seen: {names}")
     return lines
 
 

@@ -19,6 +19,8 @@ from labs.run.errors import LabError, quoted
 from labs.run.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+LONGEST, DEEPEST = 3500, 200
+"""Bytes and folders of the longest path that a user may give; the operating system allows 4095 bytes."""
 
 
 def named(path: str | os.PathLike, source: str) -> Path:
@@ -33,6 +35,9 @@ def named(path: str | os.PathLike, source: str) -> Path:
     """
     try:
         expanded = Path(path).expanduser()
+        # The kit's own folders and files must fit below it, and Python makes folders recursively.
+        if len(os.fsencode(expanded.absolute())) > LONGEST or len(expanded.parts) > DEEPEST:
+            raise OSError(errno.ENAMETOOLONG, "")
         os.stat(expanded)
     except RuntimeError:
         problem = "this machine has no such home folder"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 
+import psutil
 import pytest
 
+from labs.cluster import state
 from tests.cluster.client import names
 
 ON_A_CLUSTER = {
@@ -77,3 +80,13 @@ def test_a_folder_with_other_files_is_not_touched(free):
         assert refused(free, words) == f"{free.folder} has other files; set LABS_CLUSTER to a path that does not exist"
     assert file.exists()
     file.unlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cluster_of_somebody_else_is_not_entered(tmp_path, monkeypatch):
+    """In /tmp anyone may make the folder first, with the number of a process of theirs."""
+    monkeypatch.setenv(state.FOLDER, str(tmp_path))
+    state.sign(psutil.Process())
+    assert state.head_process() == psutil.Process()
+    os.chown(tmp_path, 65534, 65534)
+    assert state.head_process() is None

@@ -94,10 +94,14 @@ def test_a_changed_picture_is_decoded_again(index):
     assert make(index, size=8).decoded == 0
 
 
-def test_after_a_crash_of_the_machine_nothing_is_believed(index, monkeypatch):
+def test_after_a_crash_of_the_machine_or_with_other_rules_nothing_is_believed(index, monkeypatch):
     make(index)[np.arange(40)]
-    monkeypatch.setattr(image_cache, "_boot_id", lambda: "another")
-    assert make(index).decoded == 0
+    assert make(index, values=(0, 4095)).decoded == 0
+    for module, name, other in ((decode, "VERSION", "another"), (image_cache, "_boot_id", lambda: "another")):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, other)
+            assert make(index).decoded == 0
+    assert make(index).decoded == 40
 
 
 def test_memory_is_bounded(index):

@@ -151,7 +151,10 @@ def test_a_misread_layout_is_refused_and_its_cure_works(tree, folders, hint, fol
 
 @pytest.mark.parametrize("names", [("train", "plane"), ("label_0", "label_1"), ("test1", "test2"), ("val", "evil")])
 def test_ordinary_names_are_classes(tree, names):
-    assert index_folder(tree(dict.fromkeys(names, 1))).class_names == tuple(sorted(names))
+    index = index_folder(tree(dict.fromkeys(names, 1)))
+    assert index.class_names == tuple(sorted(names))
+    remark = f"classes that are named like a part of a data set: 1 ({names[0]})" in describe(index)
+    assert remark == (names[0] in ("train", "val")), "perhaps images without a class"
 
 
 def test_a_folder_that_may_not_be_read_is_an_error():

@@ -26,7 +26,7 @@ COMMANDS = {  # A command line of each option that names a file or a folder; the
     "sweep": ["sweep", "lab04", "--list", "--results"],
     "accept-gpu": ["accept-gpu", "--list", "--results"], "share": ["cluster", "up", "--share"],
 }
-IMPOSSIBLE = ["a" * 5000, "a/" * 3000, "loop/x", "~nosuchuser/x", "a\0b"]
+IMPOSSIBLE = ["a" * 5000, "a/" * 1000, f"{'a' * 250}/" * 15, "loop/x", "~nosuchuser/x", "a\0b"]
 
 
 @pytest.fixture
