@@ -93,6 +93,7 @@ def dispatch(words: Sequence[str]) -> int:
         print(_version())
         return 0
     command, *rest = words
+    usage.refuse_foreign_digits(rest)
     if command != "queue":  # The options of sbatch, after `--check`, may be empty.
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS:

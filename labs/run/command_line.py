@@ -32,6 +32,7 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
 
     preset, rest = split_preset(lab, arguments)
     usage.refuse_empty(rest)
+    usage.refuse_foreign_digits(rest)
     flat = tyro.conf.OmitArgPrefixes
     groups: list[tuple] = [("experiment", flat[lab.Config], lab.presets[preset]), ("run", flat[Options], Options())]
     if launches:

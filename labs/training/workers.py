@@ -135,7 +135,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
-        os.environ.setdefault(name, value)
+        os.environ[name] = os.environ.get(name) or value
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with rendezvous.gloo_rendezvous(node_name()):
         hvd.init()
