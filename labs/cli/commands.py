@@ -100,6 +100,7 @@ def dispatch(words: Sequence[str]) -> int:
         return 0
     command, *rest = words
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
+        usage.refuse_foreign_digits(rest)
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS:
         similar = usage.suggestion(command, COMMANDS)

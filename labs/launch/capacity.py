@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from labs.launch import hosts
+from labs.measure import utilization
 from labs.run import resources, terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
@@ -72,13 +71,5 @@ def check_slots(workers: int) -> None:
 
 
 def visible_gpus() -> int:
-    """Return how many GPUs a worker could use, without loading TensorFlow."""
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        return len([device for device in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "-1")])
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        return pynvml.nvmlDeviceGetCount()
-    except pynvml.NVMLError:
-        return 0
+    """Return how many GPUs a worker could use, by their driver, without loading TensorFlow."""
+    return len(utilization.visible_gpus())

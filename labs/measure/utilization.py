@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import statistics
 import threading
 import time
@@ -33,7 +34,7 @@ class Utilization:
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
-        self._process, self._gpus, self._began = psutil.Process(), _gpus(), time.perf_counter()
+        self._process, self._gpus, self._began = psutil.Process(), visible_gpus(), time.perf_counter()
         self._cores = resources.cpus()
         self._sample()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
@@ -98,18 +99,20 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
     }
 
 
-def _gpus() -> list:
-    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver."""
+def visible_gpus() -> list:
+    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver.
+
+    CUDA_VISIBLE_DEVICES may name more than there are; CUDA ignores the first name that is wrong and all after it.
+    """
     import pynvml
 
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    try:
+    shown, handles = os.environ.get("CUDA_VISIBLE_DEVICES"), []
+    with contextlib.suppress(pynvml.NVMLError):
         pynvml.nvmlInit()
-        names = range(pynvml.nvmlDeviceGetCount()) if shown is None else filter(None, shown.split(","))
-        return [pynvml.nvmlDeviceGetHandleByIndex(int(name)) if str(name).isdecimal() else
-                pynvml.nvmlDeviceGetHandleByUUID(name) for name in names]
-    except (pynvml.NVMLError, ValueError):
-        return []
+        for name in range(pynvml.nvmlDeviceGetCount()) if shown is None else shown.split(","):
+            handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)) if re.fullmatch("[0-9]+", str(name)) else
+                           pynvml.nvmlDeviceGetHandleByUUID(name))
+    return handles
 
 
 def _combined(name: str, values: Sequence[float]) -> float:

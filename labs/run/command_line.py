@@ -36,6 +36,7 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
 
     preset, rest = split_preset(lab, arguments)
     usage.refuse_empty(rest)
+    usage.refuse_foreign_digits(rest)
     if not launches:
         _refuse_launch_options(lab, arguments)
     flat = tyro.conf.OmitArgPrefixes

@@ -104,9 +104,10 @@ def refuse_harmful(horovod: bool = True) -> None:
         installed.refuse_horovod()
 
 
-RECORDED = re.compile(r"TF_(?!CPP_|ENABLE_ONEDNN_OPTS|FORCE_GPU_ALLOW|USE_LEGACY)\w+|XLA_FLAGS|NVIDIA_TF32_OVERRIDE"
-                      r"|(ONEDNN|DNNL)_\w+")
-"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else."""
+RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
+                      r"|NVIDIA_TF32_OVERRIDE|(ONEDNN|DNNL)_\w+")
+"""Variables that may change what TensorFlow computes, or how fast, and that a record shows nowhere else. Other names
+that begin with TF_ are Terraform's, and may hold secrets."""
 
 
 def recorded() -> dict[str, str]:

@@ -30,9 +30,6 @@ Optimizations that are not settings are in labs/training:
 from __future__ import annotations
 
 import os
-import re
-
-from labs.run.errors import LabError
 
 ENVIRONMENT = {
     # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
@@ -96,17 +93,6 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
 
 
 def horovod_settings() -> dict[str, float]:
-    """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB.
-
-    Raises:
-        LabError: A variable that sets one of them is not a plain number.
-    """
-    return {"cycle_time_ms": _number("HOROVOD_CYCLE_TIME"),
-            "fusion_threshold_mb": _number("HOROVOD_FUSION_THRESHOLD") / 2**20}
-
-
-def _number(variable: str) -> float:
-    text = os.environ.get(variable, _DEFAULTS[variable])
-    if not re.fullmatch(NUMBERS[variable], text):
-        raise LabError(f"{variable} is {text!r}, not a plain number; unset it")
-    return float(text)
+    """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
+    cycle, fusion = (float(os.environ.get(name) or default) for name, default in _DEFAULTS.items())
+    return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}

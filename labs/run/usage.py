@@ -82,6 +82,19 @@ def refuse_empty(words: Sequence[str]) -> None:
         raise LabError(f"an argument is empty in: {shlex.join(words)}; give a value, or leave the option out")
 
 
+def refuse_foreign_digits(words: Sequence[str]) -> None:
+    """Refuse numbers in digits of other scripts, which Python would read and Horovod, Slurm or a shell would not.
+
+    Raises:
+        LabError: Names the argument, and shows the number in ASCII.
+    """
+    for word in words:
+        number = word.rpartition("=")[2]
+        if not number.isascii() and re.fullmatch(r"[\d.,:e+-]+[a-z]{0,4}", number):
+            plain = "".join(str(int(each)) if each.isdecimal() else each for each in number)
+            raise LabError(f"{quoted(number)} has digits other than 0 to 9; write {plain}")
+
+
 @contextlib.contextmanager
 def writing_to(option: str) -> Iterator[None]:
     """Within this block, report a file that cannot be written in one line, with the option that selects another.

@@ -128,7 +128,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
 
     Raises:
-        LabError: Horovod's settings are not numbers, or the workers cannot find each other, or share too few GPUs.
+        LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs.
     """
     if not hvd.is_initialized():  # In a notebook, an earlier run may have left its settings of Horovod.
         surroundings.refuse_harmful()
@@ -140,8 +140,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     if lifeline.SUPERVISOR not in os.environ:
         os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
     for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
-        os.environ.setdefault(name, value)
-    fast.horovod_settings()  # Raises now if at all: at the end a run would lose its record.
+        os.environ[name] = os.environ.get(name) or value
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with rendezvous.gloo_rendezvous(node_name()):
         hvd.init()

@@ -105,6 +105,7 @@ def test_a_block_shorter_than_the_interval_is_sampled():
 @pytest.mark.parametrize(("shown", "names"), [
     (None, {"gpu0_percent": 10, "gpu1_percent": 20}), ("1", {"gpu0_percent": 20}), ("-1", {}), ("", {}),
     ("GPU-b,0", {"gpu0_percent": 20, "gpu1_percent": 10}), ("0,MIG-a", {"gpu0_percent": 10}),
+    ("1,2,0", {"gpu0_percent": 20}), ("GPU-c,1", {}),
 ])
 def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
     """Told by a driver that is not here: two GPUs, 10 and 20 percent busy, and a part that does not tell."""
