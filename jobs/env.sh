@@ -47,7 +47,11 @@ source "$clone/.venv/bin/activate"
 launch() { # LAB [OPTIONS ...]
     local launcher=${LABS_LAUNCHER:-$LAUNCHER}
     # All starts of the job have the same run name, so that the next start finds what this one saved.
-    named "$@" || set -- "$@" --name "$SLURM_JOB_NAME-$SLURM_JOB_ID"
+    # A job's name may have letters that a run's may not.
+    local job=$SLURM_JOB_NAME
+    case $job in '' | [.\ -]* | *[/[:cntrl:]]*) job=$1 ;; esac
+    [ ${#job} -le 40 ] || job=$1
+    named "$@" || set -- "$@" --name "$job-$SLURM_JOB_ID"
     [ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- "$@" --resume
     trap again USR1
     case $launcher in
@@ -79,8 +83,11 @@ again() {
             "--resume, or raise LABS_REQUEUES" >&2
         exit 1
     fi
-    echo "labs: the time limit is near: job $SLURM_JOB_ID goes back into the queue, and will go on from there" >&2
-    scontrol requeue "$SLURM_JOB_ID" && sleep 60 # Slurm ends this script when the job is back in the queue.
+    # Slurm gives one task of an array the array's number, which would send all tasks back.
+    local job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+    job=${job:-$SLURM_JOB_ID}
+    echo "labs: the time limit is near: job $job goes back into the queue, and will go on from there" >&2
+    scontrol requeue "$job" && sleep 60 # Slurm ends this script when the job is back in the queue.
     exit 1
 }
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from labs.run.errors import LabError
 from labs.run.text import plural
+from labs.slurm import site
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,16 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
     """Return the allocation that this process runs in, or None outside of Slurm.
 
     Raises:
-        LabError: The SLURM_* variables cannot be read or contradict each other.
+        LabError: The SLURM_* variables cannot be read or contradict each other, or mpirun would not see all nodes.
     """
     if "SLURM_JOB_ID" not in environ:
         return None
+    if _number("SLURM_HET_SIZE", environ, 1) > 1:
+        raise LabError(
+            f"job {environ['SLURM_JOB_ID']} is heterogeneous ({environ['SLURM_HET_SIZE']} parts), and mpirun sees only "
+            "its first part; submit it as one part (sbatch without \":\" and without #SBATCH hetjob), or "
+            "`unset SLURM_HET_SIZE` to train on the first part alone"
+        )
     # Always set, unlike SLURM_NTASKS, and what mpirun itself uses.
     tasks = _per_node("SLURM_TASKS_PER_NODE", environ)
     nodes = _number("SLURM_JOB_NUM_NODES", environ, len(tasks))
@@ -50,7 +57,7 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
         node_list=environ.get("SLURM_JOB_NODELIST", ""),
         ntasks_per_node=tasks,
         cpus_per_task=_cpus_per_task(tasks, environ),
-        gpus_per_node=_gpus_per_node(environ),
+        gpus_per_node=_gpus_per_node(tasks, environ),
     )
 
 
@@ -109,10 +116,17 @@ def _cpus_per_task(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
     return max(1, min(c // t for c, t in zip(cpus, tasks, strict=False)))
 
 
-def _gpus_per_node(environ: Mapping[str, str]) -> int:
-    """Return the job's GPUs on this node; if only the request is known, "a100:4" is 4."""
-    requested = environ.get("SLURM_GPUS_PER_NODE", "0").rpartition(":")[2]
-    return _number("SLURM_GPUS_ON_NODE", {"SLURM_GPUS_ON_NODE": requested, **environ}, 0)
+def _gpus_per_node(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
+    """Return the job's GPUs on this node; where only the request is known, those that it has on each node."""
+    if "SLURM_GPUS_ON_NODE" in environ:
+        return _number("SLURM_GPUS_ON_NODE", environ, 0)
+    if "SLURM_GPUS_PER_NODE" in environ:
+        return site.typed_gpus(environ["SLURM_GPUS_PER_NODE"])
+    if "SLURM_GPUS" in environ:
+        return -(-site.typed_gpus(environ["SLURM_GPUS"]) // len(tasks))
+    per_task = site.typed_gpus(environ.get("SLURM_GPUS_PER_TASK", "")) or site.gpus(
+        environ.get("SLURM_TRES_PER_TASK", ""))
+    return per_task * max(tasks)
 
 
 def _number(name: str, environ: Mapping[str, str], default: int) -> int:
@@ -136,7 +150,8 @@ def _per_node(name: str, environ: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def _unreadable(name: str, environ: Mapping[str, str], why: str) -> LabError:
+    state = f"{name} is {environ[name]!r}, but {why}" if name in environ else f"SLURM_JOB_ID is set, but not {name}"
     return LabError(
-        f"{name} is {environ.get(name, '')!r}, but {why}; run inside sbatch or salloc, "
+        f"{state}; run inside sbatch or salloc, "
         "or `unset SLURM_JOB_ID` to run as on a laptop"
     )

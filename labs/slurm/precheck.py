@@ -69,6 +69,9 @@ def _unwritable(request: Request, name: str) -> list[str]:
     folder = path.parent
     if path.is_dir():
         return [f"{request.describe(name)} is a folder; add a file name: {path}/%x-%j.out"]
+    if "%x" in request.get(name) and "/" in request.get("job-name"):
+        return [f"{request.describe('job-name')}: its slash makes a folder of the log's name, {request.get(name)}; "
+                "choose a name without one"]
     if not folder.is_dir():
         return [f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, and the job "
                 f"would fail without a message; mkdir -p {shlex.quote(str(folder))}"]

@@ -108,7 +108,7 @@ class Request:
         name = self.gpu_option
         if name == "gres":
             return site.gpus(self.get(name))
-        count = site.gpus(re.sub(r"(^|,)", r"\1gpu:", self.get(name)))  # "4", or with types: "a100:2,v100:2".
+        count = site.typed_gpus(self.get(name))
         if name == "gpus":
             return -(-count // self.nodes)
         return count * self.tasks_per_node if name == "gpus-per-task" else count

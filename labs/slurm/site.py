@@ -172,9 +172,15 @@ def ask_for_gpus(count: int) -> str:
 
 
 def gpus(gres: str) -> int:
-    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu:4" have 4."""
-    counts = re.findall(r"(?:^|[,:/])gpu(?::[A-Za-z][^:,(]*)?(?:[:=](\d+))?(?=$|[,(])", re.sub(r"\([^)]*\)", "", gres))
-    return sum(int(count or 1) for count in counts)
+    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4."""
+    parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
+    last = [part[-1] for part in parts if "gpu" in part[:2]]
+    return sum(int(word) if re.fullmatch("[0-9]+", word) else 1 for word in last)
+
+
+def typed_gpus(text: str) -> int:
+    """Return the GPUs in the value of an option that is for GPUs only: "4", "a100" (one) or "a100:2,v100:1"."""
+    return gpus(re.sub(r"(^|,)(?!gpu\b)", r"\1gpu:", text)) if text else 0
 
 
 def seconds(limit: str) -> float:

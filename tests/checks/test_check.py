@@ -340,7 +340,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("variables", "fail", variable("LABS_LAUNCHER", "mpiexec"), "=mpiexec is not a launcher", "unset LABS_LAUNCHER"),
     ("variables", "fail", inside_another_run, "is left over from inside a run",
      "unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE PMIX_RANK"),
-    ("cores", "fail", variable("SLURM_JOB_ID", "7"), "SLURM_TASKS_PER_NODE is ''", "unset SLURM_JOB_ID"),
+    ("cores", "fail", variable("SLURM_JOB_ID", "7"), "is set, but not SLURM_TASKS_PER_NODE", "unset SLURM_JOB_ID"),
     ("cores", "warn", one_core, r"1 of \d+: two workers take turns", "--oversubscribe"),
     ("cores", "warn", quota_of_one_core, r"1 of \d+( \(the CPU quota is 1\))?: two workers take", "--oversubscribe"),
     ("memory", "fail", little_memory, r"[01]\.\d GB free of \d+; two workers take 2", "--mem"),

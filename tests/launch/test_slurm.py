@@ -62,9 +62,26 @@ def test_cpus_per_task(variables, expected):
     assert allocation.current(PLAIN | variables).cpus_per_task == expected
 
 
-@pytest.mark.parametrize("requested", ["4", "a100:4", "gpu:a100:4"])
-def test_gpus_as_asked_for(requested):
-    assert allocation.current(PLAIN | {"SLURM_GPUS_PER_NODE": requested}).gpus_per_node == 4
+@pytest.mark.parametrize(("name", "requested", "expected"), [
+    ("GPUS_PER_NODE", "4", 4), ("GPUS_PER_NODE", "a100:4", 4), ("GPUS_PER_NODE", "gpu:a100:4", 4),
+    ("GPUS_PER_NODE", "a100", 1), ("GPUS_PER_NODE", "a100:2,v100:1", 3), ("GPUS_PER_NODE", "1g.5gb:2", 2),
+    ("GPUS_PER_NODE", "a100,v100:2", 3), ("GPUS_PER_NODE", "0", 0), ("GPUS", "4", 2), ("GPUS", "a100:3", 2),
+    ("GPUS_PER_TASK", "2", 2), ("TRES_PER_TASK", "cpu=2,gres/gpu=1", 1), ("TRES_PER_TASK", "cpu:2,gres/gpu:a100:2", 2),
+    ("TRES_PER_TASK", "cpu=2", 0),
+])
+def test_gpus_as_asked_for(name, requested, expected):
+    """As salloc's shell has them; on a node, Slurm sets SLURM_GPUS_ON_NODE."""
+    assert allocation.current(PLAIN | {f"SLURM_{name}": requested}).gpus_per_node == expected
+
+
+def test_a_heterogeneous_job_is_not_counted_by_its_first_part():
+    with pytest.raises(LabError, match=r"job 6 is heterogeneous \(2 parts\), and mpirun sees only its first part; "):
+        allocation.current(PLAIN | {"SLURM_HET_SIZE": "2", "SLURM_TASKS_PER_NODE_HET_GROUP_1": "2"})
+
+
+def test_a_variable_that_is_not_set_is_not_blamed():
+    with pytest.raises(LabError, match=r"^SLURM_JOB_ID is set, but not SLURM_TASKS_PER_NODE; run inside sbatch"):
+        allocation.current({"SLURM_JOB_ID": "7"})
 
 
 @settings(deadline=None)  # The machine may be busy.

@@ -93,6 +93,26 @@ def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
     assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "3:0")
 
 
+def test_the_tasks_of_an_array_are_separate(slurm, clone, tmp_path):
+    """Each has its own run, which a job name with a slash does not break; one that goes back leaves the other alone."""
+    (clone / ".venv/bin/labs").write_text("#!/bin/bash\ntrap 'exit 1' USR1\necho \"$@\"\nwhile :; do sleep 0.1; done\n")
+    logs = [tmp_path / f"out-{task}" for task in range(2)]
+    array = slurm.submit("--array=0-1", "--job-name=a/b", "-wnode1", "-c1", "jobs/lab10_caltech.sh", cwd=clone,
+                         output=tmp_path / "out-%a")
+    until(lambda: all(log.exists() and log.read_text() for log in logs))
+    try:
+        names = [re.fullmatch(r"run lab10_caltech --name (lab10_caltech-(\d+))\n", log.read_text()) for log in logs]
+        assert len({name[1] for name in names}) == 2
+        # Slurm gives one task the number of its array: as a job's number it means all tasks.
+        first = [name[2] for name in names].index(array.number)
+        slurm.run("scancel", "--batch", "--signal=USR1", f"{array.number}_{first}")
+        until(lambda: "goes back into the queue" in logs[first].read_text())
+        until(lambda: "Restarts=1" in slurm.run("scontrol", "show", "job", f"{array.number}_{first}"))
+        assert "Restarts=0" in slurm.run("scontrol", "show", "job", f"{array.number}_{1 - first}")
+    finally:
+        slurm.run("scancel", array.number)
+
+
 def test_a_signal_when_the_run_is_done_does_not_send_its_job_back(slurm, clone, tmp_path):
     done_when_asked = "#!/bin/bash\ntrap 'exit 0' USR1\necho started\nwhile :; do sleep 0.1; done\n"
     (clone / ".venv/bin/labs").write_text(done_when_asked)
