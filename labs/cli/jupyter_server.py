@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shlex
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
@@ -20,6 +24,10 @@ class OwnKernel(KernelSpecManager):
         return []
 
 
+BIN = Path(sys.executable).parent
+_RCFILE = f"cat ~/.bashrc 2> /dev/null; echo; echo {shlex.quote(f'PATH={shlex.quote(str(BIN))}:$PATH')}"
+TERMINAL = ["bash", "-c", f"exec bash --rcfile <({_RCFILE})"]
+"""A terminal's program: its `python` and `labs` are this environment's, even if the user's start file changes PATH."""
 SETTINGS = {
     "ServerApp.ip": "127.0.0.1",
     "ServerApp.port": 8888,  # The first port to try.
@@ -29,6 +37,7 @@ SETTINGS = {
     "KernelManager.transport_encryption": "required",  # Other users of the machine can reach that address, too.
     "ServerApp.answer_yes": True,  # One Ctrl-C stops the server and its kernels.
     "ServerApp.allow_root": True,  # In a container, where root is the only user.
+    "ServerApp.terminado_settings": f"shell_command={shlex.join(TERMINAL)}",
     "Application.log_level": "ERROR",
 }
 """Passed as command-line options, so they override a user's own settings in ~/.jupyter and elsewhere."""
@@ -45,6 +54,7 @@ def serve(folder: str, open_browser: bool, announce: Callable[[int, str], None])
         announce: Called with the port and the token once the server listens.
     """
     token = secrets.token_hex(24)
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser,
                            "LabApp.default_url": f"/lab/tree/{folder}"}
     server = LabApp.initialize_server([f"--{name}={value}" for name, value in settings.items()])

@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="what follows is the script's")
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
+    rest.required = False
 
 
 def main(args: argparse.Namespace) -> int:

@@ -59,7 +59,7 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
 def _stopped_together(process: subprocess.Popen) -> Iterator[None]:
     """Within this block, Ctrl-Z stops the program with this process, and `fg` continues both.
 
-    The terminal's signals do not reach the program, which is in a session of its own.
+    The program is in another session, which the terminal's signals do not reach.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTSTP) != signal.SIG_DFL:
         yield

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import getpass
+import json
 import re
 import socket
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from jupyter_client import BlockingKernelClient
+from tornado.websocket import websocket_connect
 
 from labs.cli import notebook
 from tests import listening
@@ -51,6 +55,25 @@ def test_the_kernel_is_this_python_whatever_else_is_installed(server):
         assert output(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
         assert "labs.run.paths" in output(client, "import labs.run.paths; print(labs.run.paths)")
     assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}
+
+
+@pytest.mark.slow
+def test_a_terminals_python_and_labs_are_this_environments(server):
+    (server.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
+    name = server.ask("POST", "terminals").json()["name"]
+    address = server.address.partition("/lab/")[0].replace("http", "ws")
+
+    async def typed() -> str:
+        terminal = await websocket_connect(f"{address}/terminals/websocket/{name}?token={server.token}")
+        await terminal.write_message(json.dumps(["stdin", "type -p python labs; exit\r"]))
+        shown = ""
+        while (message := await terminal.read_message()) and "disconnect" not in message:
+            shown += json.loads(message)[-1] if message.startswith('["stdout"') else ""
+        return shown
+
+    shown = asyncio.run(asyncio.wait_for(typed(), 60))
+    for program in (sys.executable, Path(sys.executable).with_name("labs")):
+        assert f"{program}\r\n" in shown
 
 
 @pytest.mark.slow

@@ -32,9 +32,9 @@ def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
 
     def wait_for(pattern: str) -> None:
         nonlocal shown
-        while not (found := re.search(pattern, shown)):
+        while not (match := re.search(pattern, shown)):
             shown += os.read(ours, 65536).decode(errors="replace")
-        shown = shown[found.end():]
+        shown = shown[match.end():]
 
     def wait_for_epochs() -> None:
         for _ in range(10):

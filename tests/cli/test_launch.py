@@ -1,0 +1,69 @@
+"""`labs launch`: a student's own script on several workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from labs.cli import commands
+from labs.run.errors import LabError
+
+SCRIPT = """
+import os, sys, time
+import beside
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+if rank == 0:
+    print(__name__, beside.__name__, sys.argv, sys.prefix, flush=True)
+
+def last_step():
+    time.sleep(0.5)  # Rank 0 prints first.
+    {problem}
+
+if rank == 1:
+    last_step()
+time.sleep(1000)
+"""
+
+
+def launch(folder, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "labs", "launch", *words], cwd=folder, capture_output=True, text=True,
+                          check=False)
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize(("problem", "code", "cause"), [
+    ("raise ValueError('no such column')", 1, "ValueError: no such column"),
+    ("sys.exit(3)", 3, "exited before the run ended, with sys.exit(3)"),
+    ("os.kill(os.getpid(), 11)", 139, "killed by SIGSEGV"),
+])
+def test_one_worker_that_fails_ends_all_and_is_named(tmp_path, problem, code, cause):
+    (tmp_path / "train.py").write_text(SCRIPT.format(problem=problem))
+    (tmp_path / "beside.py").touch()
+    done = launch(tmp_path, "2", "train.py", "--help", "-n", "")
+    assert done.stdout == f"__main__ beside ['train.py', '--help', '-n', ''] {sys.prefix}\n"
+    *above, last = done.stderr.splitlines()
+    assert last.startswith("labs: error: rank 1 on ")
+    assert cause in last
+    assert done.returncode == code
+    frames = ['  File "train.py", line 13, in <module>', '  File "train.py", line 10, in last_step']
+    assert [line for line in above if line.startswith("  File")] == frames * (code == 1)
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["0", "train.py"], "'0' is not a whole number"),
+    (["2"], "the following arguments are required: SCRIPT;"),
+    (["2", "trian.py"], "there is no file 'trian.py'; did you mean train.py?"),
+    (["2", "folder"], "'folder' is a folder; name the script in it"),
+    (["2", "python", "train.py"], "leave 'python' out: labs launch 2 SCRIPT"),
+    (["9999", "train.py"], f"9999 workers on {len(os.sched_getaffinity(0))} core"),
+])
+def test_what_cannot_be_launched_is_refused_in_one_line(tmp_path, monkeypatch, words, message):
+    (tmp_path / "train.py").touch()
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LabError) as refused:
+        commands.dispatch(["launch", *words])
+    assert message in str(refused.value)
