@@ -60,7 +60,8 @@ def _without_outputs(page: bytes) -> bytes:
 def _digest(page: bytes) -> str:
     """Return a digest of a notebook's cells; JupyterLab rewrites the rest when it saves."""
     try:
-        cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs")) for cell in json.loads(page)["cells"]]
+        cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
+                 for cell in json.loads(page)["cells"]]
     except (ValueError, TypeError, KeyError):
         return hashlib.sha256(page).hexdigest()
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()

@@ -29,7 +29,7 @@ def find(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], rea
     """
     choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
     begin = f"{before} " if before else ""
-    text = (f"{begin}Type `python -m labs.launch.mpirun 2 python debugging/{lab}.py` in a terminal, in the project's "
+    text = (f"{begin}Type `labs launch 2 debugging/{lab}.py` in a terminal, in the project's "
             f"folder: two workers run the script, which has one bug. {how or 'If it hangs, press Ctrl-C.'} "
             "Open the script in an editor that shows line numbers. "
             f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")

@@ -104,7 +104,7 @@ TASKS = {
                       _grade_scaling),
     "warmup": code("Write the learning rate of each step of a gradual warmup.", warmup, _grade_warmup),
     "bug": bugs.find("lab03", how="It should give the same loss with any number of workers: compare it with "
-                     "`python -m labs.launch.mpirun 1 python debugging/lab03.py`.", symptoms={
+                     "`labs launch 1 debugging/lab03.py`.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the loss explodes on two workers": bugs.RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",
