@@ -1,4 +1,7 @@
-"""Working copies of the notebooks: students edit these, so that `git pull` never conflicts with what they wrote."""
+"""Working copies of the notebooks: students edit these, so that `git pull` never conflicts with what they wrote.
+
+A copy has no outputs: on a page that asks for a prediction, they would be the answer.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 from labs.run import atomic
 
 COPIED = ".copied.json"
-"""File beside the copies: the SHA-256 of each notebook as it was copied. A copy that differs from it was edited."""
+"""File beside the copies: a digest of each notebook as it was copied. A copy that differs from it was edited or run."""
 
 
 def update(notebooks: Path, work: Path) -> list[str]:
@@ -29,17 +32,41 @@ def update(notebooks: Path, work: Path) -> list[str]:
         copied = json.loads((work / COPIED).read_text())
     outdated = []
     for notebook in sorted(notebooks.glob("*.ipynb")):
-        copy, newest, last = work / notebook.name, _digest(notebook), copied.get(notebook.name)
-        if copy.exists() and _digest(copy) not in (last, newest):
+        page = _without_outputs(notebook.read_bytes())
+        copy, newest, last = work / notebook.name, _digest(page), copied.get(notebook.name)
+        if copy.exists() and not _digests(copy.read_bytes()) & {last, newest}:
             outdated += [notebook.name] * (last != newest)
             continue
         if not copy.exists() or last != newest:
             with atomic.writing(copy) as file:
-                file.write(notebook.read_bytes())
+                file.write(page)
         copied[notebook.name] = newest
     atomic.write_json(work / COPIED, copied)
     return outdated
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _without_outputs(page: bytes) -> bytes:
+    """Return a notebook without outputs and execution counts; what is no notebook, as it is."""
+    try:
+        notebook = json.loads(page)
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "code":
+                cell |= {"outputs": [], "execution_count": None}
+    except (ValueError, TypeError, KeyError):
+        return page
+    return (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _digest(page: bytes) -> str:
+    """Return a digest of a notebook's cells; JupyterLab rewrites the rest when it saves."""
+    try:
+        cells = [(cell["cell_type"], "".join(cell["source"]), cell.get("outputs"))
+                 for cell in json.loads(page)["cells"]]
+    except (ValueError, TypeError, KeyError):
+        return hashlib.sha256(page).hexdigest()
+    return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
+
+
+def _digests(page: bytes) -> set[str]:
+    """Return the digests that a notebook may have been noted with: before its outputs were removed, of its bytes."""
+    return {_digest(page), hashlib.sha256(page).hexdigest()}

@@ -24,11 +24,14 @@ from typing import Any
 
 from labs.exercises import isolated
 from labs.exercises.grading import Question, Record, described, shown
+from labs.exercises.guesses import judged
 from labs.exercises.tasks.functions import Task
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
 from labs.run.text import printable
+
+__all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs", "show", "tasks"]
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:

@@ -134,7 +134,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     Raises:
         AssertionError: The answer is wrong; names the mistake, if it is a typical one, and the formula.
     """
-    require(_is_number(answer), f"the answer is a number ({unit}), not {shown(answer)}")
+    require(is_number(answer), f"the answer is a number ({unit}), not {shown(answer)}")
     answer = answer.item() if hasattr(answer, "item") else answer  # numpy 2 compares in the precision of its scalar.
     require(abs(answer) < 1e300, f"the answer is a finite number ({unit}), not {shown(answer)}")
     given = float(answer)
@@ -150,7 +150,8 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
                          f"The formula: {formula}" + f" ({unit})" * (unit != "no unit"))
 
 
-def _is_number(answer: Any) -> bool:
+def is_number(answer: Any) -> bool:
+    """Return whether an answer is a real number, and no truth value."""
     return isinstance(answer, Real) and not isinstance(answer, bool)
 
 
@@ -196,7 +197,7 @@ def grade_choice(answer: Any, right: Collection[Any], others: Mapping[Any, str],
         AssertionError: Says what is wrong about the answer, or lists the choices.
     """
     names = {*right, *others}
-    known = (isinstance(answer, str) or _is_number(answer)) and answer in names
+    known = (isinstance(answer, str) or is_number(answer)) and answer in names
     require(known, f"{shown(answer)} is not one of: {', '.join(map(str, sorted(names)))}")
     require(answer in right, f"{answer} is not right: {others.get(answer)}")
     return reason

@@ -1,10 +1,22 @@
-"""Working copies of the notebooks: made, brought up to date, and kept once they were edited."""
+"""Working copies of the notebooks: made without outputs, brought up to date, and kept once they were edited."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+
+import nbformat
 import pytest
 
 from labs.cli import notebook, working_copies
+from labs.run.paths import ROOT
+
+
+def page(text: str, printed: str = "the answer") -> str:
+    """Return a notebook with one cell, which has run."""
+    output = nbformat.v4.new_output("stream", text=printed)
+    cell = nbformat.v4.new_code_cell(text, id="a", execution_count=7, outputs=[output] * bool(printed))
+    return nbformat.writes(nbformat.v4.new_notebook(cells=[cell]))
 
 
 @pytest.fixture
@@ -13,42 +25,65 @@ def folders(tmp_path):
     notebooks, work = tmp_path / "notebooks", tmp_path / "work"
     notebooks.mkdir()
     for name in ("one", "two"):
-        (notebooks / f"{name}.ipynb").write_text(f"{name}, first version")
+        (notebooks / f"{name}.ipynb").write_text(page(f"{name}, first version"))
     assert working_copies.update(notebooks, work) == []
     return notebooks, work
 
 
-def contents(folder) -> list[str]:
-    return [path.read_text() for path in sorted(folder.glob("*.ipynb"))]
+def sources(folder) -> list[str]:
+    return [json.loads(path.read_text())["cells"][0]["source"][0] for path in sorted(folder.glob("*.ipynb"))]
 
 
-def test_each_notebook_has_a_copy(folders):
+def test_the_copies_of_the_kits_notebooks_have_no_outputs(tmp_path):
+    assert working_copies.update(ROOT / "notebooks", tmp_path / "work") == []
+    assert len(list(tmp_path.glob("work/*.ipynb"))) == 12
+    for copy in tmp_path.glob("work/*.ipynb"):
+        ours, committed = (nbformat.read(path, 4) for path in (copy, ROOT / "notebooks" / copy.name))
+        nbformat.validate(ours)
+        assert [(cell.cell_type, cell.source) for cell in ours.cells] == [
+            (cell.cell_type, cell.source) for cell in committed.cells]
+        assert not any(cell.get("outputs") or cell.get("execution_count") for cell in ours.cells)
+
+
+@pytest.mark.parametrize("how", ["as copied", "saved", "by an older kit"])
+def test_an_unedited_copy_follows_its_notebook(folders, how):
     notebooks, work = folders
-    assert contents(work) == contents(notebooks)
+    if how == "saved":  # JupyterLab writes the keys in another order, and metadata of its own.
+        saved = nbformat.read(work / "one.ipynb", 4)
+        saved.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(saved, work / "one.ipynb")
+    if how == "by an older kit":  # It copied the outputs, too, and noted a digest of the file.
+        (work / "one.ipynb").write_text((notebooks / "one.ipynb").read_text())
+        digest = hashlib.sha256((work / "one.ipynb").read_bytes()).hexdigest()
+        (work / working_copies.COPIED).write_text(json.dumps({"one.ipynb": digest}))
+    (notebooks / "one.ipynb").write_text(page("one, second version"))
     assert working_copies.update(*folders) == []
+    assert sources(work) == ["one, second version", "two, first version"]
+    assert "the answer" not in (work / "one.ipynb").read_text()
 
 
-def test_an_edited_copy_stays_and_is_named_when_its_notebook_changes(folders):
+@pytest.mark.parametrize("edited", [page("my answer", ""), page("one, first version", "my hour of training"), "broken"])
+def test_an_edited_copy_stays_and_is_named_when_its_notebook_changes(folders, edited):
     notebooks, work = folders
-    (work / "one.ipynb").write_text("my answer")
+    (work / "one.ipynb").write_text(edited)
     assert working_copies.update(*folders) == [], "its notebook is the one it was copied from"
     for name in ("one", "two"):
-        (notebooks / f"{name}.ipynb").write_text(f"{name}, second version")
+        (notebooks / f"{name}.ipynb").write_text(page(f"{name}, second version"))
     assert working_copies.update(*folders) == ["one.ipynb"]
-    assert contents(work) == ["my answer", "two, second version"]
+    assert (work / "one.ipynb").read_text() == edited
     assert working_copies.update(*folders) == ["one.ipynb"], "until it is renamed"
-    (work / "one.ipynb").rename(work / "one-mine.ipynb")
+    (work / "one.ipynb").rename(work / "mine.txt")
     assert working_copies.update(*folders) == []
-    assert (work / "one.ipynb").read_text() == "one, second version"
-    assert (work / "one-mine.ipynb").read_text() == "my answer"
+    assert sources(work) == ["one, second version", "two, second version"]
+    assert (work / "mine.txt").read_text() == edited
 
 
 def test_without_its_notes_it_overwrites_nothing(folders):
     _, work = folders
     (work / working_copies.COPIED).write_text("{")
-    (work / "one.ipynb").write_text("my answer")
+    (work / "one.ipynb").write_text(page("my answer"))
     assert working_copies.update(*folders) == ["one.ipynb"]
-    assert contents(work) == ["my answer", "two, first version"]
+    assert sources(work) == ["my answer", "two, first version"]
 
 
 def test_the_notebooks_open_in_place_where_copies_cannot_be_written(tmp_path, monkeypatch, capsys):

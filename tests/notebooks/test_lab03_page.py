@@ -111,7 +111,7 @@ def test_the_page_runs_every_preset_on_its_own_number_of_workers():
             assert ast.unparse(node) == "workers * config.batch_size"
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"resident.start", "lab.learning_rate"}:
             assert ast.unparse(node.args[-1]) == "workers"
-    assert "workers = workers or lab.WORKERS[preset]" in code
+    assert "workers = lab.WORKERS[preset] if workers is None else workers" in code
 
 
 def is_pair(line: str) -> bool:
