@@ -201,13 +201,12 @@ def _newest(runs: list[records.Record], findings: int) -> list[str]:
     return [*map(figure_of, cells), plural(findings, "finding") if findings else "clean"]
 
 
-def _question(text: str) -> tuple[str, str]:
-    """Return a sweep's question without the codes of the course reports, and what these codes stand for."""
+def _question(text: str) -> tuple[str, list[str]]:
+    """Return a sweep's question without the codes of the course reports, and a line on what these stand for."""
     codes = re.findall(course.CODE, text)
     words = re.sub(f"{course.CODE}(, {course.CODE})*: ", "", text)
-    named = [f"question {code} of the course reports: {course.questions()[code]}" for code in codes
-             if code in course.questions()]
-    return words[:1].upper() + words[1:], "; ".join(named)
+    asked = " ".join(f"{code}: {course.questions()[code]}" for code in codes)
+    return words[:1].upper() + words[1:], [f"In the course reports, {asked}"] if codes else []
 
 
 def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator[Answer]:
@@ -225,12 +224,12 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
             command = f"labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}"
             missing = [f"{len(mine)} of {plural(planned_runs, 'run')}; `{command}` makes the others"]
             words, codes = _question(sweep.question)
-            yield Answer(f"{words} ({preset})", [codes, *missing[:len(mine) < planned_runs], *_items(lab, mine)])
+            yield Answer(f"{words} ({preset})", [*codes, *missing[:len(mine) < planned_runs], *_items(lab, mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Answer("Other runs" if used else "", _items(lab, rest))
     for sweep in unanswered.values():
         words, codes = _question(sweep.question)
-        yield Answer(words, [codes, f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"], runs=False)
+        yield Answer(words, [*codes, f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"], runs=False)
     if not runs and not planned:
         lines = [line.strip() for line in lab.description.splitlines()] if lab else []
         command = next((line for line in lines if line.startswith("labs ")), f"labs run {name}")
@@ -311,7 +310,8 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     """Yield the test metrics: means over the repeats with their intervals."""
-    measured = [name for name in frame if name.startswith("test_") and name not in ("test_images", *frame.attrs["config"])]
+    others = ("test_images", *frame.attrs["config"])
+    measured = [name for name in frame if name.startswith("test_") and name not in others]
     frame, rows = scaling.numbers(frame, measured), []
     measured = [name for name in measured if frame[name].notna().any()]
     if not measured:
