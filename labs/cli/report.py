@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import webbrowser
 
 from labs.report import page
 from labs.run import atomic, terminal, usage
+from labs.run.errors import LabError
 from labs.run.paths import results_dir, shown
 
 
@@ -17,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the page to write; default: report.html in the results folder")
     parser.add_argument("--markdown", type=usage.path,
                         help="write the report as Markdown too, with a folder of plots beside it")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
 def main(args: argparse.Namespace) -> None:
@@ -28,3 +31,7 @@ def main(args: argparse.Namespace) -> None:
     with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
         page.write(args.results, output, args.markdown)
     print("\n".join(shown(path.absolute()) for path in (output, args.markdown) if path))
+    address = output.absolute().as_uri()
+    print(address)
+    if args.open and not webbrowser.open(address):
+        raise LabError("no browser can be started here; copy the page, or open the address above where there is one")

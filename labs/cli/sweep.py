@@ -47,6 +47,8 @@ def main(args: argparse.Namespace) -> int:
     if args.lab is None:
         args.parser.print_help()
         return 0
+    if args.keep_reference is not None:
+        naming.check_name(args.keep_reference, "--keep-reference")
     lab = catalogue.load_lab(args.lab)
     preset, words = command_line.split_preset(lab, args.lab_options)
     base, options = command_line.parse(lab, args.lab_options, known=usage.options(args.parser.format_help()))

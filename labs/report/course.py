@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import functools
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,17 @@ ALSO = {
     "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
 }
 """Further tables of a lab, which are named after another lab."""
+
+
+CODE = r"\b[MCTAF]\d(?:\.\d)?\b"
+"""The code of a question of the course reports, such as C3.2."""
+
+
+@functools.cache
+def questions() -> dict[str, str]:
+    """Return what each code stands for, from the glossary."""
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    return dict(re.findall(rf"^\| ({CODE}) \| (.+?) \|", text, re.MULTILINE))
 
 
 def paths(lab: str) -> list[Path]:

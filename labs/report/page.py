@@ -14,6 +14,7 @@ import base64
 import dataclasses
 import functools
 import io
+import re
 import sys
 import time
 import warnings
@@ -28,6 +29,7 @@ from labs.measure import ledger_columns
 from labs.report import course, plots
 from labs.results import records, scaling, speed_tables, statistics, tolerant
 from labs.results.tables import FEW, Grid, grid, markdown
+from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
 from labs.run.errors import LabError
 from labs.run.lab import Lab
@@ -64,6 +66,8 @@ class Answer:
 
     heading: str
     items: list[Grid | Plot | str]
+    runs: bool = True
+    """Whether there are runs to answer it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +77,16 @@ class Section:
     name: str
     title: str
     runs: int
+    newest: list[str]
+    """Cells of the overview; empty without runs."""
     answers: list[Answer]
     findings: list[str]
     course: list[tuple[Grid, list[str]]]
+
+
+OVERVIEW = ("lab", "runs", "newest run", "workers", "batch per worker", "global batch", "images/s", "s/epoch",
+            "accuracy", "lint")
+"""Columns of the table on the first screen."""
 
 
 def write(root: Path, output: Path, markdown: Path | None = None) -> None:
@@ -112,8 +123,16 @@ def _template(name: str):
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )
     environment.globals.update(kind=lambda item: type(item).__name__, plural=plural)
-    environment.filters.update(md=markdown, md_code=functools.partial(markdown, code=True), lines=printable_lines)
+    environment.filters.update(code=_code, md=markdown, md_code=functools.partial(markdown, code=True),
+                               lines=printable_lines)
     return environment.get_template(name)
+
+
+def _code(text: str) -> str:
+    """Return text as HTML, with the commands between backticks as code."""
+    import markupsafe  # jinja2's.
+
+    return markupsafe.Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(markupsafe.escape(text))))
 
 
 def _plots(sections: Iterable[Section]) -> Iterator[tuple[str, Plot]]:
@@ -129,11 +148,12 @@ def _page(root: Path) -> dict[str, Any]:
     for record in everything:
         by_lab[record["lab"]].append(record)
     wrong = _implausible(everything)
+    sections = [_section(name, by_lab[name], wrong[name]) for name in sorted({*catalogue.lab_names(), *by_lab})]
     return {
         "made": time.strftime("%Y-%m-%d %H:%M"), "folder": shown(root.absolute()), "runs": len(everything),
         "machines": _counted(_machine(record["machine"]) for record in everything),
         "versions": _counted(_versions(record.get("versions") or {}) for record in everything),
-        "sections": [_section(name, by_lab[name], wrong[name]) for name in sorted({*catalogue.lab_names(), *by_lab})],
+        "sections": sorted(sections, key=lambda section: not section.runs), "overview": OVERVIEW,
     }
 
 
@@ -167,7 +187,26 @@ def _versions(versions: dict[str, str]) -> str:
 def _section(name: str, runs: list[records.Record], wrong: list[Finding]) -> Section:
     lab = catalogue.load_lab(name) if name in catalogue.lab_names() else None
     title = lab.title if lab else f"{name} (not a lab of this clone)"
-    return Section(name, title, len(runs), list(_answers(name, lab, runs)), brief(wrong), course.tables(name))
+    newest = _newest(runs, len(wrong)) if runs else []
+    return Section(name, title, len(runs), newest, list(_answers(name, lab, runs)), brief(wrong), course.tables(name))
+
+
+def _newest(runs: list[records.Record], findings: int) -> list[str]:
+    """Return the cells of the overview after the lab's name."""
+    newest, last = runs[-1], (runs[-1]["history"] or [{}])[-1]
+    layout, timings = newest["layout"], newest["timings"]
+    cells = [len(runs), newest["run"], layout["size"], newest["config"].get("batch_size"), layout["global_batch_size"],
+             timings["images_per_sec"], timings["seconds_per_epoch"],
+             newest["metrics"].get("test_accuracy", last.get("val_accuracy"))]
+    return [*map(figure_of, cells), plural(findings, "finding") if findings else "clean"]
+
+
+def _question(text: str) -> tuple[str, list[str]]:
+    """Return a sweep's question without the codes of the course reports, and a line on what these stand for."""
+    codes = re.findall(course.CODE, text)
+    words = re.sub(f"{course.CODE}(, {course.CODE})*: ", "", text)
+    asked = " ".join(f"{code}: {course.questions()[code]}" for code in codes)
+    return words[:1].upper() + words[1:], [f"In the course reports, {asked}"] if codes else []
 
 
 def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator[Answer]:
@@ -184,15 +223,17 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
             planned_runs = len({cell.name for cell in cells if not cell.skipped})
             command = f"labs sweep {name} --only {sweep.name}{f' --preset {preset}' if preset != 'demo' else ''}"
             missing = [f"{len(mine)} of {plural(planned_runs, 'run')}; `{command}` makes the others"]
-            yield Answer(f"{sweep.question} ({preset})", [*missing[:len(mine) < planned_runs], *_items(lab, mine)])
+            words, codes = _question(sweep.question)
+            yield Answer(f"{words} ({preset})", [*codes, *missing[:len(mine) < planned_runs], *_items(lab, mine)])
     if rest := [record for record in runs if record["run"] not in used]:
         yield Answer("Other runs" if used else "", _items(lab, rest))
     for sweep in unanswered.values():
-        yield Answer(sweep.question, [f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"])
+        words, codes = _question(sweep.question)
+        yield Answer(words, [*codes, f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"], runs=False)
     if not runs and not planned:
         lines = [line.strip() for line in lab.description.splitlines()] if lab else []
         command = next((line for line in lines if line.startswith("labs ")), f"labs run {name}")
-        yield Answer("", [f"no run of {name}; `{command}` makes one"])
+        yield Answer("", [f"no run of {name}; `{command}` makes one"], runs=False)
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | str]:
@@ -269,7 +310,8 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
     """Yield the test metrics: means over the repeats with their intervals."""
-    measured = [name for name in frame if name.startswith("test_") and name not in ("test_images", *varying)]
+    others = ("test_images", *frame.attrs["config"])
+    measured = [name for name in frame if name.startswith("test_") and name not in others]
     frame, rows = scaling.numbers(frame, measured), []
     measured = [name for name in measured if frame[name].notna().any()]
     if not measured:

@@ -22,7 +22,7 @@ from labs.results import schema
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.paths import results_dir
-from labs.run.text import printable
+from labs.run.text import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,9 +102,9 @@ def read_all(lab: str = "*", root: Path | None = None) -> list[Record]:
         try:
             valid.append(read(f"{root}/{os.path.dirname(path)}"))
         except LabError as problem:
-            print(f"labs: left out: {printable(problem)}", file=sys.stderr)
+            print(f"labs: left out: {one_line(problem)}", file=sys.stderr)
         except OSError as problem:
-            print(f"labs: left out: {printable(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
+            print(f"labs: left out: {one_line(f'{problem.filename}: {problem.strerror}')}", file=sys.stderr)
     return sorted(valid, key=lambda record: record["started"])
 
 

@@ -35,8 +35,12 @@ def config_hash(config: Any) -> str:
     return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()
 
 
-def check_name(name: str) -> None:
-    """Refuse a run name that leads outside the results folder, or that a terminal or a shell would misread.
+def check_name(name: str, option: str = "--name") -> None:
+    """Refuse a name that leads outside its folder, or that a terminal or a shell would misread.
+
+    Args:
+        name: Of a run, or of another folder.
+        option: The option that names it.
 
     Raises:
         LabError: Names the problem.
@@ -44,13 +48,14 @@ def check_name(name: str) -> None:
     problems = {
         "is empty": not name.strip(),
         f"is longer than {LONGEST_NAME} bytes": len(name.encode(errors="replace")) > LONGEST_NAME,
-        "has a slash: a run is one folder below results/<lab>/, and --results chooses another folder": "/" in name,
+        "has a slash: it names one folder, and --results chooses where the folders of runs are": "/" in name,
         "has a control character or one that cannot be printed": not name.isprintable(),
         "begins with a dot or a dash": name.startswith((".", "-")),
         "begins or ends with a space": name != name.strip(),
     }
     if wrong := next((problem for problem, applies in problems.items() if applies), ""):
-        raise LabError(f"--name {quoted(name)} {wrong}; choose letters, digits, '-', '_' and '.', as in --name night-1")
+        raise LabError(f"{option} {quoted(name)} {wrong}; choose letters, digits, '-', '_' and '.', as in "
+                       f"{option} night-1")
 
 
 def results_root(options: Options) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from labs.cli import commands
 from labs.lint import checker
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -393,6 +394,10 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
     ("colour,taste\nred,sweet\n", "nothing could be checked: no column that a rule uses among colour, taste"),
     ("threads,epoch\n1,2\n", "nothing could be checked: read threads as threads per worker, epoch as epoch number"),
     ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
+    ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\n', "line 2: a quote opens here"),
+    ('setup,workers,epoch_seconds\na,1,8\n"b,2,5\n', "line 3: a quote opens here"),
+    ('setup,workers,epoch_seconds\n"a,1,8\n"b",2,5\nc,4,3\n', "line 2: a quote opens here"),
+    ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\nc"",4,3\n"d",4,3\n', "line 2: a quote opens here"),
     (b"\x89PNG\x00\xff", "is not a text table"),
     ("workers,epoch_seconds\n1,\0\n", "is not a text table"),
 ])
@@ -403,6 +408,16 @@ def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path
         checker.check_csv(path)
     assert str(raised.value).startswith("typed.csv")
     assert "\n" not in str(raised.value)
+
+
+def test_a_long_table_has_short_lines_and_a_cell_may_have_two_lines(tmp_path, capsys):
+    wide = ",".join(f"note{number}" for number in range(5_000))
+    (tmp_path / "typed.csv").write_text(f'"workers\n(all)",epoch_seconds,{wide}\n1,8,{wide}\n2,"5\n",{wide}\n')
+    commands.dispatch(["lint", str(tmp_path / "typed.csv")])
+    first, *others = capsys.readouterr().out.splitlines()
+    assert re.match(r"typed.csv: read workers.*characters\) \.\.\. .*checked", first)
+    assert len(first) < 1100
+    assert others == ["nothing implausible"]
 
 
 def test_what_is_not_there(tmp_path):

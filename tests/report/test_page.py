@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -36,6 +37,11 @@ def cells(question: str) -> list[dict]:
         made["metrics"]["cpu_percent"] = 87.5
         result.append(made)
     return result
+
+
+def question(text: str) -> str:
+    """Return a question of lab 4 as the page has it: without its codes."""
+    return text.partition(": ")[2].capitalize()
 
 
 class Addresses(HTMLParser):
@@ -90,10 +96,36 @@ def test_every_lab_has_its_section(written):
         assert catalogue.load_lab(name).title.split(":")[0] in text
 
 
+def test_the_first_screen_shows_the_runs_and_folds_the_rest(tmp_path):
+    page.write(write_runs(tmp_path, record("mine", 2)), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    overview, _, rest = text.partition("<section")
+    assert "<th>batch per worker</th><th>global batch</th>" in overview
+    assert "<td>1</td><td>mine</td><td>2</td><td>32</td><td>64</td><td>400</td>" in re.sub(r"\s*\n\s*", "", overview)
+    own, _, others = rest.partition("</section>")
+    assert own.startswith(' id="lab10_caltech"')
+    assert others.count("<section") == len(catalogue.lab_names()) - 1
+    assert others.lstrip().startswith("<details><summary>labs without runs")
+    assert text.count("<details") == text.count("</details>")
+    assert "`" not in text
+    assert "<code>labs sweep lab02_horovod --only table</code>" in others
+    assert "M3: Accuracy, time, speedup and efficiency of 1, 2 and 4 GPUs?" in others
+    assert "prefers-color-scheme: dark" in overview
+
+
+def test_an_interval_needs_three_repeats(tmp_path):
+    runs = cells("weak")
+    page.write(write_runs(tmp_path, *(run for run in runs if run["config"]["seed"] < 3)), tmp_path / "page.html",
+               tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "| 16 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
+    assert "none: too few repeats for an interval, which needs 3" in text
+
+
 def test_a_question_is_answered_by_its_own_runs(written):
     text = (written / "page.md").read_text()
     lab = text.partition(lab04_speedup.__doc__.splitlines()[0])[2].partition("\n## ")[0]
-    weak, strong = lab.index(lab04_speedup.WEAK), lab.index(lab04_speedup.STRONG)
+    weak, strong = (lab.index(question(text)) for text in (lab04_speedup.WEAK, lab04_speedup.STRONG))
     assert lab.startswith("\n\nlab04_speedup: 12 runs")
     assert "| 16 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
     assert "| 16 | 1 | 1 | 6 | 2 | 0 | 1 | 10 |" in lab[weak:strong], "the ledger"
@@ -113,8 +145,9 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
     lab = dataclasses.replace(lab04_speedup.LAB, summary=lambda runs: text if len(runs) == 12 else "wrong")
     monkeypatch.setattr(lab04_speedup, "LAB", lab)
     page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
-    lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
-    assert lab.startswith(f" (demo)\n\n```\n{text}\n```\n\n**{speed_tables.TITLES['weak']}**")
+    lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
+    assert lab.startswith(" (demo)\n\nIn the course reports, C1: How long is an epoch")
+    assert lab.index(f"```\n{text}\n```\n\n**{speed_tables.TITLES['weak']}**") < lab.index("\n### ")
     assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 
@@ -124,7 +157,7 @@ def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
     lab = dataclasses.replace(lab04_speedup.LAB, figures=lambda runs: [(f"peaks of {len(runs)}", figure)])
     monkeypatch.setattr(lab04_speedup, "LAB", lab)
     page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
-    lab = (tmp_path / "page.md").read_text().partition(lab04_speedup.WEAK)[2]
+    lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
     assert lab.partition("**Speed")[0].count("peaks of 12") >= 1
 
 
@@ -180,7 +213,7 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.slow
-def test_the_commands(tmp_path):
+def test_the_commands(tmp_path, monkeypatch):
     reference = ROOT / "data/reference"
     done = labs("lint", reference / "published_scaling.csv")
     assert (done.returncode, done.stdout) == (
@@ -192,9 +225,14 @@ def test_the_commands(tmp_path):
     assert "\nlab08_speedup.csv, line 7: efficiency above 1: " in done.stdout
     assert done.stderr == f"labs: error: {tmp_path}/none.csv: No such file or directory; " \
                           "give a results folder or a CSV file\n"
-    done = labs("report", "--results", write_runs(tmp_path / "results", *cells("strong")))
+    (tmp_path / "browser").write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    (tmp_path / "browser").chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{tmp_path}/browser %s")
+    done = labs("report", "--open", "--results", write_runs(tmp_path / "results", *cells("strong")))
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{tmp_path}/results/report.html\nloaded pandas\n"
+    address = f"file://{tmp_path}/results/report.html\n"
+    assert done.stdout == f"{tmp_path}/results/report.html\n{address}loaded pandas\n"
+    assert (tmp_path / "opened").read_text() == address
     assert "constant global batch" in (tmp_path / "results/report.html").read_text()
     (tmp_path / "file").touch()
     for arguments in (["--results", tmp_path / "none"], ["--results", tmp_path, "--output", tmp_path / "file/x.html"]):

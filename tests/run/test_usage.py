@@ -100,6 +100,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("sweep lab04 --epocsh 2", "did you mean --epochs?"),
     ("sweep lab04 --name x", "--name is for one run"),
     ("sweep lab04 --name ../x", "--name '../x' has a slash"),
+    ("sweep lab04 --list --keep-reference ../x", "--keep-reference '../x' has a slash"),
     # the others
     ("list lab10", "'lab10' belongs to no option"),
     ("check --quik", "no option is called '--quik'; did you mean --quick?"),
