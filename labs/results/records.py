@@ -86,9 +86,9 @@ def refuse_unreadable(lab: str, config: Any) -> None:
     Raises:
         LabError: Names the field and the problem.
     """
-    draft = {"lab": lab, "run": "draft", "started": "", "config": dataclasses.asdict(config), "layout": {"size": 1},
-             "history": [], "timings": dict.fromkeys(("images_per_sec", "seconds_per_epoch")), "metrics": {},
-             "machine": {}}
+    draft = {"lab": lab, "run": "draft", "started": "", "config": dataclasses.asdict(config),
+             "layout": {"size": 1, "nodes": 1, "global_batch_size": 1}, "history": [],
+             "timings": dict.fromkeys(("images_per_sec", "seconds_per_epoch")), "metrics": {}, "machine": {}}
     try:
         schema.check(_parsed(json.dumps(draft, default=str).encode()))
     except LabError as problem:
