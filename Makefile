@@ -129,4 +129,4 @@ clean: ## Remove the environments and tool caches; keep work/, data/ and results
 	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets
-	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"
+	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"{,-[0-9]*}
