@@ -12,8 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from labs.cluster import state
 from labs.launch import capacity, failure, mpirun, precheck, supervisor
-from labs.run import catalogue, command_line, lifeline, naming, paths, run_lock
+from labs.run import catalogue, command_line, lifeline, naming, run_lock
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.text import plural
@@ -51,7 +52,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     named, options = options.name, run_lock.resumed(lab.name, options)
     runs = naming.results_root(options) / lab.name
     if options.resume and options.name and workers is None:
-        workers = run_lock.started_with(runs / options.name).get("workers")
+        workers = run_lock.started_with(runs / options.name).get("workers") or None
     workers = capacity.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         precheck.say(f"no run of {lab.name} is interrupted and idle; a new one starts")
@@ -61,6 +62,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             precheck.refuse_run(lab, config, folder, options.resume, workers)
         held.enter_context(run_lock.launching(folder))
         precheck.refuse(lab, config, workers)
+        if announce:
+            precheck.warn(config)
         arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.
             launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
@@ -83,10 +86,11 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
     """Return the command that resumes a run."""
     program = Path(sys.executable).with_name("labs")
-    labs = "labs" if shutil.which("labs") == str(program) else paths.shown(program)
-    words = [labs, "run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
-             "--workers", str(workers), *(["--oversubscribe"] if oversubscribe else [])]
-    return shlex.join(words)
+    labs = "labs" if shutil.which("labs") == str(program) else str(program)
+    command = [labs, *(["cluster"] if state.inside() else []), "run", lab.name]
+    kept = [word for word in arguments if word != "--resume"]
+    extra = ["--oversubscribe"] if oversubscribe else []
+    return shlex.join([*command, *kept, "--resume", "--workers", str(workers), *extra])
 
 
 def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
