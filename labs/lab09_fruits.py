@@ -175,6 +175,8 @@ def search(config: Config, options: Options):
         # A new sampler for each trial: its suggestions depend only on the earlier trials and its number.
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=4, seed=config.seed + number)
         trials.append(_trial(study, number, dataclasses.replace(config, trials=0, leak_check=False), options))
+        if "data_set" in results.records.computed_on(trials):
+            raise LabError("the data has changed since the first trials; choose another --results or --seed")
     best = trials[study.best_trial.number]
     values = {name: best["config"][name] for name in SEARCHED}
     print("\n" + _trials_text(trials, best))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
+from labs.cluster import state
 from labs.launch import capacity, failure, mpirun, precheck, supervisor
 from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock, terminal
 from labs.run.errors import LabError
@@ -53,7 +54,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
     runs = naming.results_root(options) / lab.name
     if options.resume and options.name and workers is None:
-        workers = run_lock.started_with(runs / options.name).get("workers")
+        workers = run_lock.started_with(runs / options.name).get("workers") or None
     workers = capacity.choose_workers(workers, oversubscribe)
     if options.resume and not options.name:
         terminal.note(f"no run of {lab.name} is interrupted and idle; a new one starts")
@@ -63,6 +64,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             precheck.refuse_run(lab, config, folder, options.resume, workers)
         held.enter_context(run_lock.launching(folder))
         precheck.refuse(lab, config, workers)
+        if announce:
+            precheck.warn(config)
         arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.
             launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
@@ -88,8 +91,9 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
     """Return the command that resumes a run."""
-    words = ["run", lab.name, *(word for word in arguments if word != "--resume"), "--resume",
-             "--workers", str(workers), *(["--oversubscribe"] if oversubscribe else [])]
+    words = [*(["cluster"] if state.inside() else []), "run", lab.name,
+             *(word for word in arguments if word != "--resume"), "--resume", "--workers", str(workers),
+             *(["--oversubscribe"] if oversubscribe else [])]
     return f"{paths.labs_command()} {shlex.join(words)}"
 
 

@@ -32,6 +32,10 @@ def refuse(lab: Lab, config: Any, workers: int) -> None:
 
         images = splits.training_images(lab.data_set, data, config)
         sharding.refuse_large_batch(fields.value(config, Role.BATCH_SIZE, default=1) * workers, images)
+
+
+def warn(config: Any) -> None:
+    """Say what is doubtful about a Config, although it can be trained with."""
     epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
     if warmup > epochs:
         terminal.note(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, --epochs {epochs}")
@@ -60,6 +64,7 @@ def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) 
                       f"{usage.suggestion(folder.name, others)}")
     elif before := run_lock.started_with(folder):
         run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
-        run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
+        if before["workers"]:  # 0: it may change, as in elastic training.
+            run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
     if hasattr(config, "epochs"):
         run_lock.refuse_fewer_epochs(folder, config.epochs)

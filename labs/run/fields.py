@@ -94,11 +94,21 @@ def check(config: Any) -> None:
     Raises:
         LabError: Names the option and its range.
     """
-    for name, text in ((field.name, str(getattr(config, field.name))) for field in dataclasses.fields(config)):
-        if text.encode(errors="replace").decode() != text:
-            raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")
+    for field in dataclasses.fields(config):
+        check_text(field.name, getattr(config, field.name))
     for name, limits in bounds(type(config)).items():
         number = getattr(config, name)
         if not limits.low <= number <= limits.high:
             option = "--" + name.replace("_", "-")
             raise LabError(f"{option} {number} is out of range; choose a number from {limits.low} to {limits.high}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse a value whose text is not UTF-8: it could be neither printed nor written to a record.
+
+    Raises:
+        LabError: Names the option.
+    """
+    text = str(value)
+    if text.encode(errors="replace").decode() != text:
+        raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")

@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from labs.run import atomic, naming
+from labs.run import atomic, fields, naming
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.options import Options
@@ -41,15 +41,16 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     Args:
         lab: Name of the lab.
         options: Where the run is stored.
-        workers: The run's number of workers.
+        workers: The run's number of workers; 0 if it may change.
         config: The lab's Config.
 
     Raises:
         LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
     """
     with reserved(lab, resumed(lab, options), workers) as folder, _locked(lab, folder, options):
-        settings = dataclasses.asdict(config) if config else {}
-        atomic.write_text(folder / STARTED, json.dumps({"workers": workers, "config": settings}, default=str))
+        if not is_saved(folder):
+            started = {"workers": workers, "config": dataclasses.asdict(config) if config else {}}
+            atomic.write_text(folder / STARTED, json.dumps(started, default=str))
         yield folder.name
 
 
@@ -77,8 +78,9 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
         workers: The run's number of workers.
 
     Raises:
-        LabError: The folder cannot be made.
+        LabError: The folder cannot be made, or its path is not UTF-8.
     """
+    fields.check_text("results", naming.results_root(options))
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     names = [name] if options.name else itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
     folders = (naming.results_root(options) / lab / each for each in names)

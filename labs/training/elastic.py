@@ -149,7 +149,7 @@ class Elastic:
         if layout.rank == 0 and not hasattr(self, "job"):
             # A survivor that becomes rank 0 continues in a folder that has checkpoints already.
             options = dataclasses.replace(self.options, resume=self.options.resume or bool(self.memory.events))
-            self.lock.enter_context(hold(self.lab, options, layout.size, self.config))
+            self.lock.enter_context(hold(self.lab, options, 0, self.config))
         self.job = Job(self.lab, self.folder.name, self.folder, self.config, self.options, layout, self.memory.began,
                        self.identity["data"])
         self._start_heartbeat(layout)

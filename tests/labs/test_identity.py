@@ -103,6 +103,7 @@ EARLY = [
     ("lab10 --data nowhere", "there is no such folder"),
     ("lab10 --data rgb/cat", "the images are in"),
     ("lab10 --data \udcfc", "is not UTF-8"),
+    ("lab10 --results \udcfc", "--results '\\udcfc' is not UTF-8"),
     ("lab10 --data rgb --batch-size 5000", "a step of 5,000 images"),
     ("lab10 --data rgb --test-split 0", "--test-split 0.0 is out of range"),
     ("lab10 --data rgb --validation-split 1e-9", "validation_split 1e-09 holds out none"),
