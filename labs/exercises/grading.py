@@ -156,7 +156,8 @@ def is_number(answer: Any) -> bool:
 
 
 FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too small", 1e6: "a million times too large",
-           1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small"}
+           1e-6: "a million times too small", 60: "sixty times too large", 1 / 60: "sixty times too small",
+           100: "a hundred times too large, as if in percent", 1 / 100: "a hundred times too small"}
 
 
 MB_OR_MIB = "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes"

@@ -49,6 +49,7 @@ MISTAKES = {
     "nothing is applied": (APPLY, "pass", "still those of the start"),
     "a name that is not there": (EXCHANGE, "gradients = average(gradients)",
                                  r"rank \d of two, the function raised NameError in `gradients = average\(grad"),
+    "an exit": (EXCHANGE, "print('x' * 10**7); raise SystemExit", r"rank \d of two, .* raised SystemExit in `print"),
     "rank 0 alone": (EXCHANGE, "gradients = [hvd.allreduce(g) for g in gradients] if hvd.rank() == 0 else gradients",
                      "a rank waits in a collective that the other never calls"),
 }
