@@ -136,9 +136,10 @@ def labs_command() -> str:
     program = Path(sys.argv[0])
     if program.name != "labs":  # `python -m labs`, a worker, a notebook.
         program = Path(sys.executable).parent / "labs"
-    if (found := shutil.which("labs")) and os.path.samefile(found, program):
-        return "labs"
-    return shlex.quote(os.path.relpath(program) if program.absolute().is_relative_to(Path.cwd()) else str(program))
+    if not program.exists():
+        return shlex.join([sys.executable, "-m", "labs"])
+    on_path = shutil.which("labs")
+    return "labs" if on_path and os.path.samefile(on_path, program) else shlex.quote(str(program))
 
 
 def shown(path: Path) -> str:
