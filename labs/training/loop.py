@@ -156,8 +156,8 @@ def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs:
     hvd_ops.broadcast_state(model)
     agreement.agree(
         config=dataclasses.asdict(job.config),
-        **identity,
         versions=machine_info.versions(),
+        **identity,
         model=list(agreement.checksums(model)),
     )
     agreement.compare_weights(model, "before step 1")
