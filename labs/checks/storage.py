@@ -12,7 +12,7 @@ from pathlib import Path
 
 from labs.checks.findings import Finding, absent, fail, ok, warn
 from labs.run import paths, run_lock
-from labs.run.errors import LabError, quoted
+from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.paths import shown
 
@@ -47,7 +47,7 @@ def temporary() -> Finding:
     """Check the folder of temporary files."""
     named = os.environ.get("TMPDIR")
     if named and not os.path.isdir(named):
-        return warn(f"TMPDIR={quoted(named)} is not a folder; {tempfile.gettempdir()} is used", "unset TMPDIR")
+        return warn(f"TMPDIR={named} is not a folder; {tempfile.gettempdir()} is used", "unset TMPDIR")
     return _writable(Path(tempfile.gettempdir()), "TMPDIR")
 
 

@@ -9,11 +9,14 @@ from urllib.parse import urlsplit
 
 from labs.run import atomic, terminal
 from labs.run.errors import LabError, quoted
+from labs.run.text import one_line
 
 if TYPE_CHECKING:
     import requests
     import urllib3
 
+CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+"""Environment variables that name a file of certificates."""
 ATTEMPTS = 4
 BACKOFF = 2.0  # Seconds; urllib3 waits 0, 2 and 4 times as long before the second, third and fourth attempt.
 TIMEOUT = (10, 60)  # Seconds to connect; seconds without a byte.
@@ -54,7 +57,7 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
                     retries = left.new(connect=None, other=None).increment("GET", url, error=error)
             retries.sleep()
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        if problem := _proxy_problem(url, error):
+        if problem := _network_problem(url, error):
             raise LabError(problem) from error
         offline = not connected and isinstance(error, requests.ConnectionError)
         cause = "cannot be reached: no network?" if offline else f"failed {ATTEMPTS} times"
@@ -65,17 +68,21 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
 
 def _check_certificates() -> None:
     """Refuse a missing file of certificates: the error of `requests` would look like one of the disk."""
-    for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+    for variable in CERTIFICATES:
         path = os.environ.get(variable)
         if path and not os.path.exists(path):
             raise LabError(f"{variable} names {quoted(path)}, which does not exist; unset {variable}, "
                            "or name a file of certificates")
 
 
-def _proxy_problem(url: str, error: Exception) -> str:
-    """Return an error message if the proxy that an environment variable names is at fault, else an empty string."""
+def _network_problem(url: str, error: Exception) -> str:
+    """Return an error message if certificates or a proxy that a variable names are at fault, else an empty string."""
     import requests
 
+    if isinstance(error, requests.exceptions.SSLError):
+        named = [variable for variable in CERTIFICATES if os.environ.get(variable)]
+        cure = f"correct or unset {named[0]}" if named else "check the clock, and whether a proxy intercepts it"
+        return f"no secure connection to {urlsplit(url).netloc} ({one_line(_reason(error))}); {cure}"
     at_fault = requests.exceptions.ProxyError, requests.exceptions.InvalidProxyURL, requests.exceptions.InvalidSchema
     proxy = requests.utils.select_proxy(url, requests.utils.get_environ_proxies(url))
     if not proxy or not isinstance(error, at_fault):

@@ -214,6 +214,14 @@ def test_a_variable_that_spoils_a_download_is_named_and_its_cure_works(offer, tm
     assert content(fetch.fetch_dataset("cifar10", tmp_path)) == PICTURES
 
 
+def test_a_file_of_certificates_that_has_none_is_named(offer, server, tmp_path, monkeypatch):
+    (tmp_path / "none.pem").write_text("none")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "none.pem"))
+    offer(tar(PICTURES), url=server.url.replace("http:", "https:"))
+    with pytest.raises(LabError, match=r"no secure connection to 127.* \(.*\); correct or unset REQUESTS_CA_BUNDLE"):
+        fetch.fetch_dataset("cifar10", tmp_path)
+
+
 def test_a_set_that_has_moved(offer, tmp_path):
     server = offer(b"gone")
     server.status = 404
