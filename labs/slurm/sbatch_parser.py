@@ -133,8 +133,13 @@ class Request:
             return None
 
 
-def read(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> Request:
+def read(args: Sequence[str], environ: Mapping[str, str] = os.environ, source: str = "command line") -> Request:
     """Return what `sbatch ARGS` asks for.
+
+    Args:
+        args: What follows `sbatch`.
+        environ: The environment variables.
+        source: Where the arguments were found.
 
     Raises:
         LabError: The job file does not exist, or is not a script.
@@ -148,7 +153,7 @@ def read(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> Reques
     settings = {name: Setting(value, file.name) for name, value in in_file.items() if file}
     settings |= {name: Setting(environ[variable], variable)
                  for variable, name in ENVIRONMENT.items() if variable in environ}
-    settings |= {name: Setting(value, "command line") for name, value in typed.items()}
+    settings |= {name: Setting(value, source) for name, value in typed.items()}
     return Request(file, settings, tuple(rest[1:]) if file else ())
 
 
