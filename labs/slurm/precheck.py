@@ -194,6 +194,7 @@ def _unused_gpus(request: Request, gpus: Sequence[int]) -> list[str]:
 CURES = {
     "Invalid account": "yours: sacctmgr show assoc user=$USER format=account; then --account=NAME",
     "Invalid qos": "yours: sacctmgr show assoc user=$USER format=qos; then --qos=NAME",
+    "DOS line breaks": "sed -i 's/\\r$//' FILE",
     "feature": "what nodes have: sinfo -o '%P %D %f'",
     "node name": "the nodes: sinfo -N",
     "node configuration": "what nodes have: sinfo -o '%P %D %c %m %G'",

@@ -184,7 +184,7 @@ def gpus(gres: str) -> int:
     """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4."""
     parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
     last = [part[-1] for part in parts if "gpu" in part[:2]]
-    return sum(int(word) if re.fullmatch("[0-9]+", word) else 1 for word in last)
+    return sum(int(word) if re.fullmatch("[0-9]{1,9}", word) else 1 for word in last)
 
 
 def typed_gpus(text: str) -> int:

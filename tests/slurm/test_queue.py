@@ -176,6 +176,26 @@ def test_tasks_per_gpu_are_tasks_of_the_node(tmp_path):
     assert (request.tasks_per_node, request.gpus_per_node) == (4, 4)
 
 
+@pytest.mark.parametrize(("header", "line"), [
+    ("#SBATCH -J 'a\n#SBATCH -N3\n", r"-J 'a\": no closing quotation; close"),
+    ("#SBATCH -N2 \\\n", "no escaped character"),
+    ("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n", "a heterogeneous job .* one part"),
+    ("#SBATCH --comment=" + "x" * 1_000_000, "its #SBATCH lines have more than 20,000 letters"),
+])
+def test_a_hostile_job_file_is_one_line_at_once(tmp_path, header, line):
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{header}")
+    with pytest.raises(LabError, match=line):
+        sbatch_parser.read([str(tmp_path / "job.sh")], {})
+
+
+def test_numbers_that_sbatch_refuses_do_not_break_the_reader():
+    nines = "9" * 9000
+    for words in ["-N0", "-n4"], [f"-N{nines}", "-n1"], ["-N٣", "--gpus=²"], [f"--mem={nines}", f"--time={nines}"]:
+        request = sbatch_parser.read([*words, "--wrap=true"], {})
+        assert request.nodes > 0
+        assert min(request.tasks_per_node, request.gpus_per_node, request.cpus_per_node, request.memory_mb) >= 0
+
+
 def test_a_task_of_a_waiting_array_is_found(monkeypatch):
     def job(number: str) -> site.Job:
         return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
