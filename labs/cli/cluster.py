@@ -16,7 +16,7 @@ import psutil
 from labs.cluster import enter, lifetime, links, nodes, state
 from labs.run import usage
 from labs.run.errors import LabError, quoted
-from labs.run.paths import results_dir
+from labs.run.paths import results_dir, search_path
 from labs.run.text import plural
 
 DESCRIPTION = """\
@@ -51,6 +51,17 @@ Open a shell on the head or on a node, in this folder; `exit` leaves it. With --
 `up --slurm`, Slurm's commands work there."""
 DOWN = """\
 End the cluster. The kernel ends every process on it, and removes its network and its /tmp folders. Results stay."""
+
+NEXT = """\
+Next:
+  labs cluster run lab11                    train on it
+  labs cluster link --bandwidth 100mbit     slow its links down
+  labs cluster down                         end it"""
+NEXT_WITH_SLURM = """\
+Next:
+  labs cluster shell -- sbatch -N 2 jobs/lab10_caltech.sh     submit a job
+  labs cluster shell -- labs queue                            when it starts, or why it waits
+  labs cluster down                                           end it"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +134,7 @@ def _up(args: argparse.Namespace) -> int:
     cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
                           args.cpus, args.gpus, args.share)
     print(describe(cluster))
+    print(NEXT_WITH_SLURM if args.slurm else NEXT)
     return 0
 
 
@@ -172,10 +184,11 @@ def _shell(args: argparse.Namespace) -> int:
     if words and re.fullmatch(rf"node\d+|{state.HEAD}", words[0]):
         host, *words = words
     words = (words[1:] if words[:1] == ["--"] else words) or [os.environ.get("SHELL", "/bin/bash")]
+    path = {"PATH": f"{Path(sys.executable).parent}:{search_path()}"}  # `labs` works there too.
     if cluster.slurm:
         # In a job, mpirun asks Slurm for the nodes: a host file would contradict it.
-        return _on(host, enter.as_owner(cluster, words), enter.slurm_variables())
-    return _on(host, words, enter.launch_variables())
+        return _on(host, enter.as_owner(cluster, words), enter.slurm_variables() | path)
+    return _on(host, words, enter.launch_variables() | path)
 
 
 def _on(host: str, words: Sequence[str], variables: Mapping[str, str]) -> int:
@@ -202,7 +215,7 @@ def _pass_on(pid: int, number: int) -> None:
 def describe(cluster: state.Cluster) -> str:
     """Return a table of the nodes and their links."""
     rows = [("node", "address", "cores", "link")]
-    rows += [(node, state.address(node), ",".join(map(str, cluster.cores[node])), str(link))
+    rows += [(node, state.address(node), str(len(cluster.cores[node])), str(link))
              for node, link in cluster.links.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

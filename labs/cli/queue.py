@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 
-from labs.slurm import queue
+from labs.cluster import state
+from labs.run.errors import CURE_SEPARATOR, LabError
+from labs.slurm import queue, site
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,5 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print a report on the jobs and return the exit code."""
-    return queue.main(args.jobs, args.user, args.check)
+    """Print a report on the jobs and return the exit code.
+
+    Raises:
+        LabError: There is no Slurm here; the cure names a cluster inside this machine if one is up.
+    """
+    try:
+        return queue.main(args.jobs, args.user, args.check)
+    except site.NoSlurmError as problem:
+        cluster = state.current()
+        if not cluster or not cluster.slurm or state.inside():
+            raise
+        cause = str(problem).partition(CURE_SEPARATOR)[0]
+        words = shlex.join(["labs", *sys.argv[1:]])
+        raise LabError(f"{cause}; ask the cluster inside this machine: labs cluster shell -- {words}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from labs.cluster import state
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 from labs.run.paths import ROOT, cache_dir, data_dir, results_dir
 
 TMP = Path("/tmp")
@@ -23,7 +23,14 @@ def shared_folders(named: Iterable[Path]) -> list[Path]:
 
     Args:
         named: Folders of the user.
+
+    Raises:
+        LabError: One of the user's is not below /tmp.
     """
+    named = [path.resolve() for path in named]
+    if outside := [path for path in named if TMP not in path.parents]:
+        raise LabError(f"--share {quoted(str(outside[0]))} is not below {TMP}; name a folder below it, or leave "
+                       f"--share out: nodes share the file system except {TMP}")
     own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
     for path in own:
         if TMP in path.parents:  # One that is made later would be another one on each node.

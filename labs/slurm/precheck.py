@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -120,43 +119,66 @@ def _partition(request: Request, partitions: Mapping[str, site.Partition], nodes
 
 
 def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request needs and a partition does not have."""
-    name, problems = partition.name, []
+    """Return what a request needs and a partition does not have, now or ever."""
+    problems = []
     if partition.state != "UP":
-        problems.append(f"partition {name} is {partition.state}: it starts no jobs; wait, or use another: sinfo -s")
+        problems.append(f"partition {partition.name} is {partition.state}: it starts no jobs; wait, or use another: "
+                        "sinfo -s")
+    problems += never(request, partition, nodes)
+    fitting = [node for node in nodes if not _lacking(request, node)]
+    if not problems and (up := sum(node.up for node in fitting)) < request.nodes:
+        problems = [f"the job needs {plural(request.nodes, 'node')}, but of partition {partition.name} only {up} are "
+                    "up; ask for fewer, or wait: sinfo -R says what is wrong"]
+    return problems
+
+
+def never(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
+    """Return what a request needs and a partition does not have even when all its nodes are idle.
+
+    Args:
+        request: What the job asks for.
+        partition: One of its partitions.
+        nodes: The nodes of that partition.
+    """
+    name, problems = partition.name, []
     if request.limit is not None and request.limit > site.seconds(partition.max_time):
         problems.append(f"{request.describe('time')} is above the limit of partition {name}, {partition.max_time}: the "
                         f"job would wait forever; --time={partition.max_time}, and continue with --resume")
-    most_nodes = min(len(nodes), int(partition.max_nodes) if partition.max_nodes.isdigit() else math.inf)
-    if request.nodes > most_nodes:
-        problems.append(f"{request.describe('nodes')} is more than a job in partition {name} may have, {most_nodes}; "
-                        f"--nodes={most_nodes}")
+    most = partition.most_nodes(nodes)
+    if request.nodes > most:
+        has = "has" if most == len(nodes) else "allows a job"
+        cpus = sum(node.cpus for node in nodes)
+        fewer = f" and fewer tasks, for its {plural(cpus, 'CPU')}" * (request.nodes * request.cpus_per_node > cpus)
+        problems.append(f"partition {name} {has} {plural(most, 'node')}, you asked for {request.nodes}: this job never "
+                        f"starts; --nodes={most}{fewer}")
     return problems + _too_big(request, name, nodes)
+
+
+NEEDS = {"cpus": ("CPUs", "cpus_per_node", "lower --ntasks-per-node or --cpus-per-task"),
+         "gpus": ("GPUs", "gpus_per_node", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
+         "memory_mb": ("MiB of memory", "memory_mb", "lower --mem or --mem-per-cpu")}
+"""What a node has, by its field: the unit, a request's field, and the cure if no node has enough."""
+
+
+def _lacking(request: Request, node: site.Node) -> set[str]:
+    """Return the resources of which a node has too little."""
+    return {field for field, (_, wanted, _) in NEEDS.items() if getattr(request, wanted) > getattr(node, field)}
 
 
 def _too_big(request: Request, name: str, nodes: Sequence[site.Node]) -> list[str]:
     """Return the resources of which no node of a partition has enough, alone or in combination."""
-    needs = {"CPUs": (request.cpus_per_node, "cpus", "lower --ntasks-per-node or --cpus-per-task"),
-             "GPUs": (request.gpus_per_node, "gpus", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
-             "MiB of memory": (request.memory_mb, "memory_mb", "lower --mem or --mem-per-cpu")}
+    lacking = [_lacking(request, node) for node in nodes]
     problems = []
-    for unit, (amount, field, cure) in needs.items():
-        most = max((getattr(node, field) for node in nodes), default=0)
-        if amount > most:
-            problems.append(f"{amount:g} {unit} on a node, but the nodes of partition {name} have at most {most}; "
-                            f"{cure}")
-    return problems or (_too_few(request, name, nodes, needs) if request.nodes <= len(nodes) else [])
-
-
-def _too_few(request: Request, name: str, nodes: Sequence[site.Node], needs: Mapping[str, tuple]) -> list[str]:
-    """Check that enough nodes have all that is needed, and that they are up."""
-    fitting = [node for node in nodes if all(getattr(node, field) >= amount for amount, field, _ in needs.values())]
-    up = sum(node.up for node in fitting)
-    if len(fitting) < request.nodes:
-        return [f"the job needs {plural(request.nodes, 'node')}, but only {len(fitting)} of partition {name} have all "
+    for field, (unit, wanted, cure) in NEEDS.items():
+        if nodes and all(field in each for each in lacking):
+            most = max(getattr(node, field) for node in nodes)
+            problems.append(f"{getattr(request, wanted):g} {unit} on a node, but the nodes of partition {name} have at "
+                            f"most {most}; {cure}")
+    fitting = lacking.count(set())
+    if not problems and fitting < request.nodes <= len(nodes):
+        return [f"the job needs {plural(request.nodes, 'node')}, but only {fitting} of partition {name} have all "
                 "that it asks for; ask for less on a node, or for fewer nodes"]
-    return [f"the job needs {plural(request.nodes, 'node')}, but of partition {name} only {up} are up; "
-            "ask for fewer, or wait: sinfo -R says what is wrong"] if up < request.nodes else []
+    return problems
 
 
 def _unused_gpus(request: Request, gpus: Sequence[int]) -> list[str]:
@@ -172,6 +194,7 @@ def _unused_gpus(request: Request, gpus: Sequence[int]) -> list[str]:
 CURES = {
     "Invalid account": "yours: sacctmgr show assoc user=$USER format=account; then --account=NAME",
     "Invalid qos": "yours: sacctmgr show assoc user=$USER format=qos; then --qos=NAME",
+    "DOS line breaks": "sed -i 's/\\r$//' FILE",
     "feature": "what nodes have: sinfo -o '%P %D %f'",
     "node name": "the nodes: sinfo -N",
     "node configuration": "what nodes have: sinfo -o '%P %D %c %m %G'",

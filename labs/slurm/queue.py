@@ -9,8 +9,8 @@ from labs.run import terminal
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import user_name
 from labs.run.text import plural, printable
-from labs.slurm import precheck, reasons, site, sooner
-from labs.slurm.site import Job, Partition
+from labs.slurm import precheck, reasons, sbatch_parser, site, sooner
+from labs.slurm.site import Job, Node, Partition
 
 MOST_TRIALS = 6  # Everybody shares Slurm's controller.
 
@@ -30,12 +30,12 @@ def main(jobs: Sequence[str] = (), user: str | None = None, check: Sequence[str]
         print(f"no jobs of {user or user_name()} in the queue; finished ones: sacct, or labs results")
         return 0
     # What everybody's jobs wait for, as far as this site lets one see it; the jobs of an array one by one.
-    waiting, partitions = site.jobs("--states=PENDING", "--array"), site.partitions()
+    waiting, partitions, nodes = site.jobs("--states=PENDING", "--array"), site.partitions(), site.nodes()
     trials = MOST_TRIALS
     for job in shown:
         print(terminal.folded(_head(job), 4))
         if job.state == "PENDING":
-            for line in explain(job, waiting, partitions, trials):
+            for line in explain(job, waiting, partitions, nodes, trials):
                 print(terminal.folded(f"    {line}", 6))
             trials = max(0, trials - len(partitions)) if reasons.waits_for_nodes(job.reason) else trials
     return 0
@@ -77,20 +77,24 @@ def _head(job: Job) -> str:
     return f"{job.id}  {job.name}  {state}  partition {job.partition}, {count}, {clock}"
 
 
-def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition], trials: int = 0) -> list[str]:
+def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition], nodes: Sequence[Node],
+            trials: int = 0) -> list[str]:
     """Return lines in plain words: why a job waits, until when, and what to change.
 
     Args:
         job: The waiting job.
         waiting: All waiting jobs.
         partitions: By name.
+        nodes: Each once per partition.
         trials: How many other requests may be tried with `sbatch --test-only`.
     """
-    reason = reasons.meaning(job.reason)
+    reason, facts = reasons.meaning(job.reason), _facts(job, partitions, nodes)
+    if never := _never(job, partitions, nodes):
+        cure = job.reason if job.reason in ("PartitionTimeLimit", "PartitionNodeLimit") else "PartitionConfig"
+        return [*never, f"to do: {reasons.REASONS[cure].cure.format(**facts)}"]
     if reason is None:
         return [f"{job.reason}: a reason that labs does not know; more: scontrol show job {job.number}, "
                 "man squeue (JOB REASON CODES)", *_expected_start(job)]
-    facts = _facts(job, partitions)
     lines = [f"{reason.meaning.format(**facts)}{_detail(job)}"]
     if reason.for_nodes:
         ahead = _count_ahead(job, waiting)
@@ -102,14 +106,24 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
     return lines + (sooner.suggestions(job, partitions, trials) if reason.for_nodes else [])
 
 
-def _facts(job: Job, partitions: Mapping[str, Partition]) -> dict[str, str]:
+def _never(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> list[str]:
+    """Return why a job can start in none of its partitions, however long it waits; an empty list if it can."""
+    names = job.partition.split(",")
+    request = sbatch_parser.read(sooner.sbatch_args(job, job.partition), {}, f"job {job.number}")
+    problems = [precheck.never(request, partitions[name], [node for node in nodes if node.partition == name])
+                for name in names if name in partitions]
+    return problems[0] if all(problems) and problems else []
+
+
+def _facts(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> dict[str, str]:
     """Return the values of the placeholders in a reason's texts."""
     partition = partitions.get(job.partition.partition(",")[0])
     return {
         "job": job.number, "partition": job.partition, "limit": job.limit, "nodes": plural(int(job.nodes), "node"),
         "dependency": job.dependency, "what": reasons.limited_resource(job.reason),
         "max_time": partition.max_time if partition else "limit",
-        "max_nodes": partition.max_nodes if partition else "N",
+        "max_nodes": str(partition.most_nodes([node for node in nodes if node.partition == partition.name])
+                         if partition else "N"),
     }
 
 

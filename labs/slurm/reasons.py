@@ -28,8 +28,11 @@ REASONS = {
         "its time limit {limit} is above the partition's {max_time}: it will never start",
         "scontrol update jobid={job} timelimit={max_time}; a longer run can continue with --resume"),
     "PartitionNodeLimit": Reason(
-        "it asks for {nodes}, but a job in {partition} may have at most {max_nodes} (or they are down)",
+        "it asks for {nodes}, but a job in {partition} may have at most {max_nodes}: it will never start",
         "scontrol update jobid={job} numnodes={max_nodes}-{max_nodes}, or scancel {job} and submit it with fewer (-N)"),
+    "PartitionConfig": Reason(
+        "it asks for more than the partition {partition} has: it will never start",
+        "what nodes have: sinfo -o '%P %D %c %m %G'; then " + AGAIN + " what there is"),
     "PartitionDown": Reason("the partition {partition} is switched off", "wait, or use another: sinfo -s"),
     "PartitionInactive": Reason(
         "the partition {partition} takes no jobs at present", "wait, or use another: sinfo -s"),

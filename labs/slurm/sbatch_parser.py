@@ -39,6 +39,8 @@ ENVIRONMENT = {
     "SBATCH_OUTPUT": "output", "SBATCH_PARTITION": "partition", "SBATCH_TIMELIMIT": "time",
 }
 DIRECTIVE = "#SBATCH"
+MOST_LETTERS = 20_000
+"""Of all #SBATCH lines of a file; shlex takes minutes for a megabyte."""
 UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -70,13 +72,13 @@ class Request:
 
     def number(self, name: str, default: int) -> int:
         """Return an option's whole number; sbatch itself reports a malformed one."""
-        match = re.match(r"\d+", self.get(name))
+        match = re.match(r"[0-9]{1,9}", self.get(name))
         return int(match[0]) if match else default
 
     @property
     def nodes(self) -> int:
         """The smallest number of nodes; without --nodes Slurm takes as few as it can."""
-        return self.number("nodes", 1)
+        return max(1, self.number("nodes", 1))
 
     @property
     def spread(self) -> bool:
@@ -134,22 +136,31 @@ class Request:
             return None
 
 
-def read(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> Request:
+def read(args: Sequence[str], environ: Mapping[str, str] = os.environ, source: str = "command line") -> Request:
     """Return what `sbatch ARGS` asks for.
 
+    Args:
+        args: What follows `sbatch`.
+        environ: The environment variables.
+        source: Where the arguments were found.
+
     Raises:
-        LabError: The job file does not exist, or is not a script.
+        LabError: The job file does not exist, or is not a script; or the job is heterogeneous.
     """
     typed, rest = split_options(args)
     file = Path(rest[0]) if rest and "wrap" not in typed else None
     if file is None and "wrap" not in typed:
         raise LabError("no job file to check; type what you would type after sbatch: "
                        "labs queue --check -N 2 jobs/lab10_caltech.sh")
-    in_file = split_options(directives(file))[0] if file else {}
+    words = directives(file) if file and file.name != ":" else []
+    if file and (file.name == ":" or {"hetjob", "packjob"} & {*words}):
+        raise LabError("a heterogeneous job (\":\" or #SBATCH hetjob): mpirun would see only its first part; ask for "
+                       "one part")
+    in_file = split_options(words)[0]
     settings = {name: Setting(value, file.name) for name, value in in_file.items() if file}
     settings |= {name: Setting(environ[variable], variable)
                  for variable, name in ENVIRONMENT.items() if variable in environ}
-    settings |= {name: Setting(value, "command line") for name, value in typed.items()}
+    settings |= {name: Setting(value, source) for name, value in typed.items()}
     return Request(file, settings, tuple(rest[1:]) if file else ())
 
 
@@ -186,7 +197,18 @@ def directives(file: Path) -> list[str]:
                        "before it, the lab's after it") from None
     if not lines or not lines[0].startswith("#!"):
         raise LabError(f"{file} is not a script: its first line must be #!/bin/bash")
-    return [word for line in header(lines) for word in shlex.split(line.removeprefix(DIRECTIVE), comments=True)]
+    if sum(map(len, header(lines))) > MOST_LETTERS:
+        raise LabError(f"{file}: its {DIRECTIVE} lines have more than {MOST_LETTERS:,} letters; shorten them")
+    return [word for line in header(lines) for word in _split(line, file)]
+
+
+def _split(line: str, file: Path) -> list[str]:
+    """Return the words of an #SBATCH line."""
+    try:
+        return shlex.split(line.removeprefix(DIRECTIVE), comments=True)
+    except ValueError as problem:  # "No closing quotation", "No escaped character".
+        raise LabError(f"{file}: {quoted(line)}: {str(problem).lower()}; close what is open, on the same line"
+                       ) from None
 
 
 def header(lines: Sequence[str]) -> list[str]:
@@ -197,5 +219,5 @@ def header(lines: Sequence[str]) -> list[str]:
 
 def _megabytes(text: str) -> float:
     """Return sbatch's memory in MiB: "4G" is 4096."""
-    match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.upper())
+    match = re.fullmatch(r"([0-9]{1,15})([KMGT]?)B?", text.upper())
     return int(match[1]) * UNITS[match[2] or "M"] if match else 0

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,10 @@ class Partition:
     max_time: str
     max_nodes: str
 
+    def most_nodes(self, nodes: Sequence[Node]) -> int:
+        """Return how many nodes a job may have, given this partition's nodes."""
+        return min(len(nodes), int(self.max_nodes) if self.max_nodes.isdigit() else len(nodes))
+
 
 @dataclass(frozen=True)
 class Job:
@@ -78,6 +83,10 @@ class Job:
         return self.base if "[" in self.id else self.id
 
 
+class NoSlurmError(LabError):
+    """There is no Slurm here to ask."""
+
+
 def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output.
 
@@ -93,8 +102,8 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
-        raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; run this on a cluster's login node, "
-                       "or start a test cluster (docs/cluster.md)") from None
+        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; run this on a cluster's login "
+                           "node, or start a test cluster (docs/cluster.md)") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
@@ -105,9 +114,9 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def _no_cluster(reason: str) -> LabError:
-    return LabError(f"no Slurm cluster is set up here ({reason}); run this on a cluster's login node, "
-                    "or start a test cluster (docs/cluster.md)")
+def _no_cluster(reason: str) -> NoSlurmError:
+    return NoSlurmError(f"no Slurm cluster is set up here ({reason}); run this on a cluster's login node, "
+                   "or start a test cluster (docs/cluster.md)")
 
 
 def ask(*command: str, timeout: float = 60) -> str:
@@ -175,7 +184,7 @@ def gpus(gres: str) -> int:
     """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4."""
     parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
     last = [part[-1] for part in parts if "gpu" in part[:2]]
-    return sum(int(word) if re.fullmatch("[0-9]+", word) else 1 for word in last)
+    return sum(int(word) if re.fullmatch("[0-9]{1,9}", word) else 1 for word in last)
 
 
 def typed_gpus(text: str) -> int:

@@ -26,7 +26,7 @@ def suggestions(job: Job, partitions: Mapping[str, site.Partition], trials: int)
     lines, expected = [], site.start(job.start)
     others = [name for name, each in partitions.items() if name not in job.partition.split(",") and each.state == "UP"]
     for partition in others[:trials]:
-        trial = site.trial(*_sbatch_args(job, partition))
+        trial = site.trial(*sbatch_args(job, partition))
         if _is_sooner(trial, expected) and trial.start:
             lines.append(f"sooner in partition {partition} ({site.when(trial.start)}): "
                          f"scontrol update jobid={job.number} partition={partition}")
@@ -37,8 +37,8 @@ def suggestions(job: Job, partitions: Mapping[str, site.Partition], trials: int)
 
 def _half_request(job: Job) -> list[str]:
     """Return how much sooner half the request would start than the whole: both are trials, queued behind the job."""
-    whole = site.trial(*_sbatch_args(job, job.partition))
-    half = site.trial(*_sbatch_args(job, job.partition, divisor=2))
+    whole = site.trial(*sbatch_args(job, job.partition))
+    half = site.trial(*sbatch_args(job, job.partition, divisor=2))
     if whole.start is None or half.start is None or not _is_sooner(half, whole.start):
         return []
     gain = round((whole.start - half.start).total_seconds() / 60)
@@ -63,7 +63,7 @@ def _is_sooner(trial: site.Trial, expected: datetime.datetime | None) -> bool:
     return expected is None or (expected - trial.start).total_seconds() > 60
 
 
-def _sbatch_args(job: Job, partition: str, divisor: int = 1) -> list[str]:
+def sbatch_args(job: Job, partition: str, divisor: int = 1) -> list[str]:
     """Return sbatch's arguments for what a job asks for, or for a fraction of it, in a partition."""
     nodes, gpus = int(job.nodes), site.gpus(job.gres)
     cpus = -(-int(job.cpus) // nodes)

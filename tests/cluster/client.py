@@ -16,7 +16,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from labs.cluster import enter, lifetime, state
+from labs.cluster import enter, lifetime, nodes, state
 from labs.run.paths import ROOT, search_path
 
 LABS = [sys.executable, "-m", "labs"]
@@ -90,6 +90,11 @@ class Cluster:
             return mine and network in ("", os.readlink(f"/proc/{process.pid}/ns/net"))
         except OSError:  # It ended meanwhile, or is another user's.
             return False
+
+
+def sharing(folder: Path) -> list[object]:
+    """Return the options of `labs cluster up` with which all nodes see a folder."""
+    return ["--share", folder] if nodes.TMP in folder.parents else []
 
 
 def names(processes: list[psutil.Process]) -> list[str]:

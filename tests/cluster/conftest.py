@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from labs.run.paths import search_path
-from tests.cluster.client import Cluster, ending, running
+from tests.cluster.client import Cluster, ending, running, sharing
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def free(tmp_path) -> Iterator[Cluster]:
 def two(tmp_path_factory) -> Iterator[Cluster]:
     """Two nodes that see the tests' temporary folder."""
     folder = tmp_path_factory.mktemp("two") / "cluster"
-    with running(folder, "--nodes", 2, "--share", tmp_path_factory.getbasetemp()) as cluster:
+    with running(folder, "--nodes", 2, *sharing(tmp_path_factory.getbasetemp())) as cluster:
         yield cluster
 
 

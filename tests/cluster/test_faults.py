@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.cluster.client import Cluster, names, running, until
+from tests.cluster.client import Cluster, names, running, sharing, until
 from tests.workers.test_faults import ENDLESS, SMALL, rank_of, wait_for, weights, works
 
 pytestmark = pytest.mark.workers
@@ -89,7 +89,7 @@ def heartbeat() -> None:
 def training(tmp_path_factory, tmp_path) -> Iterator[Training]:
     """Two nodes on which nothing runs."""
     folder = tmp_path_factory.mktemp("nodes") / "cluster"
-    with running(folder, "--nodes", 2, "--share", tmp_path) as cluster:
+    with running(folder, "--nodes", 2, *sharing(tmp_path)) as cluster:
         yield Training(cluster, tmp_path / "results")
 
 
@@ -97,7 +97,7 @@ def training(tmp_path_factory, tmp_path) -> Iterator[Training]:
 def same_weights(tmp_path_factory) -> Callable[[Path], None]:
     """Compare the weights of a run with those of an undisturbed one, bit for bit."""
     root = tmp_path_factory.mktemp("undisturbed")
-    with running(root / "cluster", "--nodes", 2, "--share", root) as cluster:
+    with running(root / "cluster", "--nodes", 2, *sharing(root)) as cluster:
         Training(cluster, root / "results").finish()
     undisturbed = weights(root / "results")
 

@@ -54,7 +54,7 @@ def test_a_node_runs_on_its_cores(two):
     for number, node in enumerate(("node1", "node2")):
         core = there[number % len(there)]
         assert two.on(node, sys.executable, "-c", look) == f"[{core}]"
-        assert f"\n{node}  {HOSTS[node]}  {core}      unlimited\n" in two.labs("status").stdout
+        assert f"\n{node}  {HOSTS[node]}  1      unlimited\n" in two.labs("status").stdout
 
 
 @pytest.mark.parametrize("host", [(), ("node2",), ("head",)], ids=str)

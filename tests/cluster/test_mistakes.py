@@ -37,6 +37,9 @@ WITHOUT_ONE = {
     "up --bandwidth 10": "'10' is not a bandwidth .*",
     "up --latency soon": "'soon' is not a latency .*",
     "up --share /tmp/no/such": "--share: '/tmp/no/such' is not a folder; .*",
+    **{f"up --share {path}": f"--share '{path}' is not below /tmp; name a folder below it, or .* except /tmp"
+       for path in ("/etc", "/", "/proc", "/dev/shm", "/tmp")},
+    "up --share /etc/passwd": "--share: '/etc/passwd' is not a folder; .*",
     "run --workers 2 lab10": "name the lab first: labs cluster run LAB --workers 2 lab10; .*",
     "sweep --list": "name the lab first: labs cluster sweep LAB --list; .*",
     **dict.fromkeys(["status", "link --up", "run lab10", "sweep lab11", "shell", "shell node1 -- true"],

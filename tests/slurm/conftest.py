@@ -45,7 +45,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, nodes: int, cpus: int = 4,
     cores = min(cpus, len(os.sched_getaffinity(0)))
     words = ["--slurm", "--nodes", nodes, "--cores", cores, "--cpus", cpus, "--gpus", gpus]
     folder = tmp_path_factory.mktemp("slurm") / "cluster"
-    with client.running(folder, *words, "--share", tmp_path_factory.getbasetemp()) as cluster:
+    with client.running(folder, *words, *client.sharing(tmp_path_factory.getbasetemp())) as cluster:
         yield Slurm(cluster)
 
 

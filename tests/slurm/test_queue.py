@@ -30,8 +30,13 @@ WAITING = {
                                                    "a smaller request would start about ", "submit it with -N 1",
                                                    "timelimit=00:10:00"]),
     "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
-    "PartitionTimeLimit": (["-pshort", "-t60"], ["its time limit 1:00:00 is above the partition's 00:10:00"]),
-    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["asks for 2 nodes", "may have at most 1"]),
+    "PartitionTimeLimit": (["-pshort", "-t60"], [
+        "--time=1:00:00 (job {}) is above the limit of partition short, 00:10:00",
+        "to do: scontrol update jobid={} timelimit=00:10:00"]),
+    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["partition short has 1 node, you asked for 2"]),
+    "PartitionConfig": (["-N3", "-c5"], [
+        "partition lab has 2 nodes, you asked for 3: this job never starts; --nodes=2 and fewer tasks", "\n    5 CPUs",
+        "to do: what nodes have: sinfo -o '%P %D %c %m %G'; then scancel {}"]),
     "JobHeldUser": (["--hold"], ["you are holding it back", "to do: scontrol release {}"]),
     "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
     "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
@@ -171,6 +176,26 @@ def test_tasks_per_gpu_are_tasks_of_the_node(tmp_path):
     assert (request.tasks_per_node, request.gpus_per_node) == (4, 4)
 
 
+@pytest.mark.parametrize(("header", "line"), [
+    ("#SBATCH -J 'a\n#SBATCH -N3\n", r"-J 'a\": no closing quotation; close"),
+    ("#SBATCH -N2 \\\n", "no escaped character"),
+    ("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n", "a heterogeneous job .* one part"),
+    ("#SBATCH --comment=" + "x" * 1_000_000, "its #SBATCH lines have more than 20,000 letters"),
+])
+def test_a_hostile_job_file_is_one_line_at_once(tmp_path, header, line):
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{header}")
+    with pytest.raises(LabError, match=line):
+        sbatch_parser.read([str(tmp_path / "job.sh")], {})
+
+
+def test_numbers_that_sbatch_refuses_do_not_break_the_reader():
+    nines = "9" * 9000
+    for words in ["-N0", "-n4"], [f"-N{nines}", "-n1"], ["-N٣", "--gpus=²"], [f"--mem={nines}", f"--time={nines}"]:
+        request = sbatch_parser.read([*words, "--wrap=true"], {})
+        assert request.nodes > 0
+        assert min(request.tasks_per_node, request.gpus_per_node, request.cpus_per_node, request.memory_mb) >= 0
+
+
 def test_a_task_of_a_waiting_array_is_found(monkeypatch):
     def job(number: str) -> site.Job:
         return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
@@ -217,6 +242,15 @@ def test_without_slurm_it_is_one_line(tmp_path):
         assert re.fullmatch(r"labs: error: no \w+ on the PATH: this machine has no Slurm; .*\n", done.stderr)
 
 
+def test_without_slurm_here_a_cluster_inside_the_machine_can_be_asked(slurm, tmp_path):
+    words = ["labs", "queue", "--check", "-N2", JOB]
+    env = slurm.cluster.environment(PATH=str(tmp_path))
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, env=env)
+    hint = f"ask the cluster inside this machine: labs cluster shell -- {shlex.join(words)}\n"
+    assert re.fullmatch(rf"labs: error: no \w+ on the PATH: this machine has no Slurm; {re.escape(hint)}", done.stderr)
+    assert slurm.cluster.labs("shell", "--", *words).stdout.startswith("asks partition lab for 2 nodes")
+
+
 @pytest.mark.parametrize("conf", [None, "nowhere.conf", "empty.conf"])
 def test_without_a_cluster_it_is_one_line(tmp_path, conf):
     if unavailable():
@@ -249,8 +283,8 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["--gpus-per-node=4", "--ntasks-per-node=4", "-c1"], ["4 GPUs on a node, but .* have at most 2"]),
         (["-pshort"], ["--time=00:30:00 (lab10_caltech.sh) is above the limit of partition short, 00:10:00"]),
         (["-p", "short", "--time=0-1"], ["--time=0-1 (command line) is above the limit"]),
-        (["-N3"], ["--nodes=3 (command line) is more than a job in partition lab may have, 2; --nodes=2"]),
-        (["-pshort", "-N2", "-t5"], ["more than a job in partition short may have, 1"]),
+        (["-N3"], ["partition lab has 2 nodes, you asked for 3: this job never starts; --nodes=2"]),
+        (["-pshort", "-N2", "-t5"], ["partition short has 1 node, you asked for 2"]),
         (["-c8"], ["8 CPUs on a node, but the nodes of partition lab have at most 4"]),
         (["--ntasks-per-node=3", "-c2"], ["6 CPUs on a node"]),
         (["--mem=8G"], ["8192 MiB of memory on a node, but .* at most 4000"]),
@@ -268,7 +302,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["-C", "infiniband"], ["Invalid feature specification; what nodes have: "]),
         (["-wnode9"], ["Invalid node name specified; the nodes: sinfo -N"]),
         (["-poff,short"], ["partition off is DOWN", "above the limit of partition short"]),
-        (["-N3", "-c8", "-onowhere/x"], ["the folder nowhere", "--nodes=3", "8 CPUs"]),
+        (["-N3", "-c8", "-onowhere/x"], ["the folder nowhere", "you asked for 3", "8 CPUs"]),
     ],
     ids=lambda words: " ".join(words) if words[0].startswith("-") else "",
 )
@@ -292,7 +326,7 @@ def test_what_is_read_from_where(student, tmp_path):
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/bash\n\n# A comment.\n#SBATCH -N3 --ntasks-per-node 1 # three\n#SBATCH --job-name='a b'\n"
                       "true\n")
-    assert "--nodes=3 (job.sh)" in student.refused(script)[0]
+    assert "you asked for 3" in student.refused(script)[0]
     assert "(SBATCH_PARTITION)" in student.refused("-N1", script, SBATCH_PARTITION="nowhere")[0]
     assert "above the limit" in student.refused("-N1", "-pshort", script, SBATCH_TIMELIMIT="60")[0]
     done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
