@@ -58,7 +58,7 @@ def leave(problem: BaseException, where: str) -> None:
 def _exit_code(problem: BaseException) -> int:
     """Return the exit code that Python would give an exception."""
     if isinstance(problem, SystemExit):
-        return problem.code & 255 if isinstance(problem.code, int) else 1
+        return (problem.code & 255 if isinstance(problem.code, int) else 1) or 1
     return 130 if isinstance(problem, KeyboardInterrupt) else 1
 
 

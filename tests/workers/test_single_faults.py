@@ -74,6 +74,13 @@ def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
     assert seconds < SECONDS_TO_END
 
 
+def test_a_worker_that_never_joins_the_others_is_named(folder, monkeypatch):
+    monkeypatch.setenv("FAULT", "1 sleeps")
+    with pytest.raises(LabError, match=r"rank 1: the others have waited for it for more than \d s \(.*frozen"):
+        run("--stall-seconds", "6")
+    assert not left(folder)
+
+
 def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")

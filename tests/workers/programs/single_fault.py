@@ -103,6 +103,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         layers = tf.keras.layers
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
+        if mine and kind == "sleeps":
+            time.sleep(1000)
         if mine and kind in FAULTS:
             _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
         elif mine:
