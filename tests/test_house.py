@@ -104,6 +104,8 @@ def test_horovods_lines_say_why():
 
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+RUN_ON_PURPOSE = {"isolated.py", "trial.py"}
+"""They pass the student's own function from the notebook to the process that calls it, through a private folder."""
 UNUSED = {("horovod_keras3.py", "load_model")}
 """Horovod's own interface, for those who copy the file; a lab that called it would be found."""
 UNSAFE_CALLS = {"eval", "exec", "load_model", "read_pickle", "unsafe_load"}
@@ -113,7 +115,7 @@ def test_nothing_that_is_read_is_run():
     """Data, checkpoints and results are read by readers that cannot run them: no pickle, no code, Keras' safe mode."""
     for path in (ROOT / "labs").rglob("*.py"):
         unsafe = {name.partition(".")[0] for name in _imports(path)} & UNSAFE_MODULES
-        assert not unsafe, f"{path} imports {unsafe}"
+        assert not unsafe or path.name in RUN_ON_PURPOSE, f"{path} imports {unsafe}"
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 function = ast.unparse(node.func)

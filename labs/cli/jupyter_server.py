@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_server.base.handlers import JupyterHandler
 from jupyterlab.labapp import LabApp
 
@@ -19,6 +19,12 @@ from labs.run.paths import ROOT
 
 class OwnKernel(KernelSpecManager):
     """Offers one kernel, "python3": the Python that runs the server. Other installed kernels are not offered."""
+
+    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
+        """Return the kernel, which knows `%%px` also after a restart, before the page's first cell."""
+        spec = super().get_kernel_spec(kernel_name)
+        spec.argv.append("--IPKernelApp.exec_lines=import labs.launch.resident")
+        return spec
 
     def _kernel_dirs_default(self) -> list[str]:
         return []

@@ -1,4 +1,4 @@
-"""Grading of a student's function in a process of its own (labs/exercises/trial.py), with a time limit."""
+"""Grading of a student's function in a separate process (labs/exercises/trial.py), with a time limit."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def grade(task: str, function: Callable) -> str:
         (folder / "function.pkl").write_bytes(pickle.dumps((sys.path, task, SECONDS, _copied(function))))
         outcome = complete([sys.executable, "-P", "-m", "labs.exercises.trial", folder], SECONDS + SECONDS_TO_START,
                            _environment())
-        has_started, result = (folder / LOADED).exists(), folder / "found.json"
-        found = json.loads(result.read_text()) if result.exists() else {"wrong": _end(has_started, outcome)}
-    if "printed" in found:
-        print(printable_lines(found["printed"].removesuffix("\n")))
-    require("right" in found, printable_lines(found.get("wrong")))
-    return found["right"]
+        has_started, file = (folder / LOADED).exists(), folder / "result.json"
+        result = json.loads(file.read_text()) if file.exists() else {"wrong": _end(has_started, outcome)}
+    if "printed" in result:
+        print(printable_lines(result["printed"].removesuffix("\n")))
+    require("right" in result, printable_lines(result.get("wrong")))
+    return result["right"]
 
 
 def _copied(function: Callable) -> bytes:
@@ -71,7 +71,7 @@ def _environment() -> dict[str, str]:
 def _end(has_started: bool, outcome: Outcome) -> str:
     """Return why the process wrote no result."""
     if not has_started:
-        return f"the function could not be loaded in a process of its own: it {outcome.cause}"
+        return f"the function could not be loaded in a separate process: it {outcome.cause}"
     if outcome.code in (None, -signal.SIGALRM):
         return f"the function had not ended after {SECONDS} s: does a loop of it never end?"
     return f"the function ended its process: it {'exited with code 0' if not outcome.code else outcome.cause}"

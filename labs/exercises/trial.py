@@ -2,8 +2,8 @@
 
     python -m labs.exercises.trial FOLDER
 
-Reads the module path, the task's id, a time limit and the function from FOLDER/function.pkl. Writes what was found to
-FOLDER/found.json.
+Reads the module path, the task's id, a time limit and the function from FOLDER/function.pkl. Writes the verdict to
+FOLDER/result.json.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def main(folder: Path) -> None:
     (folder / LOADED).touch()
     _limit(seconds)
     printed = sys.stdout = sys.stderr = Short()
-    found = {"task": task, **_grade(task, function)}
+    result = {"task": task, **_grade(task, function)}
     if printed.length:
-        found["printed"] = printed.kept + f"... ({printed.length:,} characters)" * (printed.length > PRINTED)
-    (folder / "found.json").write_text(json.dumps(found))
+        result["printed"] = printed.kept + f"... ({printed.length:,} characters)" * (printed.length > PRINTED)
+    (folder / "result.json").write_text(json.dumps(result))
     os._exit(0)
 
 

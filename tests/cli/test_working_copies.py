@@ -48,7 +48,7 @@ def test_the_copies_of_the_kits_notebooks_have_no_outputs(tmp_path):
 @pytest.mark.parametrize("how", ["as copied", "saved", "by an older kit"])
 def test_an_unedited_copy_follows_its_notebook(folders, how):
     notebooks, work = folders
-    if how == "saved":  # JupyterLab writes the keys in another order, and metadata of its own.
+    if how == "saved":  # JupyterLab writes the keys in another order, and its own metadata.
         saved = nbformat.read(work / "one.ipynb", 4)
         saved.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
         nbformat.write(saved, work / "one.ipynb")

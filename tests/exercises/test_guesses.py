@@ -36,7 +36,7 @@ def test_a_guess_is_judged(guess, right, tolerance, verdict):
 @pytest.mark.parametrize("lab", catalogue.lab_names()[:5])
 def test_every_page_judges_its_guesses(lab):
     code = ["".join(cell["source"]) for cell in committed.cells(lab) if cell["cell_type"] == "code"]
-    asked = [name for source in code for name in re.findall(r"^(guess\w*) = ", source, re.M)]
+    guesses = [name for source in code for name in re.findall(r"^(guess\w*) = ", source, re.M)]
     calls = re.findall(r"judged\((?:guess|mine)", "\n".join(code))
-    assert len(asked) == len(calls) >= 6
+    assert len(guesses) == len(calls) >= 6
     assert not re.search(r"\{guess\w*(\[\w+\])?\}|guess:\", guess", "\n".join(code)), "echoed"

@@ -149,10 +149,10 @@ def test_whatever_a_function_does_the_notebook_goes_on_with_a_short_message(body
     notebook: dict[str, Any] = {"__name__": "__main__"}
     exec(CELLS + STEPS + body, notebook)
     exercises.show({"lab01.steps_per_epoch": notebook["steps_per_epoch"]})
-    said = capsys.readouterr().out
-    assert re.search(HOSTILE[body], said.strip()), said
-    assert len(said) < 1200
-    assert "\x1b" not in said
+    output = capsys.readouterr().out
+    assert re.search(HOSTILE[body], output.strip()), output
+    assert len(output) < 1200
+    assert "\x1b" not in output
 
 
 def test_answers_that_cannot_be_shown_get_a_message(capsys):

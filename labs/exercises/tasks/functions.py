@@ -28,7 +28,7 @@ class Task:
     stub: Callable | None = None
     """The function to write as the student gets it: its signature, its docstring and a hole. None: a bug to find."""
     alone: bool = False
-    """Whether the function is called in a process of its own; `grade` itself calls it where it is."""
+    """Whether the function is called in a separate process; `grade` itself calls it where it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +102,7 @@ def code(text: str, stub: Callable, grade: Callable[[Written], str], *, alone: b
         stub: The function with its docstring and a hole; the student's function has the same arguments in the same
             order.
         grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
-        alone: Whether `grade` needs a process of its own, because it calls the function.
+        alone: Whether `grade` needs a separate process, because it calls the function.
     """
     signature = f"{stub.__name__}{inspect.signature(stub)}"
 

@@ -55,7 +55,7 @@ def _grade_ring(run: Written) -> str:
 
 
 def _expect_way_round(run: Written) -> None:
-    """Raise AssertionError unless each chunk went round the ring from a rank of its own: rounding shows the order."""
+    """Raise AssertionError unless each chunk went round the ring from its own rank: rounding shows the order."""
     size, rng = 4, np.random.default_rng(1)
     tensors = [[rng.normal(size=99) for _ in range(size)] for _ in range(size)]
     call = run(tensors)
