@@ -22,7 +22,7 @@ import packages
 from gpu import CPU, find_gpu
 from horovod_wheel import Build
 from machine import Mpi, check_folder, check_machine, check_space, find_mpi
-from steps import SetupError, Steps, locked
+from steps import SetupError, Steps, locked, terminal
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = ["build", "notebook", "test"]
@@ -79,7 +79,7 @@ def make_env(wanted: Environment) -> None:
             old.unlink()
         verdict = _fill(build, wanted, fresh)
         stamp.write_text(wanted.stamp_text)
-        print(verdict)
+        print(terminal.folded(verdict, 2))
 
 
 def _made_at(stamp: Path) -> int | None:

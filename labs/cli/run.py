@@ -59,10 +59,10 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
     else:
         commands.append((["exercises", lab.name], "its questions"))
     lines = [f"  {labs_command()} {shlex.join(command)}" for command, _ in commands]
-    width, room = max(map(len, lines[:2])), terminal.width() or math.inf
+    width, limit = max(map(len, lines[:2])), terminal.width() or math.inf
     explained = [f"{line:{width}}  # {why}" for line, (_, why) in zip(lines, commands, strict=True)]
     # A command stays whole on its line, so that it can be pasted.
-    fitting = [long if len(long) <= room else line for line, long in zip(lines, explained, strict=True)]
+    fitting = [long if len(long) <= limit else line for line, long in zip(lines, explained, strict=True)]
     return "\n".join(["", "Next:", *fitting])
 
 

@@ -35,7 +35,7 @@ def choose_workers(requested: int | None, oversubscribe: bool) -> int:
 
 
 def unused_cores(workers: int) -> str:
-    """Return one line on cores that a run leaves idle if nobody has chosen its workers, or an empty string."""
+    """Return one line on cores that a run of the default number of workers leaves idle, or an empty string."""
     free = 0 if allocation.current() or visible_gpus() else slots()
     cores = "both cores" if free == 2 else f"all {free} cores"
     return f"{plural(workers, 'worker')}; `--workers {free}` uses {cores}" if workers < free else ""

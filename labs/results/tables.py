@@ -41,8 +41,8 @@ def _ledger(metrics: dict[str, float]) -> str:
     if not entries:
         return ""
     wall = entries.pop("wall")
-    parts = ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
-    return "\n" + terminal.folded(f"an epoch of {wall:.2f} s: {parts}", 2)
+    amounts = ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
+    return "\n" + terminal.folded(f"an epoch of {wall:.2f} s: {amounts}", 2)
 
 
 def messages(rows: Sequence[dict[str, Any]]) -> str:

@@ -22,9 +22,9 @@ def text(rows: Sequence[Sequence[str]], left: bool = False) -> str:
         rows: Cells as text.
         left: Align columns left and not right.
     """
-    room, align = terminal.width() or math.inf, str.ljust if left else str.rjust
+    limit, align = terminal.width() or math.inf, str.ljust if left else str.rjust
     for lines in _forms(rows, align):
-        if max(map(len, lines)) <= room:
+        if max(map(len, lines)) <= limit:
             break
     return "\n".join(line.rstrip() if left else line for line in lines)
 
@@ -47,9 +47,9 @@ def _forms(rows: Sequence[Sequence[str]], align: Callable[[str, int], str]) -> I
 
 def _lines(head: Sequence[Sequence[str]], rows: Sequence[Sequence[str]],
            align: Callable[[str, int], str]) -> list[str]:
-    """Return the lines of a table whose headings may have several parts, one below the other."""
+    """Return the lines of a table whose headings may have several words, one below the other."""
     height = max(map(len, head))
-    above = zip(*([""] * (height - len(parts)) + list(parts) for parts in head), strict=True)
-    widths = [max(map(len, (*parts, *cells)), default=0) for parts, *cells in zip(head, *rows, strict=True)]
+    above = zip(*([""] * (height - len(words)) + list(words) for words in head), strict=True)
+    widths = [max(map(len, (*words, *cells)), default=0) for words, *cells in zip(head, *rows, strict=True)]
     cells = [*above, ["-" * width for width in widths], *rows]
     return ["  ".join(align(cell, width) for cell, width in zip(row, widths, strict=True)) for row in cells]

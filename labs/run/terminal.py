@@ -37,16 +37,17 @@ def folded(text: str, indent: int = 0, stream: IO[str] | None = None) -> str:
 
     Commands, in backticks or as the cure at the end of a line, stay whole, so that they can be pasted.
     """
-    room = width(stream)
-    if room is None:
+    limit = width(stream)
+    if limit is None:
         return text
-    wrapper = textwrap.TextWrapper(room, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False)
+    wrapper = textwrap.TextWrapper(limit, subsequent_indent=" " * indent, break_long_words=False,
+                                   break_on_hyphens=False)
 
     def fold(line: str) -> str:
         whole = re.sub(r"`[^`]*`|-> .{1,55}$", lambda command: command[0].replace(" ", "\0"), line)
         return wrapper.fill(whole).replace("\0", " ")
 
-    return "\n".join(line if len(line) <= room else fold(line) for line in text.split("\n"))
+    return "\n".join(line if len(line) <= limit else fold(line) for line in text.split("\n"))
 
 
 class Live:
@@ -65,11 +66,11 @@ class Live:
 
         A worker sends it to `labs run`: it knows a text that ends in a carriage return from a line.
         """
-        room = (_live_columns() or width() or 0) - 1
+        limit = (_live_columns() or width() or 0) - 1
         with self._lock:
-            if room > 0 and (text or self.text):
-                self.text = text and text[: room - len(tail)] + tail
-                frame = f"\r{self.text:{room}}\r" if _live_columns() else f"{self.text}\r"
+            if limit > 0 and (text or self.text):
+                self.text = text and text[: limit - len(tail)] + tail
+                frame = f"\r{self.text:{limit}}\r" if _live_columns() else f"{self.text}\r"
                 with contextlib.suppress(OSError, ValueError):  # The terminal has been closed.
                     sys.stderr.write(frame)
                     sys.stderr.flush()

@@ -22,7 +22,7 @@ from labs.training.saver import Saver
 from labs.training.workers import Job
 
 DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
-"""Parts of an epoch's line that a narrow terminal goes without, one after the other; record.json has them all."""
+"""Items of an epoch's line that a narrow terminal goes without, one after the other; record.json has them all."""
 NOT_FINITE = "the loss is not finite"
 
 
@@ -259,12 +259,12 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def epoch_line(row: dict[str, float], epochs: int) -> str:
-    """Return an epoch's row of the history as a line, without the parts DROPPED_FIRST if the terminal is too narrow."""
+    """Return an epoch's row of the history as a line, without the items DROPPED_FIRST if the terminal is too narrow."""
     printed = ("loss", "accuracy", "mae", "psnr")
-    parts = {"epoch": f"epoch {row['epoch']}/{epochs}"}
-    parts |= {name: f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed}
-    parts |= {"images/s": f"{row['images'] / row['train_seconds']:.0f} images/s", "s": f"{row['train_seconds']:.1f} s"}
+    items = {"epoch": f"epoch {row['epoch']}/{epochs}"}
+    items |= {name: f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed}
+    items |= {"images/s": f"{row['images'] / row['train_seconds']:.0f} images/s", "s": f"{row['train_seconds']:.1f} s"}
     for name in DROPPED_FIRST:
-        if len("  ".join(parts.values())) > (terminal.width() or math.inf):
-            parts.pop(name, None)
-    return "  ".join(parts.values())
+        if len("  ".join(items.values())) > (terminal.width() or math.inf):
+            items.pop(name, None)
+    return "  ".join(items.values())

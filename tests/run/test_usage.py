@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 import labs as kit
 from labs.cli import commands
+from labs.launch import capacity, local
 from labs.run import catalogue, command_line, options, usage
 from labs.run.errors import LabError
 from labs.run.text import one_line
@@ -209,11 +211,34 @@ def test_the_help_of_a_lab_names_the_options_of_the_launch(capsys):
     with pytest.raises(SystemExit):
         command_line.parse(catalogue.load_lab("lab10"), ["--help"], launches=True)
     shown = capsys.readouterr().out
-    assert "--workers" in shown
+    first = re.findall(r"^    (--\S+) \S+ +\S.*$", shown.partition("--preset demo")[0], re.MULTILINE)
+    assert first == ["--workers", "--epochs", "--batch-size", "--data"]
     assert "--oversubscribe" in shown
     for panel in ("experiment options", "run options", "launch options"):
         assert f" {panel} " in shown
     assert "options options" not in shown
+
+
+def test_a_worker_started_by_hand_points_to_what_starts_workers():
+    with pytest.raises(LabError, match=r"^--workers is for `labs run`.* run lab10_caltech --epochs 1 --workers=2$"):
+        command_line.parse(catalogue.load_lab("lab10"), ["--epochs", "1", "--workers=2"])
+
+
+@pytest.mark.parametrize(("words", "workers", "says"), [
+    (["lab10"], None, True), (["lab10"], 1, False), (["lab01"], None, False), (["lab09", "--trials", "2"], None, False),
+])
+def test_a_run_that_leaves_a_core_idle_says_so(words, workers, says, monkeypatch, tmp_path, capsys):
+    """Not if the student has chosen, or if the lab would refuse a second worker."""
+    monkeypatch.setattr(capacity, "slots", lambda: 2)
+    monkeypatch.setattr(capacity, "visible_gpus", lambda: 0)
+
+    def refuse(*_) -> None:
+        raise LabError("enough seen")
+
+    monkeypatch.setattr(local, "_launch", refuse)
+    with pytest.raises(LabError, match="enough seen"):
+        local.run(words[0], [*words[1:], "--results", str(tmp_path)], workers, announce=True)
+    assert ("labs: 1 worker; `--workers 2` uses both cores\n" in capsys.readouterr().err) == says
 
 
 def test_a_message_is_one_printable_line():
