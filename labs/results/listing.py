@@ -16,8 +16,8 @@ from labs.run.text import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = ("lab", "run", "size", "nodes", "batch_size", "images_per_sec", "seconds_per_epoch", "val_accuracy",
-           "test_accuracy")
+COLUMNS = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
+           "val_accuracy", "test_accuracy")
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a cell that a spreadsheet would evaluate."""
 
