@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labs.results import records, tables
-from labs.run import catalogue
+from labs.run import catalogue, usage
 from labs.run.errors import LabError
 from labs.run.paths import results_dir, shown
 from labs.run.text import printable
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ABOUT
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("run", metavar="RUN", help="folder of a run, or a lab: its newest run with a network")
-    parser.add_argument("files", nargs="*", default=[], type=Path, metavar="FILE", help="a picture")
+    parser.add_argument("files", nargs="*", default=[], type=usage.path, metavar="FILE", help="a picture")
 
 
 def main(args: argparse.Namespace) -> int:
