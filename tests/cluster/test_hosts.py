@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -40,7 +41,8 @@ def test_all_hosts_see_a_shared_folder_and_no_other_one(free, tmp_path):
     shared, other = tmp_path / "my shared folder", tmp_path / "other"
     shared.mkdir()
     other.mkdir()
-    free.labs("up", "--share", shared)
+    assert re.search(r"\nNext:\n  labs cluster run lab11 .*\n.*\n  labs cluster down  ",
+                     free.labs("up", "--share", shared).stdout)
     for host in HOSTS:
         free.on(host, "touch", shared / host)
         assert free.labs("shell", host, "--", "ls", other, code=None).returncode == 2

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from labs.cli.cluster import NEXT_WITH_SLURM
 from labs.run.errors import LabError
 from labs.run.paths import search_path
 from labs.slurm import queue, reasons, sbatch_parser, site
@@ -249,6 +250,13 @@ def test_without_slurm_here_a_cluster_inside_the_machine_can_be_asked(slurm, tmp
     hint = f"ask the cluster inside this machine: labs cluster shell -- {shlex.join(words)}\n"
     assert re.fullmatch(rf"labs: error: no \w+ on the PATH: this machine has no Slurm; {re.escape(hint)}", done.stderr)
     assert slurm.cluster.labs("shell", "--", *words).stdout.startswith("asks partition lab for 2 nodes")
+
+
+def test_what_up_names_as_next_commands_works(slurm):
+    sbatch, queue, down = re.findall(r"^  labs cluster (.*?)  ", NEXT_WITH_SLURM, re.MULTILINE)
+    assert "to start at" in slurm.cluster.labs(*sbatch.replace("sbatch", "sbatch --test-only").split()).stderr
+    assert "in the queue" in slurm.cluster.labs(*queue.split()).stdout
+    assert down == "down"
 
 
 @pytest.mark.parametrize("conf", [None, "nowhere.conf", "empty.conf"])
