@@ -96,7 +96,7 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
         same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
         right, images = same["test_accuracy"], same["test_images"].iloc[-1]
         half = 1.96 * proportions.standard_error(right.mean(), images)
-        low, high = statistics.mean_interval(right) if len(same) >= statistics.LEAST else (
+        low, high = statistics.mean_interval(right) if len(same) >= tables.LEAST else (
             right.mean() - half, right.mean() + half)
         rows.append(dict(zip(by, values, strict=True)) | {
             "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,

@@ -205,8 +205,8 @@ def _question(text: str) -> tuple[str, list[str]]:
     """Return a sweep's question without the codes of the course reports, and a line on what these stand for."""
     codes = re.findall(course.CODE, text)
     words = re.sub(f"{course.CODE}(, {course.CODE})*: ", "", text)
-    asked = " ".join(f"{code}: {course.questions()[code]}" for code in codes)
-    return words[:1].upper() + words[1:], [f"In the course reports, {asked}"] if codes else []
+    stand_for = " ".join(f"{code}: {course.questions()[code]}" for code in codes)
+    return words[:1].upper() + words[1:], [f"In the course reports, {stand_for}"] if codes else []
 
 
 def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator[Answer]:

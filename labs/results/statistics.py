@@ -7,9 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-LEAST = 3
-"""Fewest repeats whose interval is printed: that of two is the mean and 13 standard errors to each side."""
-
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return Student's 95 % interval of the mean; NaN for too few values."""

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns
-from labs.results import statistics
 from labs.run import terminal
 from labs.run.table import text
 from labs.run.text import printable
@@ -101,7 +100,9 @@ def _escaped(match: re.Match) -> str:
     return "".join(f"\\{character}" for character in match[0])
 
 
-FEW = f"none: too few repeats for an interval, which needs {statistics.LEAST}"
+LEAST = 3
+"""Fewest repeats whose interval is printed: that of two is the mean and 13 standard errors to each side."""
+FEW = f"none: too few repeats for an interval, which needs {LEAST}"
 """The note below a table whose cells may have intervals."""
 MAX_ROWS = 40
 """The most rows of one table that a page shows."""
@@ -118,7 +119,7 @@ def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = ""
 
 def cell(row: dict[str, Any], column: str) -> str:
     """Return a value of a row, with its interval if it has one from enough repeats (seeds)."""
-    few = row.get("repeats", row.get("seeds", statistics.LEAST)) < statistics.LEAST
+    few = row.get("repeats", row.get("seeds", LEAST)) < LEAST
     ends = [row.get(f"{column}_{end}") for end in ("low", "high")]
     shown = figure(row[column])
     return f"{shown} [{figure(ends[0])}, {figure(ends[1])}]" if shown and not few and all(map(known, ends)) else shown

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labs.measure import ledger_columns
-from labs.results import statistics
+from labs.results import statistics, tables
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFra
 
     rows = {}
     for cell, seconds in cells.items():
-        ledger, several = table(seconds), len(seconds) >= statistics.LEAST
+        ledger, several = table(seconds), len(seconds) >= tables.LEAST
         rows[cell] = {name: f"{row.seconds:.{digits}f}"
                             + f" ± {row.plus_minus:.{digits}f}" * bool(several and row.plus_minus > 1e-9)
                       for name, row in ledger.iterrows()}

@@ -295,12 +295,12 @@ def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_pa
     assert capsys.readouterr().err.count("strange") == 1
 
 
-def places(value: object, path: tuple = ()) -> Iterator[tuple]:
+def paths_in(value: object, path: tuple = ()) -> Iterator[tuple]:
     """Yield the paths to all parts of a record, of a list only to its first two."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for name, part in pairs:
         yield (*path, name)
-        yield from places(part, (*path, name))
+        yield from paths_in(part, (*path, name))
 
 
 JUNK = (MISSING, "x", r"$\frac$", None, -1, 0, 2**62, 1e308, float("nan"), float("inf"), True, [], [1, "a"], {"a": 1})
@@ -308,7 +308,7 @@ JUNK = (MISSING, "x", r"$\frac$", None, -1, 0, 2**62, 1e308, float("nan"), float
 
 def mutants(original: dict, count: int, random: Random) -> Iterator[dict]:
     """Yield copies of a record with one part deleted or replaced."""
-    for number, (*parents, last) in enumerate(random.sample(list(places(original)), count)):
+    for number, (*parents, last) in enumerate(random.sample(list(paths_in(original)), count)):
         mutant = copy.deepcopy(original)
         part = functools.reduce(operator.getitem, parents, mutant)
         if (junk := random.choice(JUNK)) is MISSING:
