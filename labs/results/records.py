@@ -129,10 +129,8 @@ def computed_on(records: Sequence[Record]) -> dict[str, list[str]]:
     machines = [record["machine"] for record in records]
     gpus = [", ".join(sorted(set(machine.get("gpus") or ()))) or "none" for machine in machines]
     onednn = [{True: "on", False: "off"}.get(machine.get("onednn"), "not recorded") for machine in machines]
-    settings = [", ".join(map("=".join, sorted(machine.get("settings", {}).items()))) or "usual"
-                for machine in machines]
     columns = {"gpu": gpus, "onednn": onednn, "link": [machine.get("link") or "none" for machine in machines],
-               "settings": settings, "data_set": _data_sets(records)}
+               "data_set": _data_sets(records)}
     return {name: values for name, values in columns.items() if len(set(values)) > 1}
 
 

@@ -64,7 +64,6 @@ class Machine(msgspec.Struct):
     memory_bytes: Integer | float | None = None
     onednn: bool | None = None
     gpus: list[str] | None = None
-    settings: dict[str, str] = {}
 
 
 class Epoch(msgspec.Struct):

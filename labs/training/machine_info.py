@@ -31,11 +31,8 @@ MATH = re.compile(r"TF_(?!ENABLE_ONEDNN)(ENABLE|DISABLE|XLA|DETERMINISTIC|CUDNN|
 
 
 def settings() -> dict[str, str]:
-    """Return what changes the numbers of every run and is in no Config: empty where all is as the kit has it."""
-    types = {"floatx": tf.keras.backend.floatx(), "image_data_format": tf.keras.backend.image_data_format()}
-    usual = {"floatx": "float32", "image_data_format": "channels_last"}
-    changed = {name: value for name, value in types.items() if value != usual[name]}
-    return changed | {name: value for name, value in sorted(os.environ.items()) if MATH.match(name)}
+    """Return these variables of this process."""
+    return {name: value for name, value in sorted(os.environ.items()) if MATH.match(name)}
 
 
 def machine() -> dict[str, Any]:
@@ -47,7 +44,6 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
-        "settings": settings(),
         **fast.horovod_settings(),
         "huge_pages_mb": huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
