@@ -66,7 +66,6 @@ class Machine(msgspec.Struct):
     onednn: bool | None = None
     variables: dict[str, str] | None = None
     gpus: list[str] | None = None
-    settings: dict[str, str] = {}
 
 
 class Epoch(msgspec.Struct):
