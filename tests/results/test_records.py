@@ -137,6 +137,8 @@ def test_what_a_config_asked_for_stands_beside_what_it_got():
 @pytest.mark.parametrize(("name", "machines", "values"), [
     ("onednn", ({"onednn": True}, {"onednn": False}, {}), ["on", "off", "not recorded"]),
     ("gpu", ({"gpus": ["B", "A", "A"]}, {"gpus": []}, {}), ["A, B", "none", "none"]),
+    ("variables", ({"variables": {"XLA_FLAGS": "x", "TF_A": "1"}}, {"variables": {}}, {}),
+     ["XLA_FLAGS=x TF_A=1", "none", "none"]),
 ])
 def test_speeds_of_unlike_machinery_are_not_compared(name, machines, values):
     alike = [record("one", 1), record("two", 2)]
