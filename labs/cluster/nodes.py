@@ -29,8 +29,8 @@ def shared_folders(named: Iterable[Path]) -> list[Path]:
     """
     named = [path.resolve() for path in named]
     if outside := [path for path in named if TMP not in path.parents]:
-        raise LabError(f"--share {quoted(str(outside[0]))} is not below {TMP}; name a folder below it, or leave "
-                       f"--share out: nodes share the file system except {TMP}")
+        raise LabError(f"--share {quoted(str(outside[0]))} is not below /tmp; name a folder below it, or leave "
+                       "--share out: nodes share the file system except /tmp")
     own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
     for path in own:
         if TMP in path.parents:  # One that is made later would be another one on each node.

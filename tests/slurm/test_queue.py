@@ -304,6 +304,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
         (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
         (["--output=jobs"], ["is a folder; add a file name"]),
+        (["-J", "a/b"], ["--job-name=a/b (command line): its slash makes a folder of the log's name, %x-%j.out"]),
         (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),
         (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
         (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),
