@@ -73,14 +73,18 @@ def saved(name: str, results: Path, when: float) -> Path:
 
 
 def test_the_run_to_resume_is_the_newest_that_is_neither_finished_nor_busy(tmp_path):
-    old, new, busy, launched, finished = (saved(name, tmp_path, when) for when, name in enumerate(
+    old, new, _, launched, finished = (saved(name, tmp_path, when) for when, name in enumerate(
         ("old", "new", "busy", "launched", "finished")))
     (finished / "record.json").touch()
     with run_lock.hold(LAB, Options("busy", tmp_path, resume=True), 2), run_lock.launching(launched):
         assert run_lock.resumed(LAB, Options(None, tmp_path, resume=True)).name == new.name
         with pytest.raises(LabError, match=r"run 'launched' is locked by process \d+ on"), run_lock.launching(launched):
             pass
-    assert run_lock.started_with(busy)["workers"] == 2
+    for workers in (2, 1):  # The first time nothing is saved yet: that is how the run was started.
+        with run_lock.hold(LAB, Options("begun", tmp_path, resume=True), workers):
+            assert run_lock.started_with(tmp_path / LAB / "begun")["workers"] == 2
+        (tmp_path / LAB / "begun/checkpoints").mkdir(exist_ok=True)
+        (tmp_path / LAB / "begun/checkpoints/epoch-00001.npz").touch()
     assert run_lock.resumed(LAB, Options(old.name, tmp_path, resume=True)).name == old.name
 
 
