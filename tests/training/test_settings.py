@@ -34,5 +34,5 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
 
 def test_a_worker_that_finds_no_other_is_refused(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-    with pytest.raises(LabError, match="OMPI_COMM_WORLD_SIZE is 2, but Horovod finds one worker: .*; unset it"):
+    with pytest.raises(LabError, match="OMPI_COMM_WORLD_SIZE is 2, but Horovod finds one worker: "):
         workers.init(1)
