@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 
 from labs.run import fast
-from labs.training import devices
+from labs.run.errors import LabError
+from labs.training import devices, workers
 
 CYCLE, FUSION = ("HOROVOD_CYCLE_TIME", "0.1"), ("HOROVOD_FUSION_THRESHOLD", "1048576")
 GPU = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
@@ -29,3 +30,9 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
     assert set(fast.horovod_defaults(devices.has_nccl()).items()) == expected
+
+
+def test_a_worker_that_finds_no_other_is_refused(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with pytest.raises(LabError, match="OMPI_COMM_WORLD_SIZE is 2, but Horovod finds one worker: "):
+        workers.init(1)
