@@ -67,8 +67,8 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
         try:
             to_check = [position for position, path in enumerate(index.paths)
                         if path not in results or (not results[path][2] and recheck(position))]
-            for position, found in _checked(to_check, index, check):
-                results[index.paths[position]] = [*now[index.paths[position]], *found]
+            for position, result in _checked(to_check, index, check):
+                results[index.paths[position]] = [*now[index.paths[position]], *result]
         finally:  # After Ctrl-C, too.
             if results != known:
                 _save(memory, index.root, results)

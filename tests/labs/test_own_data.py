@@ -191,7 +191,7 @@ WRONG = [
     ("lab03_lr_scaling", archive, "is a file; unpack it"),
     ("lab09_fruits", images_in_the_folder_itself, "put the images of each class into its own folder"),
     ("lab09_fruits", one_class, "has images of one class only (cat)"),
-    ("lab10_caltech", one_level_too_high, "inner the folder of the class folders?"),
+    ("lab10_caltech", one_level_too_high, "inner/set the folder of the class folders?"),
     ("lab10_caltech", divided("train", "test"), "mine/train the folder of the class folders?"),
     ("lab06_memory", os.mkdir, "no images in the folders of"),
     ("lab09_fruits", no_pictures, "cannot be decoded"),

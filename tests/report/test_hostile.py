@@ -225,7 +225,8 @@ def test_no_plot_warns_of_what_a_record_holds(tmp_path):
             write(tmp_path, f"{number}-{size}", json.dumps(bad))
     done = subprocess.run([sys.executable, "-m", "labs", "report"], env={**os.environ, "LABS_RESULTS": str(tmp_path)},
                           capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{tmp_path}/report.html\n")
+    page_at = f"{tmp_path}/report.html"
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{page_at}\nfile://{page_at}\n")
     assert plots.label_of("data", "\x1b[31mred$") == r"\x1b[31mred\$"
 
 

@@ -65,8 +65,8 @@ def test_figures_have_four_digits_and_what_is_missing_is_blank(tmp_path):
     heading, _, first, second = listing.table(listing.load(None, tmp_path)).splitlines()
     assert heading.split("  ")[-1] == "test accuracy"
     assert "validation accuracy" in heading
-    assert first.split() == ["lab10_caltech", "a", "2", "1", "32", "1586", "12.35", "0.6", "0.9877"]
-    assert second.split() == ["lab10_caltech", "b", "2", "1", "12.35", "0.6"]
+    assert first.split() == ["lab10_caltech", "a", "2", "1", "32", "64", "1586", "12.35", "0.6", "0.9877"]
+    assert second.split() == ["lab10_caltech", "b", "2", "1", "64", "12.35", "0.6"]
     assert len({len(line) for line in (heading, first, second)}) == 1
 
 
