@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.results import records, tables
-from labs.run import catalogue, usage
+from labs.results import confusion, records, tables, tolerant
+from labs.run import catalogue, table, usage
 from labs.run.errors import LabError
 from labs.run.paths import results_dir, shown
 from labs.run.text import printable
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     """Print a row for each picture, or each class; 1 if a picture could not be read."""
     folder = _folder(args.run)
     if not args.files:
-        print(_confusions(records.read(folder)))
+        print(_confusions(records.read(folder)).text())
         return 0
     for path in args.files:
         if not path.is_file():
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
         except LabError as problem:
             print(f"labs: left out: {problem}", file=sys.stderr)
     if rows:
-        print(tables.text([["picture", "class", "probability", "or", "probability"], *rows]))
+        print(table.text([["picture", "class", "probability", "or", "probability"], *rows]))
     return int(len(rows) < len(args.files))
 
 
@@ -88,25 +88,23 @@ def _folder(run: str) -> Path:
     return newest
 
 
+def _confusions(record: records.Record) -> tables.Grid:
+    """Return the confusions of a run.
+
+    Raises:
+        LabError: It has counted none.
+    """
+    try:
+        classes = confusion.by_class(record)
+    except tolerant.UNREADABLE as problem:
+        raise LabError(f"the confusions of run {record['run']} cannot be read ({problem}); train again") from None
+    if classes is None:
+        raise LabError(f"run {record['run']} of {record['lab']} has no test images, so its errors are unknown")
+    return classes
+
+
 def _likeliest(probabilities: np.ndarray, names: Sequence[str]) -> list[str]:
     """Return the two likeliest classes with their probabilities."""
     first, second = probabilities.argsort()[:-3:-1]
     return [printable(names[first]), f"{probabilities[first]:.3f}", printable(names[second]),
             f"{probabilities[second]:.3f}"]
-
-
-def _confusions(record: records.Record) -> str:
-    """Return a row for each class of the test images, those with the most errors first."""
-    rows = record.get("tables", {}).get("confusion", [])
-    if not rows:
-        raise LabError(f"run {record['run']} of {record['lab']} has no test images, so its errors are unknown")
-    by_class: dict[str, dict[str, int]] = {}
-    for row in rows:
-        by_class.setdefault(row["class"], {})[row["predicted"]] = row["images"]
-    lines = []
-    for name, guesses in sorted(by_class.items(), key=lambda item: item[1].get(item[0], 0) / sum(item[1].values())):
-        right, all_of_them = guesses.get(name, 0), sum(guesses.values())
-        wrong = sorted(((count, guess) for guess, count in guesses.items() if guess != name), reverse=True)
-        taken_for = ", ".join(f"{printable(guess)} ({count})" for count, guess in wrong[:2])
-        lines.append([printable(name), str(all_of_them), str(right), f"{right / all_of_them:.3f}", taken_for])
-    return tables.text([["class", "test images", "right", "share", "most often taken for"], *lines])

@@ -27,7 +27,7 @@ from labs.lint import checker, rules
 from labs.lint.findings import Finding, brief
 from labs.measure import ledger_columns
 from labs.report import course, plots
-from labs.results import records, scaling, speed_tables, statistics, tolerant
+from labs.results import confusion, records, scaling, speed_tables, statistics, tolerant
 from labs.results.tables import FEW, Grid, grid, markdown
 from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
@@ -351,7 +351,10 @@ def _curves(runs: list[records.Record]) -> Iterator[Plot]:
 
 
 def _rows(name: str, runs: list[records.Record]) -> Iterator[Grid | Plot]:
-    """Yield a named table of the runs; for collectives also plots of their bandwidth."""
+    """Yield a named table of the runs (of confusions, the newest run's); for collectives also plots of bandwidth."""
+    if name == "confusion":
+        yield from filter(None, [confusion.by_class(runs[-1])])
+        return
     frame = records.rows_of(runs, name)
     frame = scaling.comparable(frame, frame.columns)
     own = list(dict.fromkeys(column for run in runs for row in run.get("tables", {}).get(name, []) for column in row))

@@ -60,6 +60,6 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, caps
     assert [line.split()[1] for line in out.splitlines()[-2:]] == ["green", "red"]
     assert "record.json (not an image)" in err
     assert commands.dispatch(["predict", str(folder)]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
     assert [row[0] for row in rows] == ["green", "red"]
     assert sum(int(row[1]) for row in rows) == 9
