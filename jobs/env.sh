@@ -47,7 +47,7 @@ source "$clone/.venv/bin/activate"
 launch() { # LAB [OPTIONS ...]
     local launcher=${LABS_LAUNCHER:-$LAUNCHER}
     # All starts of the job have the same run name, so that the next start finds what this one saved.
-    # A job's name may have letters that a run's may not.
+    # A job's name may have characters that a run's name may not.
     local job=$SLURM_JOB_NAME
     case $job in '' | [.\ -]* | *[/[:cntrl:]]*) job=$1 ;; esac
     [ ${#job} -le 40 ] || job=$1
@@ -83,10 +83,10 @@ again() {
             "--resume, or raise LABS_REQUEUES" >&2
         exit 1
     fi
-    # Slurm gives one task of an array the array's number, which would send all tasks back.
+    # The job number of one array task is that of the array, and would requeue all tasks.
     local job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
     job=${job:-$SLURM_JOB_ID}
-    echo "labs: the time limit is near: job $job goes back into the queue, and will go on from there" >&2
+    echo "labs: the time limit is near: job $job goes back into the queue and will continue from its checkpoint" >&2
     scontrol requeue "$job" && sleep 60 # Slurm ends this script when the job is back in the queue.
     exit 1
 }

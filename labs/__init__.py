@@ -13,12 +13,12 @@ from labs.run import fast, lazy, quiet, uncaught
 __version__ = "0.1.0"
 
 SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | fast.ENVIRONMENT
-"""Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras computes with it
-whatever keras.json says, and what is faster."""
+"""Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras uses TensorFlow
+whatever keras.json says, and the faster options apply."""
 for _name, _value in SETTINGS.items():
     os.environ[_name] = os.environ.get(_name) or _value
 if isinstance(sys.stdout, io.TextIOWrapper):
-    sys.stdout.reconfigure(errors="backslashreplace")  # A name in a language that the terminal does not know.
+    sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = uncaught.show
 if "tensorflow" not in sys.modules:

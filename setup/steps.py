@@ -14,7 +14,7 @@ import time
 import types
 from pathlib import Path
 
-# Alone: an import of the package `labs` would set variables for training, in all that is built here.
+# Loaded alone: importing the package `labs` would set variables for training in every build step.
 terminal = types.ModuleType("terminal")
 _source = Path(__file__).resolve().parent.parent / "labs" / "run" / "terminal.py"
 exec(compile(_source.read_text(), str(_source), "exec"), terminal.__dict__)
@@ -111,7 +111,7 @@ class Steps:
 
     @contextlib.contextmanager
     def _ticking(self):
-        """Count the seconds of a command after the step's title, where both streams are the terminal."""
+        """Show a command's seconds after the step's title if both streams are the terminal."""
         shown = all(map(terminal.columns, (sys.stdout, sys.stderr)))
         with terminal.ticking(self.line) if shown else contextlib.nullcontext():
             yield

@@ -64,7 +64,7 @@ def keras() -> Finding:
     name = installed.keras_package()
     if different := environment.keras_settings():
         file, changes = environment.keras_file(), ", ".join(f"{key} to {value}" for key, value in different.items())
-        return warn(f"{file} sets {changes}, which the labs set back", f"rm {file}")
+        return warn(f"{file} sets {changes}, which the labs reset", f"rm {file}")
     if version(name) != pins().get(name, version(name)):
         return warn(f"{version(name)} (tested with {pins()[name]})", cure(name))
     return ok(f"{name} {version(name)}")

@@ -57,7 +57,7 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     streams.reopen_closed()
-    os.environ.pop("MPLBACKEND", None)  # A wrong one would be found at a run's end; the kit opens no window.
+    os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
     quiet.hide_warnings()
     try:
         try:

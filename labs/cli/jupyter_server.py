@@ -21,7 +21,7 @@ class OwnKernel(KernelSpecManager):
     """Offers one kernel, "python3": the Python that runs the server. Other installed kernels are not offered."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """Return the kernel, which knows `%%px` also after a restart, before the page's first cell."""
+        """Return the kernel; even after a restart it has `%%px` before the page's first cell runs."""
         spec = super().get_kernel_spec(kernel_name)
         spec.argv.append("--IPKernelApp.exec_lines=import labs.launch.resident")
         return spec

@@ -17,7 +17,7 @@ from labs.run.options import LAUNCH
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the number of workers, the script and its arguments."""
     parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
-                          "end and the last line names the cause. Ctrl-C ends all.")
+                          "end, and the last line names the cause. Ctrl-C ends all workers.")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=Path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the script and return its exit code, of the first worker that failed."""
+    """Run the script and return the exit code: that of the first worker that failed, or 0."""
     _refuse(args.script, args.workers)
     workers = capacity.choose_workers(args.workers, args.oversubscribe)
     env = {**mpirun.environment(), lifeline.SUPERVISOR: lifeline.supervisor_name()}
@@ -42,10 +42,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _refuse(script: Path, workers: int) -> None:
-    """Refuse what is not a file.
+    """Refuse a script that is not a file.
 
     Raises:
-        LabError: Names what it is, and what to type.
+        LabError: Says what the path is, and what to type.
     """
     if script.is_file():
         return

@@ -28,7 +28,7 @@ def main(args: argparse.Namespace) -> None:
     """Serve until Ctrl-C or SIGTERM."""
     from labs.cli import jupyter_server  # Loads JupyterLab, for a second.
 
-    os.chdir(ROOT)  # Where the command is typed does not matter: settings there are ignored, and it may be deleted.
+    os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
     environment.refuse_harmful()
     folder = _folder()
     jupyter_server.serve(folder, opens_browser(), functools.partial(_announce, folder))

@@ -1,4 +1,4 @@
-"""`labs predict`: what a finished run's network sees in a picture, and which classes it confuses."""
+"""`labs predict`: classify pictures with a finished run's network, or show which classes it confuses."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ ABOUT = """\
 Classify pictures with the network that a run has trained. Without pictures,
 show which classes of the test images it confuses.
 
-  labs predict lab10 photo.jpg           by the newest run of lab 10
+  labs predict lab10 photo.jpg           with the newest run of lab 10
   labs predict results/lab10_caltech/night-1 *.jpg
-  labs predict lab10                     the classes, and what they are taken for
+  labs predict lab10                     each class, and what it is taken for
 
-The network of the last epoch is in the run's folder. Without this kit:
+The network of the last epoch is in the run's folder. To load it without this kit:
 
   import json, keras
   model = keras.models.load_model("RUN/model.keras")  # uint8 [n, size, size, 3]
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print a row for each picture, or each class; 1 if a picture could not be read."""
+    """Print a row for each picture or class; return 1 if a picture could not be read."""
     folder = _folder(args.run)
     if not args.files:
         print(_confusions(records.read(folder)).text())
@@ -69,7 +69,7 @@ def _folder(run: str) -> Path:
     """Return the folder of a run that holds its network.
 
     Raises:
-        LabError: There is none.
+        LabError: There is no such folder.
     """
     if Path(run).is_dir():
         folders = [Path(run)]
@@ -77,8 +77,8 @@ def _folder(run: str) -> Path:
         lab = catalogue.resolve(run)
         folders = sorted(path.parent for path in (results_dir() / lab).glob(f"*/{MODEL}"))
         if not folders:
-            raise LabError(f"no run of {lab} in {shown(results_dir())} has kept its network; "
-                           f"`labs run {lab}` makes one, if it is a lab that classifies pictures")
+            raise LabError(f"no run of {lab} in {shown(results_dir())} has saved a network; "
+                           f"`labs run {lab}` saves one if the lab classifies pictures")
     newest = max(folders, key=lambda folder: (folder / "record.json").stat().st_mtime
                  if (folder / "record.json").exists() else 0)
     for name in (MODEL, "record.json"):

@@ -37,4 +37,4 @@ def main(args: argparse.Namespace) -> int:
             raise
         cause = str(problem).partition(CURE_SEPARATOR)[0]
         words = shlex.join(["labs", *sys.argv[1:]])
-        raise LabError(f"{cause}; ask the cluster inside this machine: labs cluster shell -- {words}") from None
+        raise LabError(f"{cause}; to ask the cluster inside this machine: labs cluster shell -- {words}") from None

@@ -34,4 +34,4 @@ def main(args: argparse.Namespace) -> None:
     address = output.absolute().as_uri()
     print(address)
     if args.open and not webbrowser.open(address):
-        raise LabError("no browser can be started here; copy the page, or open the address above where there is one")
+        raise LabError("cannot start a browser here; open the page above yourself, or copy it to a machine with one")

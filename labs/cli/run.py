@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _next(record: dict[str, Any], words: Sequence[str]) -> str:
-    """Return the end of a run's output: three commands to paste, each with what it is for.
+    """Return the end of a run's output: three commands to paste, each with its purpose.
 
     Args:
         record: The run's record.

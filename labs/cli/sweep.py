@@ -187,7 +187,7 @@ def _finish(todo: Sequence[Cell], left: Unfinished, results_root: Path) -> int:
         print(terminal.folded(f"left out {plural(count, 'run')}: {reason}", 2))
     done = sum(finished(cell, results_root) for cell in todo)
     elsewhere = f", {len(left.elsewhere)} running elsewhere" if left.elsewhere else ""
-    again = "; the same command tries the failed ones again" if left.failed else ""
+    again = "; the same command retries the failed ones" if left.failed else ""
     print(terminal.folded(f"{done} of {plural(len(todo), 'run')} done, {len(left.failed)} failed{elsewhere}; "
                           f"`labs report` shows them{again}", 2))
     return 1 if left.failed else 0

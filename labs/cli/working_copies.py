@@ -1,6 +1,6 @@
-"""Working copies of the notebooks: students edit these, so that `git pull` never conflicts with what they wrote.
+"""Working copies of the notebooks: students edit these, so that `git pull` never conflicts with their answers.
 
-A copy has no outputs: on a page that asks for a prediction, they would be the answer.
+A copy has no outputs: they would give away the answers where a page asks for predictions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def update(notebooks: Path, work: Path) -> list[str]:
 
 
 def _without_outputs(page: bytes) -> bytes:
-    """Return a notebook without outputs and execution counts; what is no notebook, as it is."""
+    """Return a notebook without outputs and execution counts; return any other file unchanged."""
     try:
         notebook = json.loads(page)
         for cell in notebook["cells"]:
@@ -68,5 +68,5 @@ def _digest(page: bytes) -> str:
 
 
 def _digests(page: bytes) -> set[str]:
-    """Return the digests that a notebook may have been noted with: before its outputs were removed, of its bytes."""
+    """Return the digests that may be recorded for a notebook; earlier versions recorded the digest of its bytes."""
     return {_digest(page), hashlib.sha256(page).hexdigest()}

@@ -94,7 +94,7 @@ def write(cluster: Cluster) -> None:
 def head_process() -> psutil.Process | None:
     """Return the cluster's first process, as seen outside, or None if no cluster is up."""
     try:
-        if folder().lstat().st_uid != os.getuid():  # In a folder that all users share, anyone may have made it.
+        if folder().lstat().st_uid != os.getuid():  # Any user can make it in a folder that all users share.
             return None
         pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)

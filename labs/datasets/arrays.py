@@ -16,7 +16,7 @@ from labs.run import atomic
 from labs.run.errors import LabError
 
 LARGEST = 1 << 30
-"""Bytes of the largest file that is read; those of the data sets have at most 31 million."""
+"""Largest file to read, in bytes; the data sets' files have at most 31 million."""
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # Bytes: a label, then the red, the green and the blue plane.
 
 

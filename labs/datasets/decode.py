@@ -25,13 +25,13 @@ VERSION = f"6, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, Op
 Values = tuple[float, float]
 """The smallest and the largest value of an image, or of a data set, that has more than 8 bits per value."""
 _DEEP = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"P5", b"P6")
-"""How TIFF, BigTIFF, PGM and PPM begin. They and PNG may have more than 8 bits per value."""
+"""First bytes of TIFF, BigTIFF, PGM and PPM files. These and PNG may have more than 8 bits per value."""
 _TRANSPOSE: dict[int | None, Image.Transpose] = {  # By EXIF orientation.
     2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 4: Image.Transpose.FLIP_TOP_BOTTOM,
     5: Image.Transpose.TRANSPOSE, 6: Image.Transpose.ROTATE_270, 7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-LARGEST = 1 << 28  # Bytes of the largest file that is read.
+LARGEST = 1 << 28  # Largest file to read, in bytes.
 MIN_SCALE = 0.75
 """A JPEG can be decoded at a half, a quarter or an eighth of its size at a fraction of the cost. The reduced sides may
 be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128. The effect on the pixels
@@ -44,8 +44,8 @@ cv2.setNumThreads(1)  # The callers run one thread per core already.
 def read_image(path: str | os.PathLike, size: int, values: Values | None = None) -> np.ndarray:
     """Return an image of any format as uint8 [size, size, 3], without keeping its aspect ratio.
 
-    Transparent pixels show a white background. Values of more than 8 bits, such as whole numbers of 16 bits and
-    floats, are scaled: the lower of `values` becomes 0, the upper 255.
+    Transparent pixels become white. Values of more than 8 bits, such as 16-bit integers and floats, are scaled: the
+    lower of `values` becomes 0, the upper 255.
 
     Args:
         path: The file.
@@ -128,7 +128,7 @@ def _decode_any(content: bytes, size: int, values: Values | None) -> tuple[np.nd
         samples = _samples(content)
         if samples is None and image.mode[0] in "IF":  # A rare kind of TIFF.
             samples = np.asarray(image)
-    except UnidentifiedImageError:  # Pillow reads no TIFF whose colours are floats.
+    except UnidentifiedImageError:  # Pillow cannot read colour TIFFs of floats.
         samples = _samples(content)
         if samples is None:
             raise
@@ -149,9 +149,9 @@ def _open(content: bytes, size: int) -> Image.Image:
 
 
 def _samples(content: bytes) -> np.ndarray | None:
-    """Return the values of an image of more than 8 bits each, [height, width] or [height, width, channels], or None.
+    """Return an image's values, [height, width] or [height, width, channels], if they have more than 8 bits, or None.
 
-    Of a colour with 16 bits, Pillow would keep the upper 8.
+    Pillow would keep only the upper 8 of a colour's 16 bits.
     """
     if not content.startswith(_DEEP) and not (content.startswith(b"\x89PNG") and content[24:25] == b"\x10"):
         return None
@@ -164,14 +164,14 @@ def _samples(content: bytes) -> np.ndarray | None:
 
 
 def _is_inverted(content: bytes) -> bool:
-    """Return whether a TIFF of 16 bits says that 0 is white, which no reader heeds."""
+    """Return whether a 16-bit TIFF declares that 0 is white, which both readers ignore."""
     with contextlib.suppress(Exception), Image.open(io.BytesIO(content), formats=("TIFF",)) as image:
         return image.mode == "I;16" and image.getexif().get(ExifTags.Base.PhotometricInterpretation) == 0
     return False
 
 
 def _range(samples: np.ndarray) -> Values:
-    """Return the smallest and the largest value of all pixels that are numbers; transparency does not count."""
+    """Return the smallest and the largest finite value of all pixels, without the alpha channel."""
     colours = samples[..., :3] if samples.ndim == 3 else samples
     numbers = colours[np.isfinite(colours)]
     if not len(numbers):
@@ -180,7 +180,7 @@ def _range(samples: np.ndarray) -> Values:
 
 
 def _eight_bits(samples: np.ndarray, values: Values) -> np.ndarray:
-    """Scale values to 0 to 255, and an alpha channel from its own largest value; what is no number becomes 0."""
+    """Scale values to 0 to 255, and an alpha channel from its own largest value; NaN becomes 0."""
     low, high = values
     scaled = (samples.astype(np.float64) - low) * (255 / ((high - low) or 1))
     if samples.ndim == 3 and samples.shape[2] == 4:
@@ -196,7 +196,7 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Convert to RGB, over a white background: a black drawing on nothing would become a black square."""
+    """Convert to RGB, over a white background: a black drawing on a transparent one would become a black square."""
     if image.has_transparency_data:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import urllib3
 
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Environment variables that name a file of certificates."""
+"""Environment variables that name a certificate file."""
 ATTEMPTS = 4
 BACKOFF = 2.0  # Seconds; urllib3 waits 0, 2 and 4 times as long before the second, third and fourth attempt.
 TIMEOUT = (10, 60)  # Seconds to connect; seconds without a byte.
@@ -67,12 +67,12 @@ def download_file(url: str, partial: Path, size: int | None, limit: int) -> None
 
 
 def _check_certificates() -> None:
-    """Refuse a missing file of certificates: the error of `requests` would look like one of the disk."""
+    """Refuse a missing certificate file: the error from `requests` would look like a disk error."""
     for variable in CERTIFICATES:
         path = os.environ.get(variable)
         if path and not os.path.exists(path):
             raise LabError(f"{variable} names {quoted(path)}, which does not exist; unset {variable}, "
-                           "or name a file of certificates")
+                           "or name a certificate file")
 
 
 def _network_problem(url: str, error: Exception) -> str:

@@ -108,8 +108,8 @@ class ImageCache:
         return row < self._capacity and not self._present[row]
 
     def single_colour(self) -> np.ndarray:
-        """Return the positions of the cached images in which nothing can be seen, int64 [k]."""
-        middle = self.shape[1] // 2  # A line of each image first: few images pass.
+        """Return the positions of the cached images that are a single colour, int64 [k]."""
+        middle = self.shape[1] // 2  # First, one line of each image: few images pass.
         rows = np.flatnonzero(self._present)
         rows = rows[_is_flat(self._pixels[rows, middle])]
         return np.array([row for row in rows if _is_flat(self._pixels[row].reshape(1, -1, 3))[0]], np.int64)
@@ -136,7 +136,7 @@ class ImageCache:
 
 
 def _is_flat(pixels: np.ndarray) -> np.ndarray:
-    """Return which images [n, pixels, 3] are a single colour, but for the noise of JPEG, bool [n]."""
+    """Return which images [n, pixels, 3] are a single colour apart from JPEG noise, bool [n]."""
     return (np.ptp(pixels, axis=1) < 4).all(axis=1)
 
 

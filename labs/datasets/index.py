@@ -23,7 +23,7 @@ _PART = re.compile(r"((images?|masks?|labels?|annotations?|set|data|train(ing)?|
                    r"([ _-]|$)?)+")
 """Names of folders that hold a part of a data set, as `_stem` returns them."""
 _DEEPEST = 3
-"""How many folders below --data a message looks for class folders."""
+"""How many levels below --data to search for class folders that a message can suggest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ def index_folder(root: str | os.PathLike) -> Index:
 
 
 def _listed(root: Path) -> Index:
-    """Return what `index_folder` returns, also where that would be refused."""
+    """Return what `index_folder` returns, even for a folder that it refuses."""
     skipped: dict[str, list[str]] = {}
     classes: list[str] = []
     paths: list[str] = []
@@ -191,7 +191,7 @@ def _misread(index: Index) -> str:
 
 
 def _table(index: Index) -> str:
-    """Return a remark on a table beside the images, which may hold their classes."""
+    """Return a remark on a table beside the images that may list their classes."""
     tables = [name for name in index.skipped.get("not an image", ()) if name.lower().endswith((".csv", ".tsv"))]
     return f" ({printable(tables[0])} may list the classes)" if tables else ""
 
@@ -206,7 +206,7 @@ def _why_not_two(index: Index) -> str:
     else:
         cause = f"no images in the folders of {root}"
     if inner := _class_folders(index, _DEEPEST):
-        return f"{cause}; is {printable(inner)} the folder of the class folders?"
+        return f"{cause}; are the class folders in {printable(inner)}?"
     below = itertools.islice(glob.iglob("*/*/*", root_dir=index.root), 100_000)
     if deep := min((name for name in below if _extension(name) in EXTENSIONS), default=""):
         folder = (index.root / deep).parent
@@ -216,9 +216,9 @@ def _why_not_two(index: Index) -> str:
 
 
 def _class_folders(index: Index, depth: int) -> Path | None:
-    """Return the folder of the class folders below a tree, for a path that is too high; None if that is not clear.
+    """Return the folder below a tree that holds the class folders, for a path that is too high; None if unclear.
 
-    Of a training and a test folder, it is the training folder.
+    Of a training and a test folder, return the training folder.
     """
     names = [*index.class_names, *index.skipped.get("folder without images", ())]
     outer = [name for name in names if any(kind == "folder" for _, kind in _entries(index.root / name))]

@@ -30,7 +30,7 @@ class Subset:
     positions: np.ndarray
     """Indices of the images of this subset, int64 [k]."""
     data: str = ""
-    """Digest of the whole data set, its test images included: it depends on no split, no seed and no image size."""
+    """Digest of the whole data set, with its test images; independent of split, seed and image size."""
 
     def __post_init__(self):
         if isinstance(self.images, np.ndarray):
@@ -84,9 +84,9 @@ def _decoded(index: Index, image_size: int, memory: int | None = None
              ) -> tuple[ImageCache, Index, np.ndarray, str]:
     """Decode each image once, to check the file, and cache it for training.
 
-    Values of more than 8 bits are scaled by one range for the whole data set, so they are decoded a second time. The
-    range of their type would leave 12-bit images in 16 bits almost black; with a range for each image, a bright and a
-    dark image would become the same.
+    Values of more than 8 bits are scaled by one range for the whole data set, so they are decoded a second time. With
+    the range of the data type, 12-bit images stored in 16 bits would be almost black; with a range for each image, a
+    bright and a dark image would become the same.
 
     Returns:
         All images; the index of the decodable ones; the positions of these among all images, int64; and a digest of the
@@ -102,7 +102,7 @@ def _decoded(index: Index, image_size: int, memory: int | None = None
 
 
 def training_images(name: str, data: str, config: Any) -> int:
-    """Return the most training images that a data set can have, as far as that is known without reading one.
+    """Return the most training images that a data set can have, as far as that is known without reading an image.
 
     Args:
         name: A name in the registry.
@@ -129,7 +129,7 @@ def _remarks(images: ImageCache) -> list[str]:
         lines.append(f"more than 8 bits per value: {low:g} to {high:g}, the range of all images, became 0 to 255")
     if len(flat := images.single_colour()):
         names = summarize([images.paths[row] for row in flat])
-        lines.append(f"images of a single colour, in which nothing can be seen: {names}")
+        lines.append(f"blank images (a single colour): {names}")
     return lines
 
 

@@ -21,8 +21,8 @@ from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.run.text import printable
 
-FORMAT = 3  # Of what is remembered: size, modification time, fault, range of values and digest of each file.
-LARGEST = 1 << 30  # Bytes of the file that remembers a tree; a hundred an image.
+FORMAT = 3  # Of the remembered results: size, modification time, fault, range of values and digest of each file.
+LARGEST = 1 << 30  # Largest file of a tree's results, in bytes; an image takes about a hundred.
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
 
@@ -38,7 +38,7 @@ class Checked(NamedTuple):
     values: Values | None
     """The range of all images of more than 8 bits per value; None if there are none."""
     digest: str
-    """Of the names and contents of all files: equal on all machines, and another if a file has been replaced."""
+    """Of the names and contents of all files: equal on all machines; it changes if a file is replaced."""
 
 
 def check_images(index: Index, check: Check | None = None, recheck: Callable[[int], bool] = lambda position: False,
@@ -47,7 +47,7 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
 
     Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
     modification time, so that the next run reads only new and changed files. One process works; others wait and use
-    its results. The digest is of names and contents: equal on all machines, and another if a file has been replaced.
+    its results. The digest is of names and contents: equal on all machines; it changes if a file is replaced.
 
     Args:
         index: The images.

@@ -7,10 +7,10 @@
     exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
 `check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a separate process, with a
-time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: who
-gives marks runs `check` on their own copy of the kit. Each lab has a module here with its `QUESTIONS`,
-and may have one in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left
-out of what students get. Imports no TensorFlow.
+time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: to
+give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`, and may have one
+in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
+students get. Imports no TensorFlow.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
 
 
 def is_number(answer: Any) -> bool:
-    """Return whether an answer is a real number, and no truth value."""
+    """Return whether an answer is a real number and not a bool."""
     return isinstance(answer, Real) and not isinstance(answer, bool)
 
 
@@ -177,7 +177,7 @@ def _hint_from_factor(near: Callable[..., bool], given: float, right: float, uni
     if text := next((text for factor, text in of_bytes.items() if near(factor * right)), None):
         return text
     if unit == "no unit" and 0 < min(given, right) < 1 < max(given, right):
-        return f"it is {'below' if given < 1 else 'above'} 1, and your runs are not: is it inverted, a / b for b / a?"
+        return f"it is {'below' if given < 1 else 'above'} 1, unlike your runs: is it inverted, a / b instead of b / a?"
     if given * right < 0:
         return "its sign is wrong"
     if given and right and abs(math.log(abs(given / right))) > math.log(5):
@@ -225,11 +225,11 @@ def grade_entries(answer: Any, graders: Mapping[Any, Callable[[Any], str]]) -> s
 
 
 LONGEST = 160
-"""Characters of a value or an error in a hint."""
+"""Most characters of a value or an error in a hint."""
 
 
 def shown(value: Any) -> str:
-    """Return a value as short text: arrays as lists, numbers with six digits; its type, if it cannot be shown."""
+    """Return a value as short text: arrays as lists, numbers with six digits; only its type if it cannot be shown."""
     for plain in (_plain, lambda value: value):  # The latter for a list that contains itself.
         with contextlib.suppress(Exception):
             return cut(repr(plain(value)))
@@ -237,7 +237,7 @@ def shown(value: Any) -> str:
 
 
 def described(error: BaseException | None) -> str:
-    """Return an error's type and text, short; its type alone, if its text cannot be had."""
+    """Return an error's type and text, short; only its type if it has no readable text."""
     name = type(error).__name__
     with contextlib.suppress(Exception):
         return cut(f"{name}: {error}".removesuffix(": "))

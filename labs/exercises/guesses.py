@@ -1,4 +1,4 @@
-"""Judgement of a prediction on a page: what a student guessed before a cell ran, against what the cell measured."""
+"""Judgement of predictions on a page: a student's guess before a cell runs, against what the cell measures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from labs.exercises.grading import is_number, shown
 
 
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
-    """Return a guess with "right" or "not quite: ..."; without a guess, what stands in its place.
+    """Return a guess with "right" or "not quite: ..."; without a guess, return it as text.
 
     Args:
-        guess: The prediction: a value, or as many as `right` has; None, or None in place of a value: none.
-        right: What was measured. A list or a dictionary has several values; of a set each is right.
+        guess: The prediction: a value, or as many as `right` has. None, also in place of a value, means no prediction.
+        right: What was measured. A list or a dictionary holds several values; in a set each one is right.
         within: How far a number may be off, relative to the right one.
-        margin: How far it may be off at least.
+        margin: How far a number may always be off.
     """
     pairs = [pair for pair in _pairs(guess, right) if pair[0] is not None]
     if not pairs:
@@ -30,7 +30,7 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
 
 
 def _pairs(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield each guess with the right value; a guess of another form is one that matches nothing."""
+    """Yield each guess with the right value; a guess of another form matches nothing."""
     if isinstance(right, Mapping):
         fits, keys = isinstance(guess, Mapping), list(right)
         given = [guess.get(key) for key in keys] if fits else []

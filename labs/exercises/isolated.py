@@ -22,17 +22,17 @@ from labs.run.text import printable_lines
 SECONDS = 20
 """How long a function may take for all of its calls."""
 SECONDS_TO_START = 90
-"""How long the process may take besides; a function that uses TensorFlow imports it."""
+"""How much longer the process may take; a function that uses TensorFlow imports it."""
 LOADED = "loaded"
 """The file that says that the function is about to be called."""
 
 
 def grade(task: str, function: Callable) -> str:
-    """Return what was checked about a student's function, and print what it has printed.
+    """Return what was checked about a student's function, and print its output.
 
     Args:
         task: The task's id: "lab02.shard".
-        function: The student's function, with what it uses of the notebook.
+        function: The student's function, which may use others from the notebook.
 
     Raises:
         AssertionError: Says what is wrong with it.
@@ -53,12 +53,12 @@ def grade(task: str, function: Callable) -> str:
 def _copied(function: Callable) -> bytes:
     """Return a function with the functions and values of other cells that it uses."""
     try:
-        with warnings.catch_warnings():  # It looks for the function's name in all modules, deprecated ones too.
+        with warnings.catch_warnings():  # It searches all modules for the function's name, including deprecated ones.
             warnings.simplefilter("ignore")
             return cloudpickle.dumps(getattr(function, "python_function", function))  # That of a tf.function.
     except Exception as error:
-        raise AssertionError("the function uses something that cannot be copied to the process in which it is called "
-                             f"({described(error)}); make it inside the function") from None
+        raise AssertionError("the function uses something that cannot be copied to the process that calls it "
+                             f"({described(error)}); create it inside the function") from None
 
 
 def _environment() -> dict[str, str]:
@@ -73,5 +73,5 @@ def _end(has_started: bool, outcome: Outcome) -> str:
     if not has_started:
         return f"the function could not be loaded in a separate process: it {outcome.cause}"
     if outcome.code in (None, -signal.SIGALRM):
-        return f"the function had not ended after {SECONDS} s: does a loop of it never end?"
+        return f"the function had not ended after {SECONDS} s: does one of its loops never end?"
     return f"the function ended its process: it {'exited with code 0' if not outcome.code else outcome.cause}"

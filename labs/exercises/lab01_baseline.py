@@ -96,7 +96,7 @@ def _fitted(answer, runs: list[Record]) -> str:
     steps = np.array([1000 * (seconds_per_step(run["history"]) or math.nan) for run in runs])
     require(np.isfinite(steps).all(), f"a run has no measured steps; {M1} makes them")
     right = _line(sizes, steps, 1 / steps)
-    require(right["a"] > 0, "the line through these runs has a negative a, but a step cannot take less than no time: "
+    require(right["a"] > 0, "the line through these runs has a negative a, but a step cannot take less than zero time: "
                             f"was something else running? Repeat {M1}")
     inverse = _line(sizes, 1000 * sizes / [images_per_sec(run) for run in runs], None)
     unweighted = _line(sizes, steps, None)
@@ -119,7 +119,7 @@ def _fitted(answer, runs: list[Record]) -> str:
 
         def grade(value) -> str:
             require(not (isinstance(value, Real) and value < 0),
-                    "this cannot be negative: no part of a step takes less than no time. Use measured steps "
+                    "this cannot be negative: no part of a step takes less than zero time. Use measured steps "
                     "(train_seconds / steps of the epochs after the first), and give each the weight 1 / t, or the "
                     "largest batch dominates the fit")
             return grade_number(value, right[name], unit, formula, mistakes)

@@ -1,4 +1,4 @@
-"""The process in which a student's function is graded, so that nothing that it does reaches the notebook.
+"""The process that grades a student's function, isolated from the notebook.
 
     python -m labs.exercises.trial FOLDER
 
@@ -22,9 +22,9 @@ from labs.exercises.grading import described
 from labs.exercises.isolated import LOADED
 
 PRINTED = 1000
-"""Characters that are kept of what the function prints."""
+"""How many characters of the function's output are kept."""
 MEMORY = 4 << 30
-"""Bytes that the function may take."""
+"""Memory that the function may use, in bytes."""
 
 
 class Short(io.TextIOBase):
@@ -34,7 +34,7 @@ class Short(io.TextIOBase):
         self.kept, self.length = "", 0
 
     def write(self, text: str) -> int:
-        """Keep the text, or the part of it for which there is space."""
+        """Keep the text, or as much of it as there is space for."""
         self.kept += text[:PRINTED - len(self.kept)]
         self.length += len(text)
         return len(text)
@@ -60,12 +60,12 @@ def _grade(task: str, function: object) -> dict[str, str]:
         return {"right": exercises.tasks(task.partition(".")[0])[task].grade(function)}
     except AssertionError as wrong:
         return {"wrong": str(wrong)}
-    except BaseException as error:  # What it returned raises when it is compared.
+    except BaseException as error:  # Comparing what it returned may raise.
         return {"wrong": f"what the function returned cannot be compared: {described(error)}"}
 
 
 def _limit(seconds: float) -> None:
-    """End this process after a while, and keep it from taking the machine's memory; its own output goes nowhere."""
+    """Limit this process's time and memory, and discard its own output."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     pages, most = int(Path("/proc/self/statm").read_text().split()[0]), resource.getrlimit(resource.RLIMIT_AS)[1]

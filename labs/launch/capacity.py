@@ -71,5 +71,5 @@ def check_slots(workers: int) -> None:
 
 
 def visible_gpus() -> int:
-    """Return how many GPUs a worker could use, by their driver, without loading TensorFlow."""
+    """Return how many GPUs the driver has for a worker, without loading TensorFlow."""
     return len(utilization.visible_gpus())

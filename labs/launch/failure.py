@@ -33,11 +33,11 @@ GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
 """What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
 but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
 STALL_WARNING = re.compile(r"stall_inspector\.cc:\d+\] One or more tensors")
-"""How Horovod's rank 0 warns that some ranks wait for others. It repeats this as long as they wait."""
+"""How Horovod's rank 0 warns that some ranks wait for others. It repeats this while they wait."""
 WAITED_FOR = re.compile(r"(?P<rank>\d+): \[(?P<tensors>.*)\]$")
 """A line below such a warning: a rank, and the tensors for which the others wait."""
 LONGEST_GAP = 2.0
-"""`labs run` looks at its launcher every 0.3 s; after a longer gap than this it was stopped."""
+"""`labs run` polls its launcher every 0.3 s; a longer gap than this means that it was stopped."""
 SECONDS_OF_SILENCE = 4.0
 """A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
 seconds longer (mpirun's mpi_abort_delay)."""
@@ -81,7 +81,7 @@ class Evidence:
     def __init__(self, stall_seconds: float):
         self.stall_seconds = stall_seconds
         self.clock = AwakeClock(LONGEST_GAP)
-        """Stands still while this process is stopped, and its workers with it."""
+        """It pauses while this process and its workers are stopped."""
         self.error = ""
         """The first error that a worker has reported."""
         self.error_time = 0.0
@@ -96,7 +96,7 @@ class Evidence:
         """When the last rank finished the run, on `clock`; infinite while any rank sends heartbeats."""
         self._in_stall = False
         self._stalls: dict[str, float] = {}
-        """When each line of the last stall warning first came, in warnings that followed one another."""
+        """When each line of the last stall warning first appeared, in consecutive warnings."""
         self._last_stalls: dict[str, float] = {}
         self._shown_stalls: set[str] = set()
 

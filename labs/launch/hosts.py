@@ -57,7 +57,7 @@ def _add(line: str, counts: dict[str, int], given: set[str]) -> None:
     """
     match = _LINE.fullmatch(line)
     if not match:
-        raise ValueError(f"mpirun does not read {line!r}")
+        raise ValueError(f"mpirun cannot read {line!r}")
     host = match[1] if re.fullmatch(r"[\d.]+", match[1]) else match[1].partition(".")[0]  # The domain does not count.
     counts[host], again = counts.get(host, 0) + 1, host in counts
     given |= {host} if again else set()

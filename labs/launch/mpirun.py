@@ -61,7 +61,7 @@ def environment(bar: bool = True) -> dict[str, str]:
         bar: Whether workers may show a progress bar, and fold their lines, if there is a terminal.
     """
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
-    env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # Whatever the locale: names of files and output are UTF-8.
+    env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
     if sys.version_info < (3, 12):  # Newer ones have no distutils but that of setuptools, which horovodrun needs.
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")

@@ -1,4 +1,4 @@
-"""Refuses before anything is started what a run would find only after TensorFlow has, and says what is doubtful."""
+"""Checks before a run starts: errors that it would find only after importing TensorFlow, and doubtful values."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def refuse(lab: Lab, config: Any, workers: int) -> None:
 
 
 def warn(config: Any) -> None:
-    """Say what is doubtful about a Config, although it can be trained with."""
+    """Warn of what is valid but doubtful in a Config."""
     epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
     if warmup > epochs:
         terminal.note(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, --epochs {epochs}")
 
 
 def refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
-    """Refuse a run that is held or finished, or not to be resumed like this; say if there is nothing to resume.
+    """Refuse a run that is locked, finished or cannot be resumed like this; report if there is nothing to resume.
 
     Args:
         lab: The lab.

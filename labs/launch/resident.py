@@ -41,7 +41,7 @@ from labs.run.text import plural
 
 CONTROLLER = ["-m", "ipyparallel.controller", "--ip=127.0.0.1", "--location=127.0.0.1", "--nodb", "--usethreads",
               "--log-level=40", "--HeartMonitor.max_heartmonitor_misses=1000000000"]
-"""Engines that rest miss its heartbeats; mpirun's end tells of one that has died."""
+"""Stopped engines miss its heartbeats; if an engine dies, mpirun ends."""
 STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "45"}
 """After how long Horovod ends an exchange that not all ranks have joined."""
 SECONDS_TO_START = 180.0
@@ -80,7 +80,7 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
 
 
 def _register() -> None:
-    """Have `%%px` cells run by `_run_cell`, if this is a notebook."""
+    """Let `_run_cell` run `%%px` cells if this is a notebook."""
     if shell := get_ipython():
         shell.register_magic_function(_run_cell, "cell", "px")
 
@@ -90,8 +90,8 @@ def _run_cell(line: str, cell: str) -> None:
     if line.strip():
         raise WorkerError("%%px runs on all ranks and has no options; choose one with `if hvd.rank() == 1:`")
     if not _running:
-        raise WorkerError("no workers yet; run the cell with resident.start(2), and after a restart of the kernel all "
-                          "%%px cells after it")
+        raise WorkerError("no workers yet; run the cell with resident.start(2) and, after a kernel restart, all %%px "
+                          "cells after it")
     _running.px(cell)
 
 
@@ -128,7 +128,7 @@ class Workers:
         except BaseException:
             self.stop()
             raise
-        _register()  # Over ipyparallel's own %%px.
+        _register()  # Replaces ipyparallel's own %%px.
 
     def _start(self, threads: int) -> None:
         """Start controller and engines, and connect to them."""
@@ -268,7 +268,7 @@ class Workers:
         return busy
 
     def _signal(self, number: signal.Signals) -> None:
-        """Send all workers a signal: SIGSTOP, and they rest; SIGCONT, and they go on."""
+        """Send all workers a signal: SIGSTOP suspends them, SIGCONT resumes them."""
         for pid in self._pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -347,4 +347,4 @@ def _show(rank: int, call: AsyncResult) -> None:
         print(f"rank {rank}: {call.execute_result['data']['text/plain']}")
 
 
-_register()  # Before there are workers, too: the cell says what to run.
+_register()  # Before there are workers, too: then a %%px cell says what to run.

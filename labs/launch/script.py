@@ -1,4 +1,4 @@
-"""A worker of `labs launch`: runs a student's script as `python SCRIPT` would, and says in one line why it failed.
+"""A worker of `labs launch`: runs a student's script as `python SCRIPT` would, and prints in one line why it failed.
 
     python -P -m labs.launch.script SCRIPT [ARGS]
 """

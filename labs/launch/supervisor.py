@@ -211,7 +211,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
 
 
 def _ticking(log: IO[str] | None) -> contextlib.AbstractContextManager:
-    """Tick on the terminal during a run, but not in a notebook, which would keep it."""
+    """Show the seconds on the terminal during a run, but not in a notebook, whose output would keep them."""
     shown = log is None and terminal.columns(sys.stderr)
     return terminal.ticking("labs: running,") if shown else contextlib.nullcontext()
 

@@ -32,7 +32,7 @@ BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2
 
 
 LARGEST = 1 << 30
-"""Bytes of the largest timeline that is read."""
+"""Largest timeline to read, in bytes."""
 
 
 def read(path: Path) -> list[Row]:

@@ -31,7 +31,7 @@ CODE = r"\b[MCTAF]\d(?:\.\d)?\b"
 
 @functools.cache
 def questions() -> dict[str, str]:
-    """Return what each code stands for, from the glossary."""
+    """Return the meaning of each code, from the glossary."""
     text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     return dict(re.findall(rf"^\| ({CODE}) \| (.+?) \|", text, re.MULTILINE))
 

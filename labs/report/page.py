@@ -202,7 +202,7 @@ def _newest(runs: list[records.Record], findings: int) -> list[str]:
 
 
 def _question(text: str) -> tuple[str, list[str]]:
-    """Return a sweep's question without the codes of the course reports, and a line on what these stand for."""
+    """Return a sweep's question without the codes of the course reports, and a line on the meaning of these codes."""
     codes = re.findall(course.CODE, text)
     words = re.sub(f"{course.CODE}(, {course.CODE})*: ", "", text)
     stand_for = " ".join(f"{code}: {course.questions()[code]}" for code in codes)
@@ -237,9 +237,9 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
 
 
 def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | str]:
-    """Return all that can be shown of some runs of one lab: its own summary and figures, then tables and plots.
+    """Return everything to show for some runs of one lab: its own summary and figures, then tables and plots.
 
-    A run that a part cannot read is left out of that part, and named once.
+    A run that a part cannot read is left out of that part and reported once.
     """
     # The rounds of the ledger are left out: their sum is shown.
     names = sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows} - {"ledger"})
@@ -254,7 +254,7 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | st
 
 
 def _unfit(run: str, problem: Exception) -> str:
-    """Return, and print on the error stream, that a run is missing from a part of the page."""
+    """Return a note that a run is missing from a part of the page, and print it to standard error."""
     text = f"{run} is left out where it does not fit this lab ({type(problem).__name__}: {short(problem, 200)})"
     print(f"labs: {printable(text)}", file=sys.stderr)
     return text

@@ -81,7 +81,7 @@ def _parsed(content: bytes) -> Any:
 
 
 def refuse_unreadable(lab: str, config: Any) -> None:
-    """Refuse a Config with which a run's record could not be read at its end.
+    """Refuse a Config whose record could not be read at the end of the run.
 
     Raises:
         LabError: Names the field and the problem.

@@ -68,7 +68,7 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
     impossible = a < 0 and not cost.fixed.high >= 0  # Two points have no interval: NaN.
     if impossible or c < 0:
         raise LabError(f"the line has {'a' if impossible else 'c'} < 0 (a = {1e3 * a:.3g} ms, c = {1e3 * c:.3g} ms per "
-                       "image), but no part of a step takes less than no time. Use measured steps, train_seconds / "
+                       "image), but no part of a step takes less than zero time. Use measured steps, train_seconds / "
                        "steps of the epochs after the first: batch size / images_per_sec is not the time of a step if "
                        "the last batch is smaller or padded. If you did, another program was running: measure again")
     return cost

@@ -101,8 +101,8 @@ def _escaped(match: re.Match) -> str:
 
 
 LEAST = 3
-"""Fewest repeats whose interval is printed: that of two is the mean and 13 standard errors to each side."""
-FEW = f"none: too few repeats for an interval, which needs {LEAST}"
+"""Fewest repeats for which an interval is printed: that of two is the mean ± 13 standard errors."""
+FEW = f"none with fewer than {LEAST} repeats"
 """The note below a table whose cells may have intervals."""
 MAX_ROWS = 40
 """The most rows of one table that a page shows."""

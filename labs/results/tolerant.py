@@ -1,4 +1,4 @@
-"""Readers of records that fit the schema but not the reader: such a run is named, and the others are read."""
+"""Reading of records that fit the schema but not the reader: name such a run, and read the others."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ Run = TypeVar("Run")
 Item = TypeVar("Item")
 
 UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What a reader raises for a record with a field of another kind than its lab writes."""
+"""Exceptions that a reader raises for a field of another type than its lab writes."""
 
 
 def read(reader: Callable[[list[Run]], Iterable[Item]],
          runs: Sequence[Run]) -> tuple[list[Item], list[tuple[Run, Exception]]]:
-    """Return what a reader yields of the runs that it can read, and the other runs with their problems.
+    """Return what a reader yields for the runs that it can read, and the other runs with their problems.
 
-    A run that cannot be read by itself is left out. If there is none, the runs do not fit each other: all are left out.
+    A run that cannot be read alone is left out. If each can, the runs do not fit each other: all are left out.
     """
     problem = _problem(reader, runs)
     if isinstance(problem, list):

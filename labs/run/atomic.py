@@ -96,7 +96,7 @@ def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
 
 
 def read_text(path: str | os.PathLike, largest: int = 4 << 20) -> str:
-    """Return the text of a regular file, with a mark for what is not UTF-8; raises what `open_regular` raises."""
+    """Return the text of a regular file, with marks for bytes that are not UTF-8; raises what `open_regular` does."""
     return read_bytes(path, largest).decode(errors="replace")
 
 

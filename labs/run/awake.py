@@ -1,4 +1,4 @@
-"""A clock that stands still while this process is stopped: by Ctrl-Z, by Slurm, or with the whole machine."""
+"""A clock that pauses while this process is stopped: by Ctrl-Z, by Slurm, or with the whole machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 class AwakeClock:
-    """Counts the seconds in which this process was running; changes of the system's time do not matter.
+    """Counts the seconds in which this process was running; changes of the system time have no effect.
 
     Args:
         longest: The clock must be read at least this often, in seconds. If a process does not run for longer, it was

@@ -77,7 +77,7 @@ FIRST = {
 
 
 def _first(defaults: Any) -> str:
-    """Return a line on each of the options that are used most."""
+    """Return a line for each of the most used options."""
     lines = [(f"--{name.replace('_', '-')} {value}", about, getattr(defaults, name, None))
              for name, (value, about) in FIRST.items() if name == "workers" or hasattr(defaults, name)]
     return "".join(f"    {option:14}  {about}{f' ({default})' * (default is not None)}\n"

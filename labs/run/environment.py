@@ -1,4 +1,4 @@
-"""What surrounds a run: environment variables and Keras's settings that break it, slow it down, or falsify it.
+"""Environment variables and Keras settings that break a run, slow it down, or falsify its results.
 
 `labs check` reports all of them; a run refuses those that break it before it starts.
 """
@@ -52,9 +52,9 @@ RULES = [
     Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
          lambda value: installed.legacy_keras() and not importlib.util.find_spec("tf_keras")),
     Rule("TF2_BEHAVIOR", "fail", "makes TensorFlow behave as version 1", lambda value: value == "0"),
-    Rule("KERAS_BACKEND", "fail", "makes Keras compute with another library than TensorFlow",
+    Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
-    Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end a training early", bool),
+    Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
     Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
     Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
          lambda value: "error" in value),
@@ -71,7 +71,7 @@ RULES = [
          "--timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
-    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never came", _true),
+    Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _true),
 ]
 
 
@@ -111,7 +111,7 @@ that begin with TF_ are Terraform's, and may hold secrets."""
 
 
 def recorded() -> dict[str, str]:
-    """Return the variables of this process that belong into a record."""
+    """Return the variables of this process that belong in a record."""
     return {name: printable(value) for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
 
 
@@ -146,10 +146,10 @@ def keras_settings() -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # Keras ignores a file that is not JSON.
         return {}
     except (OSError, LabError) as problem:
-        raise LabError(f"Keras cannot read {file}: {getattr(problem, 'strerror', 'it is no regular file')}; {cure}"
+        raise LabError(f"Keras cannot read {file}: {getattr(problem, 'strerror', 'it is not a regular file')}; {cure}"
                        ) from None
     if not isinstance(settings, dict):
-        raise LabError(f"{file} holds no JSON object, which Keras needs; {cure}")
+        raise LabError(f"{file} does not hold a JSON object, which Keras needs; {cure}")
     different = {key: settings[key] for key, value in KERAS_DEFAULTS.items() if settings.get(key, value) != value}
     for key, value in different.items():
         if value not in KERAS_CHOICES.get(key, (value,)) or (key == "epsilon" and not isinstance(value, float)):

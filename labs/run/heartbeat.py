@@ -113,7 +113,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._armed = False
         self._period = min(1.0, stall_seconds / 10)
-        self._clock = AwakeClock(2 * self._period)  # When all workers were stopped, none is to blame.
+        self._clock = AwakeClock(2 * self._period)  # If all workers were stopped, none of them is at fault.
         self._moved = self._clock.now()
         self._alive_before: dict[int, float] = {}
         self._beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
@@ -167,7 +167,7 @@ class Heartbeat:
             self.round()
 
     def round(self) -> None:
-        """Record that this worker is alive; note at half of the limit who else is, and end the run at the limit."""
+        """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
         self._write(alive=time.time())
         self._send(self._beat)
         self._map.flush()  # Other nodes see it only once it is written to the shared file system.

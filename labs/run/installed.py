@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 STACKS = ("constraints.txt", "constraints-classic.txt")
 """The pins of the default stack and of the classic one, with which the labs are tested."""
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
-"""A package that several distributions bring; all others have the package's name."""
+"""Distributions of a package that several provide; all others have the package's name."""
 
 
 def legacy_keras() -> bool:
@@ -89,7 +89,7 @@ def _refuse_missing(name: str) -> None:
 
 
 def _distribution(name: str) -> Distribution | None:
-    from importlib import metadata  # Here: the check `python` does not need it, and its line is to appear at once.
+    from importlib import metadata  # Here: the check `python` does not need it, and its line must appear at once.
 
     for each in DISTRIBUTIONS.get(name, (name,)):
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -112,7 +112,7 @@ def _folder(name: str) -> Path:
 
 
 def _series(name: str) -> tuple[int, ...]:
-    """Return the first two numbers of a package's version; of a missing one those of the default stack."""
+    """Return the first two numbers of a package's version, or of the default stack's if the package is missing."""
     known = version(name) or stacks()[0][name]
     return tuple(int(number) for number in re.findall(r"\d+", known)[:2])
 

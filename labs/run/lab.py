@@ -61,7 +61,7 @@ class Lab:
     figures: Callable[[Sequence[dict[str, Any]]], Iterable[tuple[str, Figure]]] = _no_figures
     """Returns figures of several runs' records, each with its title."""
     one_worker: Callable[[Any], bool] = _never
-    """Whether the experiment of a Config runs on one worker only."""
+    """Whether a Config's experiment runs on one worker only."""
     launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun
     """Returns the command that starts the workers, from Config, number of workers and run folder; None: mpirun."""
 

@@ -24,18 +24,18 @@ LONGEST, DEEPEST = 3500, 200
 
 
 def named(path: str | os.PathLike, source: str) -> Path:
-    """Return a path that a user has given, with `~` replaced: a shell leaves it in `--results=~/runs` and in quotes.
+    """Return a path that a user has given, with `~` replaced: a shell keeps it in `--results=~/runs` and in quotes.
 
     Args:
         path: The path, which need not exist.
-        source: What has given it, such as "--results" or "LABS_DATA".
+        source: Where it comes from, such as "--results" or "LABS_DATA".
 
     Raises:
-        LabError: There can be no such path.
+        LabError: The path is invalid.
     """
     try:
         expanded = Path(path).expanduser()
-        # The kit's own folders and files must fit below it, and Python makes folders recursively.
+        # The kit's folders and files must fit below it, and Python creates folders recursively.
         if len(os.fsencode(expanded.absolute())) > LONGEST or len(expanded.parts) > DEEPEST:
             raise OSError(errno.ENAMETOOLONG, "")
         os.stat(expanded)
@@ -87,7 +87,7 @@ def python_path() -> str:
 
 
 def user_name() -> str:
-    """Return the user's name, or the number of one without a name, as in some containers."""
+    """Return the user's name, or the user ID if there is no name, as in some containers."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # OSError: since Python 3.13.
@@ -107,8 +107,8 @@ def temporary_dir() -> Path:
 def own_temporary_dir() -> Path:
     """Make this user's folder of files that runs share, and return it.
 
-    The folder of temporary files may be open to all users: someone else may have made a folder, or a link, of the name
-    that is wanted. Then the next name is taken. All workers of a machine find the same one.
+    The folder of temporary files may be open to all users, so another user may have made a folder or a link of this
+    name. Then the next name is used. All workers of a machine find the same one.
 
     Raises:
         OSError: No folder can be made, or the file system keeps neither owners nor permissions.
@@ -119,14 +119,14 @@ def own_temporary_dir() -> Path:
             folder.mkdir(mode=0o700)
             if not _is_private(folder):
                 folder.rmdir()
-                raise PermissionError(errno.EPERM, "its file system keeps no owners and permissions")
+                raise PermissionError(errno.EPERM, "its file system keeps no owners or permissions")
         if _is_private(folder):
             return folder
     raise PermissionError(errno.EPERM, "other users have taken all of its names")
 
 
 def _is_private(folder: Path) -> bool:
-    """Return whether a path is a folder, and no link, which only this user may enter."""
+    """Return whether a path is a folder, not a link, that only this user may enter."""
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 

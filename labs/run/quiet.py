@@ -66,9 +66,9 @@ class _Hidden(MetaPathFinder):
 
 
 def hide_warnings() -> None:
-    """Hide Python's warnings, unless the student has asked for them: they are other programs', about their own code.
+    """Hide Python's warnings, unless the student asks for them: they are about the code of other packages.
 
-    They may quote what a record holds, unescaped. What a student should know, the kit says itself.
+    They may quote a record's text unescaped. The kit itself prints what a student should know.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""CPU cores that this process may use: those of its affinity, limited by the quotas of its control groups (cgroups)."""
+"""CPU cores that this process may use: its affinity, limited by the quotas of its control groups (cgroups)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path, PurePosixPath
 
 
 def cores() -> int:
-    """Return how many workers of one thread this process has the cores for; at least one."""
+    """Return how many single-threaded workers this process has cores for; at least one."""
     return max(1, int(cpus()))
 
 
 def cpus(root: Path = Path("/")) -> float:
-    """Return the CPU time per second that this process may use: of its cores, or less under a quota.
+    """Return the CPU time per second that this process may use: its cores, or less under a quota.
 
     Args:
         root: Where /proc and the control groups are.
@@ -49,7 +49,7 @@ def groups(controller: str, root: Path = Path("/")) -> list[Path]:
                for name in names.split(",")}
     folders = []
     for line in mounts:
-        # Version 2 has one hierarchy for all controllers, and no name for it.
+        # Version 2 has one unnamed hierarchy for all controllers.
         mount = re.search(r"^\S+ \S+ \S+ (\S+) (\S+) .* - cgroup(2?) \S+ (\S+)$", line)
         name = "" if mount and mount[3] else controller
         if mount and name in path_of and (not name or name in mount[4].split(",")):
@@ -60,7 +60,7 @@ def groups(controller: str, root: Path = Path("/")) -> list[Path]:
 def _with_parents(mounted: Path, path: str, top: str) -> list[Path]:
     """Return the folder of a group and of all groups above it, up to the one that is mounted."""
     inside = PurePosixPath()
-    with contextlib.suppress(ValueError):  # A container that shows its own group as the top, and the host's path.
+    with contextlib.suppress(ValueError):  # A container may mount its own group as the root but show the host's path.
         inside = PurePosixPath(path).relative_to(top)
     return [mounted] if ".." in inside.parts else [mounted / inside, *(mounted / each for each in inside.parents)]
 

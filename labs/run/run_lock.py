@@ -217,7 +217,7 @@ def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) 
     now = json.loads(json.dumps(dict(now), default=str))
     differing = {name: before.get(name) for name in now if name != "epochs" and now[name] != before.get(name)}
     if differing:
-        raise LabError(f"{run} was started with {differing}; resume it with that, or choose another --name")
+        raise LabError(f"{run} was started with {differing}; resume it with these values, or choose another --name")
 
 
 def refuse_fewer_epochs(folder: Path, epochs: int) -> None:

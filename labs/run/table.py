@@ -9,14 +9,14 @@ from labs.run import terminal
 
 DROPPED_FIRST = ("first epoch, s", "nodes", "repeats", "s/epoch", "batch", "validation loss", "test loss", "lab",
                  "licence", "synthetic data")
-"""Columns that a table too wide for its terminal goes without, one after the other, until it fits."""
+"""Columns to drop, in this order, until a table fits its terminal."""
 
 
 def text(rows: Sequence[Sequence[str]], left: bool = False) -> str:
     """Return rows as columns of text, in the terminal's width; the first row is the heading.
 
-    Where there is a terminal, and it is too narrow, headings are folded; then columns go as in DROPPED_FIRST; what is
-    still too wide becomes a list. No cell is ever cut.
+    If there is a terminal and it is too narrow, headings are folded, then the columns in DROPPED_FIRST are dropped; a
+    table that is still too wide becomes a list. No cell is ever cut.
 
     Args:
         rows: Cells as text.
@@ -30,7 +30,7 @@ def text(rows: Sequence[Sequence[str]], left: bool = False) -> str:
 
 
 def _forms(rows: Sequence[Sequence[str]], align: Callable[[str, int], str]) -> Iterator[list[str]]:
-    """Yield the lines of a table, then of narrower and narrower forms of it."""
+    """Yield the lines of a table, then those of ever narrower forms."""
     yield _lines([[name] for name in rows[0]], rows[1:], align)
     yield _lines([name.split() for name in rows[0]], rows[1:], align)
     narrow, gone = rows, list[str]()

@@ -25,15 +25,15 @@ def width(stream: IO[str] | None = None) -> int | None:
 
 
 def columns(stream: IO[str]) -> int | None:
-    """Return the columns of a stream that is a terminal, 80 if it does not know them; None if it is none."""
-    try:  # A notebook's stream is no terminal, but has the number of the server's.
+    """Return the columns of a stream that is a terminal, 80 if it does not know them; None if it is not a terminal."""
+    try:  # A notebook's stream is not a terminal, but has the server's file descriptor.
         return os.get_terminal_size(stream.fileno()).columns or 80 if stream.isatty() else None
-    except (AttributeError, OSError, ValueError):  # It is closed, or none.
+    except (AttributeError, OSError, ValueError):  # Closed, or not a file.
         return None
 
 
 def folded(text: str, indent: int = 0, stream: IO[str] | None = None) -> str:
-    """Return lines folded at spaces to the width of a stream's terminal, where there is one; folds are indented.
+    """Return lines folded at spaces to the width of a stream's terminal, if it has one; folds are indented.
 
     Commands, in backticks or as the cure at the end of a line, stay whole, so that they can be pasted.
     """
@@ -64,7 +64,7 @@ class Live:
     def show(self, text: str, tail: str = "") -> None:
         """Show a text instead of the last one, cut to one line before its tail; "" removes it.
 
-        A worker sends it to `labs run`: it knows a text that ends in a carriage return from a line.
+        A worker sends it to `labs run`, which tells it from a line by the carriage return at its end.
         """
         limit = (_live_columns() or width() or 0) - 1
         with self._lock:
@@ -86,16 +86,16 @@ class Live:
 
 
 live = Live()
-"""This process's: it has one terminal."""
+"""The live line of this process, which has one terminal."""
 
 
 def note(text: str) -> None:
-    """Print what a student should know but need not act on, to standard error."""
+    """Print a note to standard error, for what a student should know but need not act on."""
     live.write(folded(f"labs: {text}\n", 2, sys.stderr), sys.stderr)
 
 
 def _live_columns() -> int | None:
-    """Return the columns of the live line: those of standard error, or some in a notebook, which knows "\\r" too."""
+    """Return the columns of the live line: those of standard error, or 72 in a notebook, which handles "\\r" too."""
     return 72 if hasattr(sys.stderr, "pub_thread") else columns(sys.stderr)
 
 

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
-        os.environ.pop("MPLBACKEND", None)  # A wrong one would fail when the curves are plotted, at the end.
+        os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)
     except BaseException as problem:
         if isinstance(problem, SystemExit) and heartbeat.current() is None:

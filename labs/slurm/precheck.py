@@ -69,7 +69,7 @@ def _unwritable(request: Request, name: str) -> list[str]:
     if path.is_dir():
         return [f"{request.describe(name)} is a folder; add a file name: {path}/%x-%j.out"]
     if "%x" in request.get(name) and "/" in request.get("job-name"):
-        return [f"{request.describe('job-name')}: its slash makes a folder of the log's name, {request.get(name)}; "
+        return [f"{request.describe('job-name')}: its slash puts a folder into the log's name, {request.get(name)}; "
                 "choose a name without one"]
     if not folder.is_dir():
         return [f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, and the job "
@@ -119,7 +119,7 @@ def _partition(request: Request, partitions: Mapping[str, site.Partition], nodes
 
 
 def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request needs and a partition does not have, now or ever."""
+    """Return what a request needs and a partition lacks, now or always."""
     problems = []
     if partition.state != "UP":
         problems.append(f"partition {partition.name} is {partition.state}: it starts no jobs; wait, or use another: "
@@ -127,13 +127,13 @@ def _beyond(request: Request, partition: site.Partition, nodes: Sequence[site.No
     problems += never(request, partition, nodes)
     fitting = [node for node in nodes if not _lacking(request, node)]
     if not problems and (up := sum(node.up for node in fitting)) < request.nodes:
-        problems = [f"the job needs {plural(request.nodes, 'node')}, but of partition {partition.name} only {up} are "
+        problems = [f"the job needs {plural(request.nodes, 'node')}, but only {up} of partition {partition.name} are "
                     "up; ask for fewer, or wait: sinfo -R says what is wrong"]
     return problems
 
 
 def never(request: Request, partition: site.Partition, nodes: Sequence[site.Node]) -> list[str]:
-    """Return what a request needs and a partition does not have even when all its nodes are idle.
+    """Return what a request needs and a partition lacks even when all its nodes are idle.
 
     Args:
         request: What the job asks for.
@@ -157,7 +157,7 @@ def never(request: Request, partition: site.Partition, nodes: Sequence[site.Node
 NEEDS = {"cpus": ("CPUs", "cpus_per_node", "lower --ntasks-per-node or --cpus-per-task"),
          "gpus": ("GPUs", "gpus_per_node", "lower --gpus-per-node and --ntasks-per-node, or use more nodes"),
          "memory_mb": ("MiB of memory", "memory_mb", "lower --mem or --mem-per-cpu")}
-"""What a node has, by its field: the unit, a request's field, and the cure if no node has enough."""
+"""A node's resources, by its field: the unit, the request's field, and the cure if no node has enough."""
 
 
 def _lacking(request: Request, node: site.Node) -> set[str]:

@@ -107,7 +107,7 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
 
 
 def _never(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> list[str]:
-    """Return why a job can start in none of its partitions, however long it waits; an empty list if it can."""
+    """Return why a job can never start in any of its partitions; an empty list if it can."""
     names = job.partition.split(",")
     request = sbatch_parser.read(sooner.sbatch_args(job, job.partition), {}, f"job {job.number}")
     problems = [precheck.never(request, partitions[name], [node for node in nodes if node.partition == name])

@@ -40,7 +40,7 @@ ENVIRONMENT = {
 }
 DIRECTIVE = "#SBATCH"
 MOST_LETTERS = 20_000
-"""Of all #SBATCH lines of a file; shlex takes minutes for a megabyte."""
+"""Most characters of all #SBATCH lines of a file; shlex takes minutes for a megabyte."""
 UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -198,7 +198,7 @@ def directives(file: Path) -> list[str]:
     if not lines or not lines[0].startswith("#!"):
         raise LabError(f"{file} is not a script: its first line must be #!/bin/bash")
     if sum(map(len, header(lines))) > MOST_LETTERS:
-        raise LabError(f"{file}: its {DIRECTIVE} lines have more than {MOST_LETTERS:,} letters; shorten them")
+        raise LabError(f"{file}: its {DIRECTIVE} lines have more than {MOST_LETTERS:,} characters; shorten them")
     return [word for line in header(lines) for word in _split(line, file)]
 
 

@@ -30,7 +30,7 @@ def digests(subset: Subset) -> dict[str, Any]:
 
 
 def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
-    """Return what decides a run's result besides its Config: its data, and the settings and versions of its workers.
+    """Return what determines a run's result besides its Config: its data, and the settings and versions of its workers.
 
     Args:
         workers: Their number; 0 if it may change.

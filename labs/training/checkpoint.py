@@ -103,7 +103,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any,
         folder: The checkpoints' folder of the run.
         model: Compiled and built.
         config: The lab's Config.
-        identity: See `save`; what an older checkpoint does not hold is not compared.
+        identity: See `save`; entries that an older checkpoint lacks are not compared.
 
     Raises:
         LabError: The checkpoint belongs to another config, other data or another model.

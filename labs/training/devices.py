@@ -46,7 +46,7 @@ def has_nccl() -> bool:
 def share_of_cores(local_size: int) -> int:
     """Return the number of threads for each of a node's workers, so that they do not compete for cores."""
     mine, launcher = (len(os.sched_getaffinity(process)) for process in (0, os.getppid()))
-    if local_size > 1 and mine < launcher:  # It has given each worker its own cores.
+    if local_size > 1 and mine < launcher:  # The launcher has given each worker its own cores.
         return mine
     return max(1, resources.cores() // local_size)
 

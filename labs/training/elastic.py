@@ -80,7 +80,7 @@ class Elastic:
         self.gpu, self.threads = _join(config.seed)
         runs = naming.results_root(options) / self.lab
         if options.name is None:
-            raise LabError("workers that join later must find the run; choose its --name")
+            raise LabError("workers that join later must find the run; give it a --name")
         self.options, self.folder = options, runs / options.name
         began = time.monotonic() - (time.time() - psutil.Process().create_time())
         self.memory = Memory(began=began, stopped=began)

@@ -22,7 +22,7 @@ from labs.training.saver import Saver
 from labs.training.workers import Job
 
 DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
-"""Items of an epoch's line that a narrow terminal goes without, one after the other; record.json has them all."""
+"""Items to drop from an epoch's line, in this order, on a narrow terminal; record.json has them all."""
 NOT_FINITE = "the loss is not finite"
 
 

@@ -46,7 +46,7 @@ def main(source: str, name: str, folder: str) -> int:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
             for number in range(STEPS):
                 step(model, images[number, rank], labels[number, rank], optimizer, hvd)
-    except BaseException as error:  # Whatever a student's function raises, such as SystemExit.
+    except BaseException as error:  # A student's function may raise anything, such as SystemExit.
         atomic.write_json(Path(folder) / f"{rank}.json", {"error": described(error, source)})
         return 1
     atomic.write_json(Path(folder) / f"{rank}.json", {

@@ -1,4 +1,4 @@
-"""A run's trained classifier: saved beside its record, loaded again, and the classes that it confuses."""
+"""A run's trained classifier: saving it beside the record, loading it, and counting the classes that it confuses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Trained:
 
 
 def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int) -> dict[str, list[dict]]:
-    """Save the network of the last epoch in the run's folder, and return the record's table of what it confuses.
+    """Save the network of the last epoch in the run's folder, and return its confusion table for the record.
 
     Plain Keras can load it: `keras.models.load_model("model.keras")`; classes.json has the names by label. The range of
     images of more than 8 bits per value goes to values.json.
@@ -57,7 +57,7 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int)
         batch_size: Images per worker and step.
     """
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
-        # Without the optimizer and the kit's loss, whose classes plain Keras does not know.
+        # Without the optimizer and the kit's loss: plain Keras does not know their classes.
         plain = tf.keras.Model(model.inputs[0], model.outputs[0], name=model.name)
         with tempfile.TemporaryDirectory() as folder, atomic.writing(job.folder / MODEL) as file:
             plain.save(path := Path(folder, MODEL))
@@ -90,7 +90,7 @@ def load(folder: Path) -> Trained:
 
 def confusion(job: Job, model: tf.keras.Model, subset: Subset, class_names: Sequence[str],
               batch_size: int) -> list[dict[str, str | int]]:
-    """Return how many images of each class the network takes for which class: a row per pair that occurs.
+    """Return the confusion counts: a row for each pair of true and predicted class that occurs.
 
     Args:
         job: The run.

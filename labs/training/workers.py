@@ -160,4 +160,4 @@ def _check_launcher() -> None:
     size = os.environ.get("OMPI_COMM_WORLD_SIZE", "1")
     if size != "1":
         raise LabError(f"OMPI_COMM_WORLD_SIZE is {size}, but Horovod finds one worker: the variable is left over from "
-                       "another run, or mpirun is not of Horovod's MPI; unset it, and see `labs check`")
+                       "another run, or mpirun is not that of Horovod's MPI; unset it, and see `labs check`")

@@ -103,7 +103,7 @@ def test_images_that_become_a_single_colour_are_named(tree):
     stripes[:8] = 255  # The line in the middle is a single colour.
     Image.fromarray(stripes).save(root / "b/0002.png")
     description = splits.from_folder(root, 24, 0, 0, seed=1).description
-    assert "images of a single colour, in which nothing can be seen: 2 (a/0003.png, b/0001.png)" in description
+    assert "blank images (a single colour): 2 (a/0003.png, b/0001.png)" in description
 
 
 def test_zero_may_be_white(tmp_path):

@@ -17,7 +17,7 @@ WRONG = [
     ("q1", lambda runs, right: totals(runs)[0] / totals(runs)[1], "which are mostly start-up and first epoch"),
     ("q1", lambda runs, right: right / 4, "that is the scaling efficiency"),
     ("q1", lambda runs, right: 100 * right, "as if in percent"),
-    ("q1", lambda runs, right: 0.5, "below 1, and your runs are not: is it inverted"),
+    ("q1", lambda runs, right: 0.5, "below 1, unlike your runs: is it inverted"),
     ("q2", lambda runs, right: 4 * right, "that is the speedup"),
     ("q2", lambda runs, right: 100 * right, "in percent"),
     ("q3", lambda runs, right: math.ceil(1000 / 32), "what one worker alone would take"),

@@ -90,7 +90,7 @@ WRONG_CODE = [
     ("ring", with_sent(lambda chunks, sent: [nbytes(chunks)] * len(chunks)), "the bytes of one chunk in every step"),
     ("ring", with_sent(lambda chunks, sent: [sum(sent)] * len(chunks)), "has the bytes of all ranks together"),
     ("ring", with_sent(lambda chunks, sent: [2 * (len(chunks) - 1)] * len(chunks)), "counts chunks, not bytes"),
-    ("ring", only_sums, "the sums are right, but no ring made them"),
+    ("ring", only_sums, "the sums are right, but not from a ring"),
     ("ring", with_sent(lambda chunks, sent: sum(sent)), "one number of bytes per rank"),
     ("bucket_seconds", lambda sizes, bucket, alpha, beta: alpha + sum(sizes) * beta, "more alphas are counted"),
     ("bucket_seconds", lambda sizes, bucket, alpha, beta: len(sizes) * alpha + sum(sizes) * beta, "more alphas"),

@@ -123,7 +123,7 @@ HOSTILE = {
     "raise ValueError('\\x1b[2J' * 10**6)": r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$",
     "itself = []; itself.append(itself); return itself": r"returned \[\[\.\.\.\]\]: a number of steps is an int$",
     "return Mute()": "returned a Mute: a number of steps is an int$",
-    "return lock": r"cannot be copied .*\(TypeError: cannot pickle '_thread.lock' object\); make it inside",
+    "return lock": r"cannot be copied .*\(TypeError: cannot pickle '_thread.lock' object\); create it inside",
 }
 CELLS = """
 import os

@@ -76,9 +76,9 @@ def settings(here, monkeypatch):
     (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now\)"),
     (renamed, {}, "the data has changed since 'it' saved"),
     (replaced, {}, "the data has changed since 'it' saved"),
-    (settings, {}, r"it was started with \{'ONEDNN_DEFAULT_FPMATH_MODE': None\}; resume it with that"),
+    (settings, {}, r"it was started with \{'ONEDNN_DEFAULT_FPMATH_MODE': None\}; resume it with these values"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; give --epochs 2 or more"),
-    (None, {"momentum": 0.5}, r"it was started with \{'momentum': 0.9\}; resume it with that"),
+    (None, {"momentum": 0.5}, r"it was started with \{'momentum': 0.9\}; resume it with these values"),
     (None, {"batch_size": 5000}, "a step of 5,000 images .* is more than the 26 training images; lower --batch-size"),
 ])
 def test_a_run_does_not_go_on_with_anything_else(here, monkeypatch, change, config, cause):

@@ -397,8 +397,8 @@ def test_a_cell_for_the_ranks_that_comes_first_says_what_to_run(tmp_path):
     finally:
         kernel.close()
     assert status == "error"
-    assert error == ["WorkerError: no workers yet; run the cell with resident.start(2), and after a restart of the "
-                     "kernel all %%px cells after it"]
+    assert error == ["WorkerError: no workers yet; run the cell with resident.start(2) and, after a kernel restart, "
+                     "all %%px cells after it"]
 
 
 INTERRUPTED = r"LabError: ranks? [01, ]+ waited in an exchange when the cell was interrupted; .* starts new workers"

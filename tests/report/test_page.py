@@ -119,7 +119,7 @@ def test_an_interval_needs_three_repeats(tmp_path):
                tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| 16 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
-    assert "none: too few repeats for an interval, which needs 3" in text
+    assert "none with fewer than 3 repeats" in text
 
 
 def test_a_question_is_answered_by_its_own_runs(written):

@@ -44,7 +44,7 @@ def test_a_run_refuses_a_harmful_variable(name, value, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "cause"), [
-    ("[1]", "holds no JSON object"), ('{"floatx": "half"}', "sets floatx to 'half'"), ('{"epsilon": 1}', "epsilon"),
+    ("[1]", "not hold a JSON object"), ('{"floatx": "half"}', "sets floatx to 'half'"), ('{"epsilon": 1}', "epsilon"),
     (None, "Keras cannot read"),
 ])
 def test_a_run_refuses_a_settings_file_with_which_keras_does_not_load(text, cause, tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_a_run_refuses_a_folder_that_has_been_deleted(tmp_path, monkeypatch):
     ("numpy/__init__.py", ["-m", "labs", "run", "lab02"], True,
      "{file} hides the environment's numpy; unset PYTHONPATH"),
     ("pandas.py", ["-P", "-c", "import labs, pandas"], True, "{file} hides the environment's pandas; unset PYTHONPATH"),
-    ("", ["train.py"], False, "KERAS_BACKEND=jax makes Keras compute with another library than TensorFlow; "
+    ("", ["train.py"], False, "KERAS_BACKEND=jax makes Keras use a backend other than TensorFlow; "
                               "unset KERAS_BACKEND"),
 ])
 def test_what_hides_a_module_or_breaks_a_script_is_named_in_one_line(file, words, on_path, line, tmp_path):

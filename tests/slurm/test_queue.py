@@ -247,7 +247,7 @@ def test_without_slurm_here_a_cluster_inside_the_machine_can_be_asked(slurm, tmp
     words = ["labs", "queue", "--check", "-N2", JOB]
     env = slurm.cluster.environment(PATH=str(tmp_path))
     done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, env=env)
-    hint = f"ask the cluster inside this machine: labs cluster shell -- {shlex.join(words)}\n"
+    hint = f"to ask the cluster inside this machine: labs cluster shell -- {shlex.join(words)}\n"
     assert re.fullmatch(rf"labs: error: no \w+ on the PATH: this machine has no Slurm; {re.escape(hint)}", done.stderr)
     assert slurm.cluster.labs("shell", "--", *words).stdout.startswith("asks partition lab for 2 nodes")
 
@@ -304,7 +304,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
         (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
         (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
         (["--output=jobs"], ["is a folder; add a file name"]),
-        (["-J", "a/b"], ["--job-name=a/b (command line): its slash makes a folder of the log's name, %x-%j.out"]),
+        (["-J", "a/b"], ["--job-name=a/b (command line): its slash puts a folder into the log's name, %x-%j.out"]),
         (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),
         (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
         (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),

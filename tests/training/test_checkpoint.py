@@ -134,7 +134,7 @@ def test_the_checkpoint_of_another_stack_is_refused_by_name(tmp_path):
 def test_a_run_may_become_longer_but_not_another(tmp_path):
     checkpoint.save(tmp_path / "it/checkpoints", network(1), Position(1), Config())
     assert checkpoint.restore(tmp_path / "it/checkpoints", network(1), Config(epochs=9)).epoch == 1
-    with pytest.raises(LabError, match=r"it was started with \{'base_lr': 0.1\}; resume it with that"):
+    with pytest.raises(LabError, match=r"it was started with \{'base_lr': 0.1\}; resume it with these values"):
         checkpoint.restore(tmp_path / "it/checkpoints", network(1), Config(base_lr=0.2))
     with pytest.raises(LabError, match="holds another model"):
         checkpoint.restore(tmp_path / "it/checkpoints", network(1, units=5), Config())

@@ -28,7 +28,7 @@ class Task:
     stub: Callable | None = None
     """The function to write as the student gets it: its signature, its docstring and a hole. None: a bug to find."""
     alone: bool = False
-    """Whether the function is called in a separate process; `grade` itself calls it where it is."""
+    """Whether the function is called in a separate process; `grade` itself calls it in this one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Written:
             warnings.simplefilter("ignore")
             try:
                 value = self.function(*given)
-            except BaseException as raised:  # Whatever a student's function raises, such as SystemExit.
+            except BaseException as raised:  # A student's function may raise anything, such as SystemExit.
                 error = raised
         return f"{self.stub.__name__}({text})", given, value, error
 

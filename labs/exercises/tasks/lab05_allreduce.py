@@ -62,7 +62,7 @@ def _expect_way_round(run: Written) -> None:
     _expect_sums(call, tensors)
     first = {begin for chunk, total in enumerate(call.value[0][0]) for begin in range(size)
              if np.array_equal(total, sum(tensors[(begin + step) % size][chunk] for step in range(size)))}
-    call.expect(len(first) == size, "the sums are right, but no ring made them: in each of the N - 1 steps of the "
+    call.expect(len(first) == size, "the sums are right, but not from a ring: in each of the N - 1 steps of the "
                 "reduce-scatter every rank sends another chunk, so each chunk begins its way at another rank and is "
                 "added to those of the next ranks, one after another")
 
