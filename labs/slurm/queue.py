@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -109,10 +110,22 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
 def _never(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> list[str]:
     """Return why a job can never start in any of its partitions; an empty list if it can."""
     names = job.partition.split(",")
-    request = sbatch_parser.read(sooner.sbatch_args(job, job.partition), {}, f"job {job.number}")
-    problems = [precheck.never(request, partitions[name], [node for node in nodes if node.partition == name])
+    problems = [_never_in(job, partitions[name], [node for node in nodes if node.partition == name])
                 for name in names if name in partitions]
-    return problems[0] if all(problems) and problems else []
+    return problems[0] if len(problems) == len(names) and all(problems) else []
+
+
+def _never_in(job: Job, partition: Partition, nodes: Sequence[Node]) -> list[str]:
+    """Return why a job can never start in a partition with these nodes; an empty list if it can.
+
+    squeue shows the fewest nodes that a job may get: 1 for `sbatch -n 8`, which runs on four nodes of 2 CPUs, too.
+    """
+    most_cpus = max([1, *(node.cpus for node in nodes)])
+    spread = dataclasses.replace(job, nodes=str(max(int(job.nodes), -(-int(job.cpus) // most_cpus))))
+    as_shown, as_spread = (
+        precheck.never(sbatch_parser.read(sooner.sbatch_args(each, job.partition), {}, f"job {job.number}"),
+                       partition, nodes) for each in (job, spread))
+    return as_shown if as_spread else []
 
 
 def _facts(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> dict[str, str]:

@@ -181,10 +181,14 @@ def ask_for_gpus(count: int) -> str:
 
 
 def gpus(gres: str) -> int:
-    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4."""
+    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4.
+
+    A number without a type is the total: "gres/gpu:a100=2,gres/gpu=2" has 2.
+    """
     parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
-    last = [part[-1] for part in parts if "gpu" in part[:2]]
-    return sum(int(word) if re.fullmatch("[0-9]{1,9}", word) else 1 for word in last)
+    gpu = [part[part.index("gpu") + 1:] or ["1"] for part in parts if "gpu" in part[:2]]
+    totals = [part for part in gpu if len(part) == 1 and re.fullmatch("[0-9]{1,9}", part[0])]
+    return sum(int(part[-1]) if re.fullmatch("[0-9]{1,9}", part[-1]) else 1 for part in totals or gpu)
 
 
 def typed_gpus(text: str) -> int:

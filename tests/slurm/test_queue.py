@@ -209,6 +209,29 @@ def test_a_task_of_a_waiting_array_is_found(monkeypatch):
         queue._select(["12_7"], None)
 
 
+@pytest.mark.parametrize(("partition", "cpus", "never"), [
+    ("lab", 8, ""), ("lab", 10, "10 CPUs on a node, but the nodes of partition lab have at most 2"),
+    ("lab,unknown", 10, ""), ("lab,small", 8, ""), ("lab,small", 10, "10 CPUs on a node"),
+])
+def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, cpus, never):
+    """squeue shows one node for `sbatch -n 8`, which starts on four nodes of 2 CPUs."""
+    nodes = [site.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
+             for name, count in (("lab", 4), ("small", 1)) for number in range(count)]
+    partitions = {name: site.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
+    job = site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {
+        "id": "12", "base": "12", "partition": partition, "nodes": "1", "cpus": str(cpus), "limit": "10:00"})
+    lines = queue._never(job, partitions, nodes)
+    assert lines[0].startswith(never) if never else not lines
+
+
+@pytest.mark.parametrize(("gres", "count"), [
+    ("gres/gpu:a100=2,gres/gpu=2", 2), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:v100=1", 3), ("gpu:a100:4,gpu:v100:1", 5),
+    ("gpu:a100:4(S:0-1),nvme:1", 4), ("gpu", 1), ("gpu:a100", 1), ("gres/gpu=4", 4), ("(null)", 0),
+])
+def test_a_total_of_gpus_is_not_added_to_its_types(gres, count):
+    assert site.gpus(gres) == count
+
+
 @pytest.mark.parametrize("reason", [
     "Resources", "Priority",
     # The advice for a job in partition "one", now and then, while one of partition "lab" waits for node1.
