@@ -54,7 +54,7 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     except LookupError as missing:
         raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
                              ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise AssertionError(f"{question}: the answer {shown(answer)} cannot be graded: {described(error)}") from None
     print(f"{question}: right: {reason}")
 

@@ -231,7 +231,7 @@ LONGEST = 160
 def shown(value: Any) -> str:
     """Return a value as short text: arrays as lists, numbers with six digits; only its type if it cannot be shown."""
     for plain in (_plain, lambda value: value):  # The latter for a list that contains itself.
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):  # Also SystemExit, which would end the cell.
             return cut(repr(plain(value)))
     return cut(f"a {type(value).__name__}")
 
@@ -239,7 +239,7 @@ def shown(value: Any) -> str:
 def described(error: BaseException | None) -> str:
     """Return an error's type and text, short; only its type if it has no readable text."""
     name = type(error).__name__
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(BaseException):  # Also SystemExit, which would end the cell.
         return cut(f"{name}: {error}".removesuffix(": "))
     return cut(name)
 

@@ -8,6 +8,8 @@ FOLDER/result.json.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import io
 import json
 import os
@@ -17,6 +19,8 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
+
 from labs import exercises
 from labs.exercises.grading import described
 from labs.exercises.isolated import LOADED
@@ -25,6 +29,8 @@ PRINTED = 1000
 """How many characters of the function's output are kept."""
 MEMORY = 4 << 30
 """Memory that the function may use, in bytes."""
+PR_SET_CHILD_SUBREAPER = 36
+"""Of Linux's prctl: orphaned descendants become children of this process."""
 
 
 class Short(io.TextIOBase):
@@ -41,17 +47,24 @@ class Short(io.TextIOBase):
 
 
 def main(folder: Path) -> None:
-    """Grade the function, and end at once, whatever threads it has started."""
+    """Grade the function, and end at once with all threads and processes that it has started.
+
+    If the function ends this process or exceeds the time limit, its processes in other sessions survive.
+    """
     path, task, seconds, function = pickle.loads((folder / "function.pkl").read_bytes())
     sys.path[:] = path
     function = pickle.loads(function)
     (folder / LOADED).touch()
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _limit(seconds)
     printed = sys.stdout = sys.stderr = Short()
     result = {"task": task, **_grade(task, function)}
     if printed.length:
         result["printed"] = printed.kept + f"... ({printed.length:,} characters)" * (printed.length > PRINTED)
     (folder / "result.json").write_text(json.dumps(result))
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     os._exit(0)
 
 

@@ -12,6 +12,7 @@ import re
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from labs import exercises
@@ -163,6 +164,28 @@ def test_answers_that_cannot_be_shown_get_a_message(capsys):
     exercises.show({"lab01.bug": itself, "lab02.bug": {"symptom": notebook["Mute"](), "line": 27}})
     assert re.fullmatch(r"lab01\.bug: .*\[\[\.\.\.\]\]\nlab02\.bug: symptom: a Mute is not .*\n",
                         capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_an_answer_that_ends_the_cell_when_shown_gets_a_message(end, capsys):
+    class Ends:
+        def __repr__(self):
+            raise end
+
+    exercises.show({"lab02.bug": {"symptom": Ends(), "line": 27}})
+    assert capsys.readouterr().out.startswith("lab02.bug: symptom: a Ends is not ")
+
+
+def test_processes_of_a_function_end_with_it(tmp_path):
+    notebook: dict[str, Any] = {"__name__": "__main__"}
+    exec("import subprocess\n" + STEPS + f"""with open({str(tmp_path / "pids")!r}, "a") as file:
+        print(subprocess.Popen(["sleep", "300"], start_new_session=True).pid, file=file)
+    return -(-images // batch_size)""", notebook)
+    exercises.check("lab01.steps_per_epoch", notebook["steps_per_epoch"])
+    pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    alive = [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+    assert pids
+    assert not alive
 
 
 def test_an_error_is_reported_with_the_call_that_raised_it():
