@@ -82,6 +82,8 @@ def _source(text: str, delimiter: str) -> list[str]:
 
 def _refuse_open_quote(path: Path, source: list[str], delimiter: str, width: int) -> None:
     """Refuse a table in which a quote that is not closed makes rows, or the rest of the table, part of one cell."""
+    if width < 2:  # No delimiter tells a swallowed line from text.
+        return
     lines = [*source, delimiter * (width - 1)]  # Ends with a row of empty cells, which a quote may swallow too.
     closing = re.compile(rf'((?:[^"]|"")*)"\s*(?:{re.escape(delimiter)}|$)')
     reader, start = csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 0

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from labs.cli import commands
-from labs.lint import checker
+from labs.lint import checker, csv_file
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.results.test_records import record
@@ -408,6 +408,11 @@ def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path
         checker.check_csv(path)
     assert str(raised.value).startswith("typed.csv")
     assert "\n" not in str(raised.value)
+
+
+def test_a_table_of_one_column_has_no_open_quote(tmp_path):
+    (tmp_path / "typed.csv").write_text("workers\n1\n2\n")
+    assert csv_file.read_lines(tmp_path / "typed.csv")[:2] == (["workers"], [(2, ["1"]), (3, ["2"])])
 
 
 def test_a_long_table_has_short_lines_and_a_cell_may_have_two_lines(tmp_path, capsys):
