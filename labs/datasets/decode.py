@@ -21,7 +21,7 @@ from labs.run.text import printable
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Increment the number when the pixels or the file layout of `image_cache` change: caches and remembered checks of
 # another version are not used.
-VERSION = f"6, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
+VERSION = f"7, Pillow {PIL.__version__}, simplejpeg {simplejpeg.__version__}, OpenCV {cv2.__version__}"
 Values = tuple[float, float]
 """The smallest and the largest value of an image, or of a data set, that has more than 8 bits per value."""
 _DEEP = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+", b"P5", b"P6")
@@ -123,8 +123,10 @@ def _resize(pixels: np.ndarray, size: int) -> np.ndarray:
 
 def _decode_any(content: bytes, size: int, values: Values | None) -> tuple[np.ndarray, Values | None]:
     """Decode an image of any format with Pillow, and again with OpenCV if it has more than 8 bits per value."""
+    exif = None
     try:
         image = _open(content, size)
+        exif = image.info.get("exif")
         samples = _samples(content)
         if samples is None and image.mode[0] in "IF":  # A rare kind of TIFF.
             samples = np.asarray(image)
@@ -136,6 +138,9 @@ def _decode_any(content: bytes, size: int, values: Values | None) -> tuple[np.nd
     if samples is not None:
         own = _range(samples)
         image = Image.fromarray(_eight_bits(samples, values or own))
+        if exif and content.startswith(b"\x89PNG"):  # OpenCV rotates a TIFF, but not a PNG.
+            image.info["exif"] = exif
+            image = _upright(image)
     return np.asarray(_rgb(image).resize((size, size), Image.Resampling.BILINEAR)), own
 
 

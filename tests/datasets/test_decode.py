@@ -138,6 +138,15 @@ def test_pictures_stand_upright(tmp_path, orientation):
     assert difference(decode.read_image(tmp_path / "turned.jpg", 16), np.asarray(upright)) < 1
 
 
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_png_of_16_bits_is_turned_as_one_of_8_bits(tmp_path, orientation):
+    exif, pixels = Image.Exif(), np.arange(256, dtype=np.uint8).reshape(16, 16)
+    exif[ExifTags.Base.Orientation] = orientation
+    Image.fromarray(pixels).save(tmp_path / "8.png", exif=exif)
+    Image.fromarray(pixels.astype(np.uint16) * 257).save(tmp_path / "16.png", exif=exif)
+    assert np.array_equal(*(decode.read_image(tmp_path / name, 16) for name in ("8.png", "16.png")))
+
+
 def test_exif_is_found_behind_a_large_block(tmp_path):
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
