@@ -21,7 +21,7 @@ STRAYS = ("/greg", "/RENAME2")
 """A folder and a file in class folders of Caltech256; the embedded images have them too."""
 _PART = re.compile(r"((images?|masks?|labels?|annotations?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)"
                    r"([ _-]|$)?)+")
-"""Names of folders that hold a part of a data set, as `_stem` returns them."""
+"""Names of folders that hold a subset of a data set, as `_stem` returns them."""
 _DEEPEST = 3
 """How many levels below --data to search for class folders that a message can suggest."""
 
@@ -52,12 +52,15 @@ def index_folder(root: str | os.PathLike) -> Index:
         root: The folder of the class folders.
 
     Raises:
-        LabError: There are fewer than two classes, they are parts of a data set or look alike, or a folder cannot be
-            read.
+        LabError: There are fewer than two classes, they are subsets of a data set or look alike, a name is not
+            UTF-8, or a folder cannot be read.
     """
     index = _listed(Path(root).absolute())
     if problem := _why_not_two(index) if len(index.class_names) < 2 else _misread(index) or alike(index.class_names):
         raise LabError(problem)
+    for name in index.class_names:
+        if name.encode(errors="replace").decode() != name:
+            raise LabError(f"the class folder {name!a} is not UTF-8, which a record needs; rename it")
     return index
 
 
@@ -108,7 +111,7 @@ def describe(index: Index) -> str:
     lines += [f"left out as intended, strays of Caltech256: {summarize(strays)}"] if strays else []
     lines += [f"left out, {reason}: {summarize(names)}" for reason, names in others.items() if names]
     odd = {"names that differ only in case": _same_but_for_case(index.class_names),
-           "classes that are named like a part of a data set": list(filter(_is_part, index.class_names))}
+           "classes named like a subset": list(filter(_is_part, index.class_names))}
     return "\n".join(lines + [f"{text}: {summarize(names)}" for text, names in odd.items() if names])
 
 
@@ -181,13 +184,13 @@ def _is_part(name: str) -> bool:
 
 
 def _misread(index: Index) -> str:
-    """Return an error message if the folders are parts of a data set, such as Kaggle's train and test1, else ""."""
+    """Return an error message if the folders are subsets of a data set, such as Kaggle's train and test1, else ""."""
     if len(set(map(_stem, index.class_names))) < 2 or not all(map(_is_part, index.class_names)):
         return ""
     train = next((name for name in index.class_names if _stem(name).startswith("train")), index.class_names[0])
     folder, names = printable(index.root / train), " and ".join(map(printable, index.class_names))
-    return (f"{names} in {printable(index.root)} are parts of a data set, not classes; make a folder for each class in "
-            f"{folder}, move its images there{_table(index)}, and use --data {folder}")
+    return (f"{names} in {printable(index.root)} are subsets of a data set, not classes; make a folder for each "
+            f"class in {folder}, move its images there{_table(index)}, and use --data {folder}")
 
 
 def _table(index: Index) -> str:
