@@ -27,7 +27,7 @@ class ImageCache:
 
     Decoded images lie in a file under TMPDIR that is shared by the workers of a machine and by later runs. The kernel
     keeps it in memory while there is space, and it can be rebuilt at any time. The file's name is a hash of every path,
-    size and modification time and of this boot of the machine, so a stale file is never read.
+    size, time and inode and of this boot of the machine, so a stale file is never read.
 
     Args:
         root: Folder of the tree.
@@ -48,10 +48,10 @@ class ImageCache:
         self.root, self.paths, self.values = Path(root), paths, values
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
-        sizes, times = zip(*verify.stamps(self.root, paths), strict=True)
+        sizes, versions = zip(*verify.stamps(self.root, paths), strict=True)
         self.digest = _digest(decode.VERSION, size, list(paths), sizes, values)
         """Of names, file sizes and settings: equal on two machines that have the same images."""
-        name = _digest(self.digest, self.root, times, _boot_id()).hex()
+        name = _digest(self.digest, self.root, versions, _boot_id()).hex()
         self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
         self._file, content = _open(name, self._start + len(paths) * self._bytes)
         self._capacity = _available_bytes(self._file.fileno(), memory) // self._bytes

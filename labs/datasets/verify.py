@@ -21,7 +21,7 @@ from labs.run import atomic, paths, resources
 from labs.run.errors import LabError
 from labs.run.text import printable
 
-FORMAT = 3  # Of the remembered results: size, modification time, fault, range of values and digest of each file.
+FORMAT = 4  # Of the remembered results: size, times and inode, fault, range of values and digest of each file.
 LARGEST = 1 << 30  # Largest file of a tree's results, in bytes; an image takes about a hundred.
 MAX_REMEMBERED = 50  # Trees; the least recently checked are forgotten.
 
@@ -38,16 +38,16 @@ class Checked(NamedTuple):
     values: Values | None
     """The range of all images of more than 8 bits per value; None if there are none."""
     digest: str
-    """Of the names and contents of all files: equal on all machines; it changes if a file is replaced."""
+    """Of the names and contents of all files: the same on all machines; it changes when a file is replaced."""
 
 
 def check_images(index: Index, check: Check | None = None, recheck: Callable[[int], bool] = lambda position: False,
                  threshold: float = 0.1) -> Checked:
     """Find the images that cannot be decoded, the range of values of those of more than 8 bits, and a digest of all.
 
-    Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size and
-    modification time, so that the next run reads only new and changed files. One process works; others wait and use
-    its results. The digest is of names and contents: equal on all machines; it changes if a file is replaced.
+    Every image is decoded, because a truncated file has an intact header. Results are remembered by path, size, times
+    and inode, so that the next run reads only new and changed files. One process works; others wait and use its
+    results. The digest is of names and contents: the same on all machines; it changes when a file is replaced.
 
     Args:
         index: The images.
@@ -82,17 +82,18 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
                    digest_of(*((path, results[path][4]) for path in index.paths)))
 
 
-def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
-    """Return size in bytes and modification time in nanoseconds of each file; (-1, -1) where a file is missing."""
+def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, str]]:
+    """Return each file's size in bytes, and its times and inode; (-1, "") where a file is missing."""
     return [_stamp(f"{root}/{path}") for path in paths]
 
 
-def _stamp(file: str) -> tuple[int, int]:
+def _stamp(file: str) -> tuple[int, str]:
     try:
         status = os.stat(file)
     except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
+        return -1, ""
+    # tar and `cp -p` keep modification times: two swapped folders may have the same ones, and the same sizes.
+    return status.st_size, f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def _checked(positions: list[int], index: Index, check: Check) -> Iterator[tuple[int, tuple]]:
@@ -121,7 +122,9 @@ def _check_one(index: Index, check: Check, position: int) -> tuple[str, list[flo
 
 
 def _memory_file(root: Path) -> Path:
-    name = hashlib.blake2b(str(root).encode(errors="surrogateescape"), digest_size=12).hexdigest()
+    # With the inode: nodes with a copy each under one path would forget each other's results.
+    tree = f"{root} {os.stat(root).st_ino}"
+    name = hashlib.blake2b(tree.encode(errors="surrogateescape"), digest_size=12).hexdigest()
     return paths.cache_dir() / "checked" / f"{name}.json"
 
 

@@ -3,10 +3,12 @@
 import json
 import os
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from labs.datasets import verify
+from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import drop_images, index_folder
 from labs.run.errors import LabError
 from tests.datasets.test_decode import gradient
@@ -42,6 +44,17 @@ def test_a_huge_picture_is_refused(tree):
     assert "decompression bomb" in verify.check_images(index_folder(root)).bad["a/bomb.png"]
 
 
+@pytest.fixture
+def by_mtime():
+    """A file is known by its size and modification time only, which a test can set."""
+    def stamp(file):
+        return (os.stat(file).st_size, str(os.stat(file).st_mtime_ns)) if os.path.exists(file) else (-1, "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "_stamp", stamp)
+        yield
+
+
 def replace(path, content):
     """Other content of the same size and time."""
     status = path.stat()
@@ -49,6 +62,7 @@ def replace(path, content):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
+@pytest.mark.usefixtures("by_mtime")
 def test_what_was_checked_is_not_checked_again(spoilt):
     first = verify.check_images(spoilt).bad
     replace(spoilt.root / "a/0001.png", b"spoilt")
@@ -59,6 +73,7 @@ def test_what_was_checked_is_not_checked_again(spoilt):
     assert verify.check_images(spoilt).bad["a/0002.png"] == "No such file or directory"
 
 
+@pytest.mark.usefixtures("by_mtime")
 def test_another_reader_checks_anew(spoilt, monkeypatch):
     first = verify.check_images(spoilt).bad
     replace(spoilt.root / "a/0001.png", b"spoilt")
@@ -84,6 +99,7 @@ def test_a_broken_memory_is_made_anew(spoilt, tmp_path):
     assert verify.check_images(spoilt).bad == first
 
 
+@pytest.mark.usefixtures("by_mtime")
 def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch):
     class Stop(BaseException):
         pass
@@ -103,6 +119,20 @@ def test_an_interrupted_check_goes_on_where_it_was(spoilt, tmp_path, monkeypatch
     kept = json.loads(next((tmp_path / "cache").rglob("*.json")).read_text())["files"]
     assert kept["a/0002.png"][2] == "seen"
     assert "a/0001.png" not in verify.check_images(spoilt).bad
+
+
+def test_swapped_folders_of_equal_sizes_and_times_are_read_again(tmp_path):
+    for name, colour in (("a", "red"), ("b", "blue")):
+        (tmp_path / "bmp" / name).mkdir(parents=True)
+        Image.new("RGB", (16, 16), colour).save(tmp_path / "bmp" / name / "1.bmp")
+        os.utime(tmp_path / "bmp" / name / "1.bmp", (1e9, 1e9))
+    index = index_folder(tmp_path / "bmp")
+    digest = verify.check_images(index).digest
+    pixels = ImageCache(index.root, index.paths, 16)[np.arange(2)]
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        (index.root / old).rename(index.root / new)
+    assert verify.check_images(index).digest != digest
+    assert np.array_equal(ImageCache(index.root, index.paths, 16)[np.arange(2)], pixels[::-1])
 
 
 def test_too_many_are_an_error(spoilt):
