@@ -9,7 +9,7 @@ Run = TypeVar("Run")
 Item = TypeVar("Item")
 
 UNREADABLE = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""Exceptions that a reader raises for a field of another type than its lab writes."""
+"""Exceptions that a reader raises for a field of a different type from what its lab writes."""
 
 
 def read(reader: Callable[[list[Run]], Iterable[Item]],
