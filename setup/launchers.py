@@ -31,14 +31,17 @@ PATH={bin}"${{PATH:+:$PATH}}" exec {program} "$@"
 """
 
 
-def patch_horovod(site: Path) -> None:
-    """Change the installed horovodrun, in an environment's site-packages.
+def patch_horovod(horovod: Path) -> None:
+    """Change the installed horovodrun.
+
+    Args:
+        horovod: The folder of the installed package.
 
     Raises:
         SetupError: The code of this Horovod version differs.
     """
     for name, (text, replacement) in PATCHES.items():
-        path = site / "horovod" / "runner" / name
+        path = horovod / "runner" / name
         before = path.read_text()
         if text not in before:
             raise SetupError(f"setup/launchers.py does not know this Horovod: {path} has no {text.strip()}")

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
-    parser.add_argument("script", type=Path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
+    parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
     rest.required = False
 
@@ -28,11 +28,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Run the script and return the exit code: that of the first worker that failed, or 0."""
     _refuse(args.script, args.workers)
-    workers = capacity.choose_workers(args.workers, args.oversubscribe)
+    try:
+        workers = capacity.choose_workers(args.workers, args.oversubscribe)
+    except LabError as problem:  # Options after N belong to the script.
+        here = f"start with: labs launch --oversubscribe {args.workers}"
+        raise LabError(str(problem).replace("add --oversubscribe", here)) from None
     env = {**mpirun.environment(), lifeline.SUPERVISOR: lifeline.supervisor_name()}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
-    program = [sys.executable, "-P", "-m", "labs.launch.script", str(args.script), *args.arguments]
+    program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
     evidence = failure.Evidence(math.inf)
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
                                 saves=False)

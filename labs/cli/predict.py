@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labs.results import confusion, records, tables, tolerant
-from labs.run import catalogue, table, usage
+from labs.run import catalogue, paths, table, usage
 from labs.run.errors import LabError
 from labs.run.paths import results_dir, shown
 from labs.run.text import printable
@@ -71,8 +71,8 @@ def _folder(run: str) -> Path:
     Raises:
         LabError: There is no such folder.
     """
-    if Path(run).is_dir():
-        folders = [Path(run)]
+    if (named := paths.named(run, "RUN")).is_dir():
+        folders = [named]
     else:
         lab = catalogue.resolve(run)
         folders = sorted(path.parent for path in (results_dir() / lab).glob(f"*/{MODEL}"))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from labs.cluster import state
 from labs.launch import capacity, local
 from labs.run import catalogue, command_line, options, terminal, usage
 from labs.run.paths import labs_command
@@ -54,7 +55,8 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
     config = lab.Config(**record["config"])
     commands = [(["report", *root], "all runs on one page"), (["notebook"], f"{lab.name}.ipynb")]
     if other := _other(lab.one_worker(config), record["layout"]["size"]):
-        again = ["run", lab.name, "--workers", str(other), *command_line.to_argv(config), *root]
+        again = [*(["cluster"] if state.inside() else []), "run", lab.name, "--workers", str(other),
+                 *command_line.to_argv(config), *root]
         commands.append((again, f"the same on {plural(other, 'worker')}"))
     else:
         commands.append((["exercises", lab.name], "its questions"))

@@ -27,8 +27,7 @@ def main() -> None:
     rank, size = (int(os.environ[f"OMPI_COMM_WORLD_LOCAL_{name}"]) for name in ("RANK", "SIZE"))
     devices.pin_gpu(rank, size)
     devices.set_threads(int(sys.argv[1]) or devices.share_of_cores(size))
-    for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
-        os.environ.setdefault(name, value)
+    fast.set_horovod_defaults(devices.has_nccl())
     IPEngine.launch_instance(OPTIONS)
 
 

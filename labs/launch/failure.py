@@ -111,6 +111,8 @@ class Evidence:
         Horovod could end such a run itself, but it would count the time in which all workers were stopped.
         """
         line = text.strip()
+        if not line:  # A heartbeat may come within a warning.
+            return False
         if STALL_WARNING.search(line):
             self._stalls, self._last_stalls, line = {}, self._stalls, "the first line, with a date"
             self._in_stall = True

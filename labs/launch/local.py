@@ -122,6 +122,9 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
         LabError: The run failed.
     """
     env = {**mpirun.environment(bar=log is None), **variables, lifeline.SUPERVISOR: lifeline.supervisor_name()}
+    if launcher is None:
+        # Horovod: would end a stalled run itself, but count time in which all workers were stopped. `_wait` ends it.
+        env.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0")
     command = [*(launcher or mpirun.command(workers, env)), *program]
     evidence = failure.Evidence(stall_seconds)
     code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)

@@ -20,7 +20,8 @@ INSIDE = re.compile(
     r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
 )
 """Variables that make a launcher or a worker believe that it is already inside a run."""
-EXPORTED = re.compile(r"LABS_|TF_|HOROVOD_|NCCL_|CUDA_|GLIBC_|OMP_|PYTHON|SETUPTOOLS_USE")
+EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDNN_|DNNL_|GLIBC_|OMP_|PYTHON"
+                      r"|SETUPTOOLS_USE")
 """Variables that the workers need on all nodes."""
 
 
@@ -65,8 +66,7 @@ def environment(bar: bool = True) -> dict[str, str]:
     if sys.version_info < (3, 12):  # Newer ones have no distutils but that of setuptools, which horovodrun needs.
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
-    columns = terminal.columns(sys.stdout) or terminal.columns(sys.stderr)
-    env["LABS_TERMINAL"] = str((bar and columns) or 0)
+    env["LABS_TERMINAL"] = ",".join(str((bar and terminal.columns(stream)) or 0) for stream in (sys.stdout, sys.stderr))
     env["PYTHONPATH"] = python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -12,6 +12,9 @@ from labs.run.errors import quoted
 from labs.run.fields import Role
 from labs.run.lab import Lab
 
+FEWEST = 256
+"""The embedded data sets have more training images; a smaller step need not wait until their index is read."""
+
 
 def refuse(lab: Lab, config: Any, workers: int) -> None:
     """Refuse a Config that cannot be trained with, or whose record could not be read.
@@ -26,12 +29,11 @@ def refuse(lab: Lab, config: Any, workers: int) -> None:
     """
     lab.check(config, workers)
     records.refuse_unreadable(lab.name, config)
-    data = getattr(config, "data", "embedded")
-    if lab.data_set and data != "embedded":
+    data, step = getattr(config, "data", "embedded"), fields.value(config, Role.BATCH_SIZE, default=1) * workers
+    if lab.data_set and (data != "embedded" or step > FEWEST):
         from labs.datasets import sharding, splits
 
-        images = splits.training_images(lab.data_set, data, config)
-        sharding.refuse_large_batch(fields.value(config, Role.BATCH_SIZE, default=1) * workers, images)
+        sharding.refuse_large_batch(step, splits.training_images(lab.data_set, data, config))
 
 
 def warn(config: Any) -> None:

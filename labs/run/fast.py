@@ -92,6 +92,16 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
     return {"HOROVOD_CYCLE_TIME": str(CYCLE_MS), **fusion}
 
 
+def set_horovod_defaults(nccl: bool) -> None:
+    """Set those of `horovod_defaults` that have no value yet.
+
+    Args:
+        nccl: Whether NCCL carries the gradients.
+    """
+    for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
+        os.environ[name] = os.environ.get(name) or value
+
+
 def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
     cycle, fusion = (float(os.environ.get(name) or default) for name, default in _DEFAULTS.items())

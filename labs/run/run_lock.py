@@ -87,7 +87,7 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
     folder, fresh = next(made for each in folders if (made := _make(each))[1] or options.name)
     try:
         yield folder
-    except (LabError, KeyboardInterrupt):
+    except (LabError, OSError, KeyboardInterrupt):
         if fresh:
             _remove_unused(folder)
         raise
@@ -105,7 +105,7 @@ def _make(folder: Path) -> tuple[Path, bool]:
 
 
 def _remove_unused(folder: Path) -> None:
-    with contextlib.suppress(OSError, Timeout), run_lock(folder).hold():
+    with contextlib.suppress(OSError, Timeout), run_lock(folder).hold(), _launch_lock(folder).hold():
         if {path.name for path in folder.iterdir()} <= BOOKKEEPING:
             shutil.rmtree(folder)
             folder.parent.rmdir()  # If this was its only run.

@@ -16,11 +16,11 @@ from typing import IO
 def width(stream: IO[str] | None = None) -> int | None:
     """Return the columns of the terminal that shows a stream, by default standard output; None if none does.
 
-    A worker writes into a pipe: `labs run` passes the width of its terminal on, in LABS_TERMINAL.
+    A worker writes into pipes: `labs run` passes the widths of its output and error streams on, in LABS_TERMINAL.
     """
-    given = os.environ.get("LABS_TERMINAL", "")
-    if given.isdecimal():
-        return int(given) or None
+    given = re.fullmatch(r"([0-9]+),([0-9]+)", os.environ.get("LABS_TERMINAL", ""))
+    if given:
+        return int(given[2 if stream is sys.stderr else 1]) or None
     return columns(stream or sys.stdout)
 
 
@@ -66,7 +66,7 @@ class Live:
 
         A worker sends it to `labs run`, which tells it from a line by the carriage return at its end.
         """
-        limit = (_live_columns() or width() or 0) - 1
+        limit = (_live_columns() or width(sys.stderr) or 0) - 1
         with self._lock:
             if limit > 0 and (text or self.text):
                 self.text = text and text[: limit - len(tail)] + tail

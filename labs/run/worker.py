@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BaseException as problem:
         if isinstance(problem, SystemExit) and heartbeat.current() is None:
             raise  # --help, and tyro's own messages.
-        leave(problem, heartbeat.error_prefix())
+        leave(atomic.explain_os_error(problem), heartbeat.error_prefix())
 
 
 def leave(problem: BaseException, where: str) -> None:
@@ -43,7 +43,7 @@ def leave(problem: BaseException, where: str) -> None:
         problem: What was raised.
         where: The worker, and its place in the training.
     """
-    problem = _explain_out_of_memory(atomic.explain_os_error(problem))
+    problem = _explain_out_of_memory(problem)
     sys.stdout.flush()
     echo = is_echo(problem)
     if echo or heartbeat.rank() != 0:
@@ -64,7 +64,14 @@ def _exit_code(problem: BaseException) -> int:
 
 def is_echo(problem: BaseException) -> bool:
     """Return whether a worker's error only says that another worker has ended an exchange."""
-    return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
+    return "Horovod has been shut down" in _text(problem) or "HorovodInternalError" in _text(problem)
+
+
+def _text(problem: BaseException) -> str:
+    try:
+        return str(problem)
+    except Exception:  # An exception of a student's own may have a text that raises.
+        return ""
 
 
 def _explain_out_of_memory(problem: BaseException) -> BaseException:
@@ -76,7 +83,7 @@ def _explain_out_of_memory(problem: BaseException) -> BaseException:
 
 def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
-    first = (str(problem).strip() or "no reason given").splitlines()[0]
+    first = (_text(problem).strip() or "no reason given").splitlines()[0]
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):

@@ -15,7 +15,7 @@ import horovod.tensorflow as hvd
 import tensorflow as tf
 
 from labs.run import environment as surroundings
-from labs.run import fast, fields, heartbeat, lifeline, naming, stop, terminal
+from labs.run import fast, fields, heartbeat, naming, stop, terminal
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.options import Options
@@ -134,13 +134,10 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         surroundings.refuse_harmful()
     surroundings.restore_keras(tf.keras.backend)
     os.environ.update(environment or {})
-    # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step. `labs run` reads its
-    # warnings, and ends a run without counting the time in which all of its workers were stopped.
+    # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
-    if lifeline.SUPERVISOR not in os.environ:
-        os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    for name, value in fast.horovod_defaults(devices.has_nccl()).items():  # Horovod: read by `hvd.init`.
-        os.environ[name] = os.environ.get(name) or value
+    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
+    fast.set_horovod_defaults(devices.has_nccl())
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with rendezvous.gloo_rendezvous(node_name()):
         hvd.init()

@@ -124,9 +124,9 @@ def sort_into_classes(root):
      r"class in .*tree/train, .* --data (.*)$", sort_into_classes),
     (["Images_Test", "Images_Train 2"], "are subsets of a data set", None),
     (["images", "masks"], "are subsets of a data set", None),
-    (["test1", "train/a", "train/b"], r"one class only \(test1\); is (.*tree/train) the folder of the class", None),
-    (["train/a", "train/b", "validation/a", "validation/b"], r"is (.*tree/train) the folder", None),
-    (["archive/fruits/a", "archive/fruits/b"], r"is (.*tree/archive/fruits) the folder", None),
+    (["test1", "train/a", "train/b"], r"one class only \(test1\); are the class folders in (.*tree/train)\?", None),
+    (["train/a", "train/b", "validation/a", "validation/b"], r"are the class folders in (.*tree/train)\?", None),
+    (["archive/fruits/a", "archive/fruits/b"], r"are the class folders in (.*tree/archive/fruits)\?", None),
     (["a/x", "b/y"], r"those of .*tree/a/x are one folder too deep; .* into its own folder, here into .*tree/a$",
      lambda root: [move_up(root / name) for name in ("a/x", "b/y")]),
     (["a/x", "a/y", "b/z"], r"tree/a/[xy] are one folder too deep", None),  # Its folder a is no set of two classes.

@@ -165,7 +165,7 @@ def test_tasks_that_mpi_did_not_join_are_refused(slurm, tmp_path):
     command = f"source jobs/env.sh && srun --mpi=none python -c {shlex.quote(code)}"
     job = slurm.submit("-N2", f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
     assert job.wait() == "FAILED"
-    assert "LabError: srun started 2 tasks" in job.text()
+    assert "labs: error: srun started 2 tasks" in job.text()
 
 
 def test_horovod_adds_up_over_two_nodes(slurm, tmp_path):
