@@ -91,6 +91,8 @@ class ImageCache:
     def add(self, row: int) -> decode.Values | None:
         """Decode an image into the cache; if it does not fit, decode it only to check the file.
 
+        Images of more than 8 bits are not kept before the range of the data set is known.
+
         Returns:
             The image's own range of values if they have more than 8 bits.
 
@@ -100,12 +102,13 @@ class ImageCache:
         if row >= self._capacity:
             return decode.decode_file(self._path(row), 1)[1]
         pixels, own = decode.decode_file(self._path(row), self.shape[1], self.values)
-        self._store(row, pixels)
+        if own is None or self.values:
+            self._store(row, pixels)
         return own
 
-    def missing(self, row: int) -> bool:
-        """Return whether an image is not in the cache but would fit."""
-        return row < self._capacity and not self._present[row]
+    def missing(self, row: int, deep: bool) -> bool:
+        """Return whether an image, perhaps of more than 8 bits, is not in the cache but `add` would keep it."""
+        return row < self._capacity and not self._present[row] and (not deep or self.values is not None)
 
     def single_colour(self) -> np.ndarray:
         """Return the positions of the cached images that are a single colour, int64 [k]."""

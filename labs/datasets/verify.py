@@ -41,7 +41,8 @@ class Checked(NamedTuple):
     """Of the names and contents of all files: the same on all machines; it changes when a file is replaced."""
 
 
-def check_images(index: Index, check: Check | None = None, recheck: Callable[[int], bool] = lambda position: False,
+def check_images(index: Index, check: Check | None = None,
+                 recheck: Callable[[int, bool], bool] = lambda position, deep: False,
                  threshold: float = 0.1) -> Checked:
     """Find the images that cannot be decoded, the range of values of those of more than 8 bits, and a digest of all.
 
@@ -52,7 +53,8 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
     Args:
         index: The images.
         check: By default, decodes at an eighth of the size.
-        recheck: Returns whether to check the image at a position again although it is known to be sound.
+        recheck: Returns whether to check the image at a position again although it is known to be sound; it may have
+            more than 8 bits.
         threshold: Share of undecodable images above which something is wrong with the whole data set.
 
     Raises:
@@ -65,8 +67,8 @@ def check_images(index: Index, check: Check | None = None, recheck: Callable[[in
         now = dict(zip(index.paths, stamps(index.root, index.paths), strict=True))
         results = {path: old for path, old in known.items() if now.get(path) == (old[0], old[1])}
         try:
-            to_check = [position for position, path in enumerate(index.paths)
-                        if path not in results or (not results[path][2] and recheck(position))]
+            to_check = [position for position, path in enumerate(index.paths) if path not in results or
+                        (not results[path][2] and recheck(position, results[path][3] is not None))]
             for position, result in _checked(to_check, index, check):
                 results[index.paths[position]] = [*now[index.paths[position]], *result]
         finally:  # After Ctrl-C, too.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from labs.datasets import decode, image_cache, splits, verify
 from labs.datasets.arrays import is_aligned
@@ -85,6 +86,21 @@ def test_decoded_pictures_are_read_where_they_lie(index, monkeypatch):
 def test_a_second_size_is_decoded_by_the_check_as_the_first_was(index):
     for size in (16, 24):
         assert splits.from_folder(index.root, size, 0.1, 0.1, seed=1).train.images.decoded == 40
+
+
+def test_pictures_of_more_than_8_bits_are_kept_in_one_cache(tmp_path, monkeypatch):
+    random = np.random.default_rng(0)
+    for name in ("a", "b"):
+        (tmp_path / "deep" / name).mkdir(parents=True)
+        for number in range(10):
+            Image.fromarray(random.integers(0, 4096, (20, 20), np.uint16)).save(tmp_path / f"deep/{name}/{number}.png")
+    for calls in (40, 0):  # Decoded twice, for the range and with it; not at all by the next run.
+        decoded = []
+        monkeypatch.setattr(decode, "decode_file", lambda *args, kept=decoded, real=decode.decode_file:
+                            [kept.append(args), real(*args)][1])
+        read = splits.from_folder(tmp_path / "deep", 16, 0.1, 0.1, seed=1).train.images
+        assert (read.decoded, len(decoded)) == (20, calls)
+    assert make(index_folder(tmp_path / "deep")).decoded == 0, "without their range"
 
 
 def test_a_changed_picture_is_decoded_again(index):
