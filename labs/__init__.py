@@ -12,7 +12,7 @@ from labs.run import fast, lazy, quiet, uncaught
 
 __version__ = "0.1.0"
 
-SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"} | fast.ENVIRONMENT
+SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_NNX_ENABLED": "false"} | fast.ENVIRONMENT
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras uses TensorFlow
 whatever keras.json says, and the faster options apply."""
 for _name, _value in SETTINGS.items():

@@ -73,6 +73,8 @@ def _folder(run: str) -> Path:
     """
     if (named := paths.named(run, "RUN")).is_dir():
         folders = [named]
+    elif "/" in run:
+        raise LabError(f"{printable(run)}: there is no such folder; name a run's folder, or a lab")
     else:
         lab = catalogue.resolve(run)
         folders = sorted(path.parent for path in (results_dir() / lab).glob(f"*/{MODEL}"))

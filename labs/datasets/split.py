@@ -81,4 +81,5 @@ def _check(split: Split, images, labels: np.ndarray, test_split: float, validati
                        f"test_split {test_split} or validation_split {validation_split}")
     for subset, share in (("test", test_split), ("validation", validation_split)):
         if share and not len(getattr(split, subset)):
-            raise LabError(f"{subset}_split {share} holds out none of {len(labels)} images; give more, or 0")
+            raise LabError(f"{subset}_split {share} holds out none of {len(labels)} images; "
+                           "use more images, or a larger share")

@@ -100,6 +100,8 @@ def write(root: Path, output: Path, markdown: Path | None = None) -> None:
     Raises:
         LabError: The folder does not exist.
     """
+    if root.exists() and not root.is_dir():
+        raise LabError(f"{printable(root)} is a file; name a results folder")
     if not root.is_dir():
         raise LabError(f"there are no results in {root}; `labs run lab10_caltech --workers 2` makes some")
     with warnings.catch_warnings():  # Those of pandas and matplotlib may quote a record's text.

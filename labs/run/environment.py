@@ -54,6 +54,7 @@ RULES = [
     Rule("TF2_BEHAVIOR", "fail", "makes TensorFlow behave as version 1", lambda value: value == "0"),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
+    Rule("KERAS_NNX_ENABLED", "fail", "makes Keras need JAX's package flax", _true),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
     Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
     Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
@@ -140,7 +141,7 @@ def keras_settings() -> dict[str, Any]:
     Raises:
         LabError: Keras would not load with this file.
     """
-    file, cure = keras_file(), f"rm {keras_file()}"
+    file, cure = keras_file(), f"rm {'-r ' * keras_file().is_dir()}{keras_file()}"
     try:
         settings = json.loads(atomic.read_bytes(file, 2**20))
     except (FileNotFoundError, NotADirectoryError, ValueError):  # Keras ignores a file that is not JSON.

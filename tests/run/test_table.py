@@ -44,12 +44,12 @@ first epoch, s  4.37
 first epoch, s  4.56"""),
 ])
 def test_a_table_fits_its_terminal_and_no_number_is_cut(columns, text, monkeypatch):
-    monkeypatch.setenv("LABS_TERMINAL", str(columns))
+    monkeypatch.setenv("LABS_TERMINAL", f"{columns},0")
     assert table.text(ROWS) == text
 
 
 def test_a_command_in_a_line_stays_whole(monkeypatch):
-    monkeypatch.setenv("LABS_TERMINAL", "40")
+    monkeypatch.setenv("LABS_TERMINAL", "40,40")
     assert terminal.folded("no record yet of several workers; `labs sweep lab04_speedup` makes it", 2) == (
         "no record yet of several workers;\n  `labs sweep lab04_speedup` makes it")
     assert terminal.folded("absent  datasets  none of 5 -> labs data fetch NAME", 4) == (
