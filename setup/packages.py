@@ -78,4 +78,6 @@ def install(steps: Steps, python: Path, root: Path, wanted: list[str], stack: st
         wanted = [line for line in wanted if line != "uv"]
     steps.run([*tool, "-c", root / CONSTRAINTS[stack], *wanted], env)
     # The kit itself comes last and alone: its build needs the setuptools that was just installed.
-    steps.run([*tool, "--no-build-isolation", "--no-deps", "-e", root], env)
+    # By its path: else Python would take a clone named `labs` in the working folder for the package.
+    compat = "--config-settings=editable_mode=compat"
+    steps.run([*tool, "--no-build-isolation", "--no-deps", compat, "-e", root], env)

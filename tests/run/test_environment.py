@@ -20,8 +20,8 @@ TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validatio
 FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", "epsilon": 0.5, "backend": "torch",
                     "nnx_enabled": True}
 TRAINS = "from labs import training\nimport tensorflow\n"
-VARIABLES = [("TF_USE_LEGACY_KERAS", "1"), ("TF2_BEHAVIOR", "0"), ("KERAS_BACKEND", "jax"), ("KERAS_MAX_EPOCHS", "1"), ("KERAS_NNX_ENABLED", "1"),
-             ("PYTHONWARNINGS", "error"), ("PYTHONOPTIMIZE", "2"), ("HOROVOD_CPU_OPERATIONS", "gloo"),
+VARIABLES = [("TF_USE_LEGACY_KERAS", "1"), ("TF2_BEHAVIOR", "0"), ("KERAS_BACKEND", "jax"), ("KERAS_MAX_EPOCHS", "1"),
+             ("KERAS_NNX_ENABLED", "1"), ("PYTHONWARNINGS", "error"), ("PYTHONOPTIMIZE", "2"), ("HOROVOD_CPU_OPERATIONS", "gloo"),
              ("HOROVOD_CYCLE_TIME", "soon"), ("HOROVOD_CYCLE_TIME", "\u0663"), ("HOROVOD_FUSION_THRESHOLD", "1e6")]
 
 
