@@ -21,8 +21,9 @@ FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", 
                     "nnx_enabled": True}
 TRAINS = "from labs import training\nimport tensorflow\n"
 VARIABLES = [("TF_USE_LEGACY_KERAS", "1"), ("TF2_BEHAVIOR", "0"), ("KERAS_BACKEND", "jax"), ("KERAS_MAX_EPOCHS", "1"),
-             ("KERAS_NNX_ENABLED", "1"), ("PYTHONWARNINGS", "error"), ("PYTHONOPTIMIZE", "2"), ("HOROVOD_CPU_OPERATIONS", "gloo"),
-             ("HOROVOD_CYCLE_TIME", "soon"), ("HOROVOD_CYCLE_TIME", "\u0663"), ("HOROVOD_FUSION_THRESHOLD", "1e6")]
+             ("KERAS_NNX_ENABLED", "1"), ("PYTHONWARNINGS", "error"), ("PYTHONOPTIMIZE", "2"),
+             ("HOROVOD_CPU_OPERATIONS", "gloo"), ("HOROVOD_CYCLE_TIME", "soon"), ("HOROVOD_CYCLE_TIME", "\u0663"),
+             ("HOROVOD_FUSION_THRESHOLD", "1e6")]
 
 
 def refusal(monkeypatch, results, *words) -> str:
@@ -57,7 +58,8 @@ def test_a_run_refuses_a_settings_file_with_which_keras_does_not_load(text, caus
     monkeypatch.setenv("KERAS_HOME", str(home))
     line = refusal(monkeypatch, results)
     assert cause in line
-    assert line.endswith(f"; rm {home / 'keras.json'}")
+    file = home / "keras.json"
+    assert line.endswith(f"; rm {'-r ' * file.is_dir()}{file}")
 
 
 def test_a_run_refuses_a_folder_that_has_been_deleted(tmp_path, monkeypatch):
