@@ -105,7 +105,8 @@ def describe(index: Index) -> str:
     counts = np.bincount(index.labels, minlength=len(index.class_names))
     smallest, largest = (f"{counts[label]} in {printable(index.class_names[label])}"
                          for label in (counts.argmin(), counts.argmax()))
-    lines = [f"{len(index)} images in {len(index.class_names)} classes (from {smallest} to {largest})"]
+    sizes = f"from {smallest} to {largest}" if counts.min() < counts.max() else f"{counts[0]} in each"
+    lines = [f"{len(index)} images in {len(index.class_names)} classes ({sizes})"]
     strays = [name for names in index.skipped.values() for name in names if name.endswith(STRAYS)]
     others = {reason: [name for name in names if name not in strays] for reason, names in sorted(index.skipped.items())}
     lines += [f"left out as intended, strays of Caltech256: {summarize(strays)}"] if strays else []
@@ -122,7 +123,7 @@ def summarize(names: Sequence[str]) -> str:
 
 def _same_but_for_case(names: Sequence[str]) -> list[str]:
     """Return names that a case-insensitive disk would merge: worth a line, not an error."""
-    lower = [name.casefold() for name in names]
+    lower = [_visible(name).casefold() for name in names]
     return [name for name, folded in zip(names, lower, strict=True) if lower.count(folded) > 1]
 
 
@@ -166,12 +167,17 @@ def alike(names: Sequence[str]) -> str:
     """Return an error message if two class names look the same on a screen, else an empty string."""
     seen: dict[str, str] = {}
     for name in names:
-        visible = (letter for letter in unicodedata.normalize("NFC", name) if unicodedata.category(letter) != "Cf")
-        other = seen.setdefault(" ".join("".join(visible).split()), name)
+        other = seen.setdefault(_visible(name), name)
         if other != name:
             return (f"the class folders {other!a} and {name!a} look alike: probably one class, spelled in two ways; "
                     "move the images of one into the other, and remove it")
     return ""
+
+
+def _visible(name: str) -> str:
+    """Return what one sees of a name: no zero-width characters, and no spaces at its ends."""
+    letters = (letter for letter in unicodedata.normalize("NFC", name) if unicodedata.category(letter) != "Cf")
+    return " ".join("".join(letters).split())
 
 
 def _stem(name: str) -> str:
