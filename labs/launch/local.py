@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
 import shlex
 import sys
@@ -92,10 +91,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
     """Return the command that resumes a run."""
-    # A folder by its full path: the command may be pasted in another folder.
-    kept = [os.path.abspath(word) if before == "--data" and os.path.isdir(word) else word
-            for before, word in itertools.pairwise(["", *arguments]) if word != "--resume"]
-    words = [*(["cluster"] if state.inside() else []), "run", lab.name, *kept, "--resume", "--workers", str(workers),
+    words = [*(["cluster"] if state.inside() else []), "run", lab.name,
+             *(word for word in arguments if word != "--resume"), "--resume", "--workers", str(workers),
              *(["--oversubscribe"] if oversubscribe else [])]
     return f"{paths.labs_command()} {shlex.join(words)}"
 
