@@ -401,7 +401,7 @@ def test_a_cell_for_the_ranks_that_comes_first_says_what_to_run(tmp_path):
                      "all %%px cells after it"]
 
 
-INTERRUPTED = r"LabError: ranks? [01, ]+ waited in an exchange when the cell was interrupted; .* starts new workers"
+INTERRUPTED = r"labs: error: ranks? [01, ]+ waited in an exchange when the cell was interrupted; .* starts new workers"
 
 
 @pytest.mark.parametrize(("cell", "goes_on"), [

@@ -156,7 +156,7 @@ def test_a_node_that_is_not_available_is_named(student, jobs):
             output = student.advice(job)
             assert "not available: node2" in output
             assert f"scontrol update jobid={job} reqnodelist=" in output
-            assert "1 are up" in student.refused("-N2", JOB)[0]
+            assert "only 1 of partition lab are up" in student.refused("-N2", JOB)[0]
         finally:
             student.slurm.run("scancel", job)
 
@@ -181,7 +181,7 @@ def test_tasks_per_gpu_are_tasks_of_the_node(tmp_path):
     ("#SBATCH -J 'a\n#SBATCH -N3\n", r"-J 'a\": no closing quotation; close"),
     ("#SBATCH -N2 \\\n", "no escaped character"),
     ("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n", "a heterogeneous job .* one part"),
-    ("#SBATCH --comment=" + "x" * 1_000_000, "its #SBATCH lines have more than 20,000 letters"),
+    ("#SBATCH --comment=" + "x" * 1_000_000, "its #SBATCH lines have more than 20,000 characters"),
 ])
 def test_a_hostile_job_file_is_one_line_at_once(tmp_path, header, line):
     (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{header}")
