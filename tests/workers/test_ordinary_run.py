@@ -120,8 +120,8 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
     assert (folder / "holder").read_text() in {f"process {pid} on {socket.gethostname()}" for pid in workers}
     holder = rf"(process \d+ on {socket.gethostname()}|another process)"
     assert re.fullmatch(rf"labs: error: run 'it' is locked by {holder}; choose another --name\n", ends[1][1])
-    assert sorted(os.listdir(folder)) == [".launch", ".lock", "checkpoints", "curves.png", "holder", "record.json",
-                                          "run.json"]
+    assert sorted(os.listdir(folder)) == [".launch", ".lock", "checkpoints", "classes.json", "curves.png", "holder",
+                                          "model.keras", "record.json", "run.json"]
 
 
 def test_the_fast_settings_are_the_defaults(story):
