@@ -37,7 +37,10 @@ MIN_SCALE = 0.75
 be as short as this share of the wanted size: with 1, photos of 300 x 200 would just miss 128. The effect on the pixels
 is bounded by tests/datasets/test_decode.py."""
 warnings.filterwarnings("ignore", module=r"PIL\.")  # Its remarks on odd files would fill the screen.
-cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+if hasattr(cv2.utils, "logging"):  # Silent, in OpenCV 5, and in 4 for the classic stack.
+    cv2.utils.logging.setLogLevel(0)
+else:
+    cv2.setLogLevel(0)  # type: ignore[attr-defined]
 cv2.setNumThreads(1)  # The callers run one thread per core already.
 
 
