@@ -28,7 +28,7 @@ CASES = {
     "1 vanishes": IN_EPOCH_2.format(1, 3, "exited before the run ended, with code 0 and no error message"),
     "0 breaks_down": IN_EPOCH_2.format(0, 3, "exited before the run ended, with code 3 and no error message"),
     "1 computes_nan": IN_EPOCH_2.format(1, r"\d+", r"the loss is not finite at epoch 2, step \d+, learning rate .*"),
-    "1 other data": BEFORE.format(r"data: rank 0 has {'train': '\w+'}, rank 1 has {'train': '\w+'}"),
+    "1 other data": BEFORE.format(r"data: rank 0 has {'train': .*}, rank 1 has {'train': .*}"),
     "1 other config": BEFORE.format(r"config: rank 0 has {'seed': 1}, rank 1 has {'seed': 2}"),
     "1 other versions": BEFORE.format(r"versions: rank 0 has {'numpy': '[12][.\d]+'}, rank 1 has {'numpy': '9.9'}"),
 }
