@@ -123,8 +123,9 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
     """
     env = {**mpirun.environment(bar=log is None), **variables, lifeline.SUPERVISOR: lifeline.supervisor_name()}
     if launcher is None:
-        # Horovod: would end a stalled run itself, but count time in which all workers were stopped. `_wait` ends it.
-        env.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0")
+        # Horovod: warns of a stall, and does not end it: it would count time in which all workers were stopped. `_wait`
+        # ends it. Set here, since a run in this process (a notebook) may have left its own limits.
+        env |= {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(int(stall_seconds)), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
     command = [*(launcher or mpirun.command(workers, env)), *program]
     evidence = failure.Evidence(stall_seconds)
     code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)

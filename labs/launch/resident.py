@@ -135,7 +135,7 @@ class Workers:
         folder = self._opened.enter_context(private_tmpdir(os.environ)).get("TMPDIR")
         if folder is None:
             raise LabError(f"cannot make a folder in {tempfile.gettempdir()}; free some space, or set TMPDIR")
-        env = STALL_LIMITS | mpirun.environment(bar=False)
+        env = mpirun.environment(bar=False) | STALL_LIMITS
         env |= {"IPYTHONDIR": f"{folder}/ipython", "IPP_PROFILE_DIR": f"{folder}/ipython/profile", "IPP_CLUSTER_ID": ""}
         self._open([*mpirun.PYTHON, *CONTROLLER], env)
         keys = Path(env["IPP_PROFILE_DIR"], "security")

@@ -263,7 +263,7 @@ def test_an_error_of_all_ranks_is_one_and_they_go_on(workers, capsys):
 
 def test_an_exchange_that_a_rank_does_not_join_ends(monkeypatch):
     for name in resident.STALL_LIMITS:
-        monkeypatch.setenv(name, "2")
+        monkeypatch.setitem(resident.STALL_LIMITS, name, "2")
     workers = resident.start(2)
     workers.px(INIT)
     with pytest.raises(resident.WorkerError, match=r"^not all ranks have joined an exchange: .*; rank 0 waited, so"):

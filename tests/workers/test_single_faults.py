@@ -82,11 +82,10 @@ def test_a_worker_that_never_joins_the_others_is_named(folder, monkeypatch):
 
 
 def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
-    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "gloo")
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
     monkeypatch.setenv("FAULT", "1 delays init")
     with pytest.raises(LabError) as caught:
-        run()
+        run("--backend", "gloo")
     assert re.fullmatch(r"rank 0 on \S+: Gloo could not connect the workers; run the same command again",
                         str(caught.value)), caught.value
     assert not left(folder)

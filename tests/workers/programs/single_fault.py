@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 
-from labs.run.fields import BatchSize, Seed
+from labs.run.fields import Backend, BatchSize, Seed
 from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
@@ -26,6 +26,7 @@ class Config:
     batch_size: BatchSize = 4
     epochs: int = 3
     seed: Seed = 1
+    backend: Backend = "mpi"
 
 
 PRESETS = {"demo": Config()}
