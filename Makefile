@@ -39,9 +39,10 @@ test: env ## Check style, types and imports, run all tests, execute the notebook
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST)
-	@if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
-	    $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks; fi
+	@failed=; $(PYTEST) || failed=1; \
+	if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
+	    $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks || failed=1; fi; \
+	[ -z "$$failed" ]  # A failed test does not keep the notebooks from being executed.
 
 test-classic: BIN := .venv-classic/bin
 test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classic stack, in .venv-classic
