@@ -202,10 +202,11 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
         if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
             _end(process, SECONDS_AFTER_ERROR)
             return 0  # Only mpirun hung, which is no failure; but a run without a record is reported as failed.
-        failed = evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR
         # mpirun waits forever for a node that does not respond. A worker exits after `stall_seconds` without progress;
         # twice that time is for a stall that no worker detects.
-        if failed or evidence.silent_node(2 * evidence.stall_seconds):
+        if silent := evidence.silent_worker(2 * evidence.stall_seconds):
+            evidence.add_error(silent)
+        if evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
             _end(process, SECONDS_AFTER_ERROR)
             return process.wait()
 

@@ -15,6 +15,7 @@ import json
 import mmap
 import os
 import re
+import signal
 import socket
 import sys
 import threading
@@ -115,11 +116,15 @@ class Heartbeat:
         self._period = min(1.0, stall_seconds / 10)
         self._clock = AwakeClock(2 * self._period)  # If all workers were stopped, none of them is at fault.
         self._moved = self._clock.now()
+        self.stopped_seconds = 0.0
+        """For how long Ctrl-Z or Slurm has stopped this process during training."""
+        self._step_ended, self._step_seconds, self._was_stopped = time.perf_counter(), 0.0, False
         self._alive_before: dict[int, float] = {}
         self._beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._write()
+        self._send(self._beat)
         self._thread.start()
 
     @property
@@ -131,6 +136,33 @@ class Heartbeat:
         """Record that this worker has reached a step; the first one starts the stall check."""
         self._armed, self._moved = True, self._clock.now()
         self._write(epoch=epoch, step=step, moved=time.time())
+        self._time_step()
+
+    def _time_step(self) -> None:
+        """Time the step that has ended; what it took longer than the one before is the stop, if there was one."""
+        ended, self._step_ended = self._step_ended, time.perf_counter()
+        took = self._step_ended - ended
+        if self._was_stopped:
+            self.stopped_seconds += max(0.0, took - self._step_seconds)
+            self._was_stopped = False
+        else:
+            self._step_seconds = took
+
+    @contextlib.contextmanager
+    def note_stops(self) -> Iterator[None]:
+        """Count `stopped_seconds` in this block; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def continued(*_) -> None:
+            self._was_stopped = True
+
+        before = signal.signal(signal.SIGCONT, continued)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGCONT, before)
 
     def still_moving(self) -> None:
         """Record that this worker is alive at the step it has reached, for example while it evaluates."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from labs.run import stop
+from labs.run import heartbeat, stop
 from labs.training import checkpoint, hvd_ops
 from labs.training.workers import Job
 
@@ -26,16 +26,17 @@ class Saver:
 
     def __init__(self, job: Job, model: tf.keras.Model, position: checkpoint.Position, identity: Mapping[str, Any]):
         self.job, self.model, self.position, self.identity = job, model, position, identity
-        self.began = self.saved = time.perf_counter()
+        self.saved = time.perf_counter()
+        self.began = _running_seconds()
 
     @property
     def seconds(self) -> float:
-        """Seconds that the epoch has taken, including those before an interruption."""
-        return time.perf_counter() - self.began
+        """Seconds that the epoch has taken, including those before an interruption; a stop by Ctrl-Z does not count."""
+        return _running_seconds() - self.began
 
     def begin_epoch(self) -> None:
         """Start the clock of an epoch."""
-        self.began = time.perf_counter() - self.position.seconds
+        self.began = _running_seconds() - self.position.seconds
 
     def restore_worker_state(self) -> None:
         """Restore this worker's own state from when the run was saved between two steps."""
@@ -95,3 +96,7 @@ class Saver:
         self.position, self.saved = position, time.perf_counter()
         if self.job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
             checkpoint.save(self.job.folder / "checkpoints", self.model, position, self.job.config, self.identity)
+
+
+def _running_seconds() -> float:
+    return time.perf_counter() - heartbeat.current().stopped_seconds

@@ -94,6 +94,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         folder = naming.results_root(options) / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
+        at_exit.enter_context(beats.note_stops())
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.say(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:

@@ -81,6 +81,14 @@ def test_a_worker_that_never_joins_the_others_is_named(folder, monkeypatch):
     assert not left(folder)
 
 
+def test_rank_0_frozen_before_the_first_step_is_named(folder, monkeypatch):
+    """Horovod's own check runs on rank 0, and heartbeats are compared from the first step on."""
+    monkeypatch.setenv("FAULT", "0 freezes")
+    with pytest.raises(LabError, match=r"rank 0 on \S+ \(before the first step\): has not been heard from for \d+ s"):
+        run("--stall-seconds", "5")
+    assert not left(folder)
+
+
 def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
     monkeypatch.setenv("FAULT", "1 delays init")

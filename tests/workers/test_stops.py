@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -9,8 +10,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 
+from labs.training import checkpoint
 from tests.waiting import ends
 
 LIMIT = 3
@@ -68,6 +71,12 @@ def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
             workers[1].resume()
             os.write(ours, b"fg\n")  # The shell has taken the stopped job off the terminal.
             wait_for_epochs()
+
+            # Saved within seconds: the row of each epoch so far is in the checkpoint.
+            newest = checkpoint.by_age(tmp_path / "lab10_caltech/it/checkpoints")[-1]
+            with np.load(newest) as saved:
+                history = json.loads(str(saved["meta"]))["position"]["history"]
+            assert max(row["train_seconds"] for row in history) < LONGER, "a stop counts as training"
 
             os.write(ours, b"\x03")
             wait_for("labs: interrupted")

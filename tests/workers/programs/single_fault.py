@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import resource
+import signal
 import sys
 import time
 
@@ -106,6 +107,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
                                      layers.Flatten(), layers.Dense(32), layers.Dense(10, activation="softmax")])
         if mine and kind == "sleeps":
             time.sleep(1000)
+        if mine and kind == "freezes":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if mine and kind in FAULTS:
             _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
         elif mine:
