@@ -17,6 +17,8 @@ SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_N
 whatever keras.json says, and the faster options apply."""
 for _name, _value in SETTINGS.items():
     os.environ[_name] = os.environ.get(_name) or _value
+if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.
+    os.environ["KERAS_HOME"] = os.path.expanduser(os.environ["KERAS_HOME"])
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 if sys.excepthook is sys.__excepthook__:

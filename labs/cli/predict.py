@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from labs.datasets import decode
 from labs.results import confusion, records, tables, tolerant
 from labs.run import catalogue, paths, table, usage
 from labs.run.errors import LabError
@@ -17,7 +18,7 @@ from labs.run.text import printable
 if TYPE_CHECKING:
     import numpy as np
 
-MODEL = "model.keras"
+MODEL, SMALL = "model.keras", 16
 ABOUT = """\
 Classify pictures with the network that a run has trained. Without pictures,
 show which classes of the test images it confuses.
@@ -52,17 +53,26 @@ def main(args: argparse.Namespace) -> int:
         if not path.is_file():
             raise LabError(f"{printable(path)}: " + ("it is a folder; name its pictures, as in FOLDER/*.jpg"
                                                      if path.is_dir() else "there is no such file"))
+    pictures = [path for path in args.files if _readable(path)]
+    if not pictures:
+        return 1
     from labs.training import trained
 
     network, rows = trained.load(folder), []
-    for path in args.files:
-        try:
-            rows.append([printable(path), *_likeliest(network.classify(path), network.class_names)])
-        except LabError as problem:
-            print(f"labs: left out: {problem}", file=sys.stderr)
-    if rows:
-        print(table.text([["picture", "class", "probability", "or", "probability"], *rows]))
+    for path in pictures:
+        rows.append([printable(path), *_likeliest(network.classify(path), network.class_names)])
+    print(table.text([["picture", "class", "probability", "or", "probability"], *rows]))
     return int(len(rows) < len(args.files))
+
+
+def _readable(path: Path) -> bool:
+    """Return whether a picture can be decoded, and say if not: before TensorFlow starts, which takes seconds."""
+    try:
+        decode.read_image(path, SMALL)
+    except LabError as problem:
+        print(f"labs: left out: {problem}", file=sys.stderr)
+        return False
+    return True
 
 
 def _folder(run: str) -> Path:

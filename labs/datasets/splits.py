@@ -73,15 +73,16 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
     """
     everything = index_folder(root)
-    images, index, decodable, data = _decoded(everything, image_size)
+    images, index, decodable, found = _decoded(everything, image_size)
     split = split_images(index, test_split, validation_split, seed)
-    train, validation, test = (Subset(images, everything.labels, decodable[positions], data) for positions in split)
-    text = "\n".join(filter(None, [describe(index), *_remarks(images), classes_not_held_out(split, index)]))
+    train, validation, test = (Subset(images, everything.labels, decodable[positions], found.digest)
+                               for positions in split)
+    text = "\n".join(filter(None, [describe(index), *_remarks(images, found), classes_not_held_out(split, index)]))
     return Splits(train, validation, test, index.class_names, text)
 
 
 def _decoded(index: Index, image_size: int, memory: int | None = None
-             ) -> tuple[ImageCache, Index, np.ndarray, str]:
+             ) -> tuple[ImageCache, Index, np.ndarray, verify.Checked]:
     """Decode each image once, to check the file, and cache it for training.
 
     Values of more than 8 bits are scaled by one range for the whole data set, so they are decoded a second time. With
@@ -89,16 +90,16 @@ def _decoded(index: Index, image_size: int, memory: int | None = None
     bright and a dark image would become the same.
 
     Returns:
-        All images; the index of the decodable ones; the positions of these among all images, int64; and a digest of the
-        names and contents of all files.
+        All images; the index of the decodable ones; the positions of these among all images, int64; and what the check
+        has found.
     """
     images = ImageCache(index.root, index.paths, image_size, memory)
-    bad, values, digest = verify.check_images(index, images.add, images.missing)
-    if values:
-        images = ImageCache(index.root, index.paths, image_size, memory, values)
+    found = verify.check_images(index, images.add, images.missing)
+    if found.values:
+        images = ImageCache(index.root, index.paths, image_size, memory, found.values)
         verify.check_images(index, images.add, images.missing)
-    decodable = np.flatnonzero([path not in bad for path in index.paths])
-    return images, drop_images(index, bad), decodable, digest
+    decodable = np.flatnonzero([path not in found.bad for path in index.paths])
+    return images, drop_images(index, found.bad), decodable, found
 
 
 def training_images(name: str, data: str, config: Any) -> int:
@@ -121,9 +122,11 @@ def training_images(name: str, data: str, config: Any) -> int:
     return len(split_images(index_folder(root), test_split, validation_split, config.seed).train)
 
 
-def _remarks(images: ImageCache) -> list[str]:
-    """Return lines on what decoding did to the images."""
+def _remarks(images: ImageCache, found: verify.Checked) -> list[str]:
+    """Return lines on images with two names, and on what decoding did to the images."""
     lines = []
+    if found.contradictory:
+        lines.append(f"the same picture in two classes: {summarize(found.contradictory)}")
     if images.values:
         low, high = images.values
         lines.append(f"more than 8 bits per value: {low:g} to {high:g}, the range of all images, became 0 to 255")
@@ -153,15 +156,15 @@ def from_predefined_split(root: Path, image_size: int, validation_split: float, 
         LabError: As for `from_folder`, or the test has a class that the training lacks.
     """
     everything = predefined_split.index_train_and_test(root)
-    images, index, decodable, data = _decoded(everything, image_size)
+    images, index, decodable, found = _decoded(everything, image_size)
     in_test = predefined_split.in_test(index)
     rest = np.flatnonzero(~in_test)
     names = [index.paths[position] for position in rest]
     split = split_images((names, index.labels[rest]), 0.0, validation_split, seed)
     positions = (rest[split.train], rest[split.validation], np.flatnonzero(in_test))
     counts = [f"{len(each)} {name}" for each, name in zip(positions, ("training", "validation", "test"), strict=True)]
-    text = "\n".join([describe(index), *_remarks(images), f"{', '.join(counts)} images"])
-    train, validation, test = (Subset(images, everything.labels, decodable[each], data) for each in positions)
+    text = "\n".join([describe(index), *_remarks(images, found), f"{', '.join(counts)} images"])
+    train, validation, test = (Subset(images, everything.labels, decodable[each], found.digest) for each in positions)
     return Splits(train, validation, test, index.class_names, text)
 
 
@@ -206,13 +209,13 @@ def from_faces(root: Path, image_size: int, test_split: float, validation_split:
     if not faces.paths:
         raise LabError(f"none of the {rows} faces of {root} can be used; fetch or copy the data set again")
     everything = Index(faces.root, ("face",), faces.paths, np.zeros(len(faces.paths), np.int64), {})
-    images, index, decodable, files = _decoded(everything, image_size, memory=None if cached else 0)
+    images, index, decodable, found = _decoded(everything, image_size, memory=None if cached else 0)
     split = split_images((index.paths, index.labels), test_split, validation_split, seed)
     ages = faces.ages.astype(np.float32)
     left_out = faces.left_out | {"undecodable": len(everything) - len(index)}
     text = f"{len(index)} faces of {rows}, aged {ages[decodable].min():.0f} to {ages[decodable].max():.0f}; left out: "
     text += ", ".join(f"{count} {reason}" for reason, count in left_out.items())
-    text, data = "\n".join([text, *_remarks(images)]), digest_of(files, ages)
+    text, data = "\n".join([text, *_remarks(images, found)]), digest_of(found.digest, ages)
     train, validation, test = (Subset(images, ages, decodable[positions], data) for positions in split)
     return Splits(train, validation, test, (), text)
 

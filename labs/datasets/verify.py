@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,8 @@ class Checked(NamedTuple):
     """The range of all images of more than 8 bits per value; None if there are none."""
     digest: str
     """Of the names and contents of all files: the same on all machines; it changes when a file is replaced."""
+    contradictory: list[str]
+    """The paths of the images that another class holds as well, as a file with the same bytes."""
 
 
 def check_images(index: Index, check: Check | None = None,
@@ -81,7 +84,17 @@ def check_images(index: Index, check: Check | None = None,
                        f"{printable(path)} ({fault}); fetch or copy the data set again")
     ranges = [values for _, _, _, values, _ in results.values() if values]
     return Checked(bad, (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None,
-                   digest_of(*((path, results[path][4]) for path in index.paths)))
+                   digest_of(*((path, results[path][4]) for path in index.paths)),
+                   _in_several_classes(index, {path: results[path][4] for path in index.paths if path not in bad}))
+
+
+def _in_several_classes(index: Index, digests: Mapping[str, str]) -> list[str]:
+    """Return the paths whose file has a digest that occurs in more than one class."""
+    classes = collections.defaultdict(set)
+    for path, label in zip(index.paths, index.labels, strict=True):
+        if path in digests:
+            classes[digests[path]].add(int(label))
+    return [path for path, digest in digests.items() if len(classes[digest]) > 1]
 
 
 def stamps(root: Path, paths: Sequence[str]) -> list[tuple[int, str]]:

@@ -196,8 +196,9 @@ class Evidence:
         if killer is signal.SIGABRT and self.gloo_aborted:
             return f"{worker}: Gloo could not connect the workers; run the same command again"
         # The kernel's out-of-memory killer sends SIGKILL; oneDNN and C++ crash when an allocation fails.
-        memory = killer in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
-        return f"{worker}: killed by {killer.name}" + "; out of memory? Then lower --batch-size" * memory
+        hint = {signal.SIGKILL: "; out of memory? Then lower --batch-size"} | dict.fromkeys(
+            (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS), "; a crash in compiled code, or out of memory")
+        return f"{worker}: killed by {killer.name}{hint.get(killer, '')}"
 
     def _lost_launcher(self, code: int) -> str:
         """Say how the launcher ended, if no worker is known to be the cause."""

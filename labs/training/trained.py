@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def load(folder: Path) -> Trained:
     try:
         names = json.loads(atomic.read_text(folder / CLASSES))
         values = tuple(json.loads(atomic.read_text(folder / VALUES))) if (folder / VALUES).exists() else None
+        if not zipfile.is_zipfile(folder / MODEL):  # Keras would say that there is no such file.
+            raise LabError(f"{MODEL} is damaged")
         # `safe_mode`: code in a model from elsewhere is not run.
         model = tf.keras.models.load_model(folder / MODEL, compile=False, safe_mode=True)
         shapes = [*model.input_shape[1:3], model.output_shape[-1]]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from labs.datasets import verify
+from labs.datasets import splits, verify
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import drop_images, index_folder
 from labs.run.errors import LabError
@@ -36,6 +36,14 @@ def test_undecodable_pictures_are_named(spoilt, capfd):
     assert bad["b/text.jpg"] == bad["b/program.jpg"] == "not an image"
     assert capfd.readouterr().err == ""  # Not a terminal: no progress bar.
     assert len(drop_images(spoilt, bad)) == 60
+
+
+def test_a_picture_in_two_classes_is_named(tree):
+    root = tree({"a": 20, "b": 20})
+    (root / "b/copy.png").write_bytes((root / "a/0001.png").read_bytes())
+    (root / "a/again.png").write_bytes((root / "a/0002.png").read_bytes())  # Twice in one class: no contradiction.
+    description = splits.from_folder(root, 32, 0.2, 0.2, seed=1).description
+    assert "the same picture in two classes: 2 (a/0001.png, b/copy.png)" in description
 
 
 def test_a_huge_picture_is_refused(tree):

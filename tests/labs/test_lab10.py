@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from labs import lab10_caltech as lab
 from labs.cli import commands
 from labs.launch import local
 from labs.run.command_line import to_argv
+from labs.run.errors import LabError
 from labs.run.options import Options
 
 
@@ -63,3 +65,7 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, caps
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
     assert [row[0] for row in rows] == ["green", "red"]
     assert sum(int(row[1]) for row in rows) == 9
+
+    os.truncate(folder / "model.keras", 1000)
+    with pytest.raises(LabError, match=r"\(model.keras is damaged\); train again$"):
+        commands.dispatch(["predict", str(folder), str(pictures[0])])

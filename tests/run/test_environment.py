@@ -105,6 +105,12 @@ def test_keras_has_its_own_defaults_whatever_keras_json_says(start, tmp_path):
     assert done.stdout.split() == [*map(str, KERAS_DEFAULTS.values()), "float32"]
 
 
+def test_a_home_folder_of_keras_in_quotes_is_that_of_the_student():
+    done = subprocess.run([sys.executable, "-c", "import labs, os; print(os.environ['KERAS_HOME'])"],
+                          env=os.environ | {"KERAS_HOME": "~/mine"}, capture_output=True, text=True, check=True)
+    assert done.stdout == os.path.expanduser("~/mine\n")
+
+
 @pytest.mark.slow
 def test_a_run_in_foreign_surroundings_is_the_same_run(tmp_path):
     data, here, keras = tmp_path / "d\u00fc", tmp_path / "here", tmp_path / "keras"
