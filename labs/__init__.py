@@ -7,6 +7,7 @@ load, so they cannot be set later.
 import io
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from labs.run import fast, lazy, quiet, uncaught
 
@@ -27,6 +28,7 @@ if "tensorflow" not in sys.modules:
     sys.meta_path.insert(0, quiet.QuietImport(fast.unused_packages()))
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "run": ["Lab", "LabError", "Options", "Range", "Sweep", "divide", "fields", "main", "naming"],
-})
+if TYPE_CHECKING:
+    from labs.run import Lab, LabError, Options, Range, Sweep, divide, fields, main, naming
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

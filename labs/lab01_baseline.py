@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs import Lab, LabError, Options, datasets, fields, main, measure, models, report, training
+from labs import Lab, LabError, Options, datasets, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         test = training.evaluate(job, model, digits.test, config.batch_size)
         # Skip the first epoch: TensorFlow traces the model and reads the data in it.
         utilization = busy.summary(skip=history[0]["train_seconds"])
-        return report.finish(
+        return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"],
             steps=sum(row["steps"] for row in history), **utilization,

@@ -11,7 +11,7 @@ import dataclasses
 import time
 from typing import Literal
 
-from labs import Lab, Options, Sweep, datasets, fields, main, models, report, training
+from labs import Lab, Options, Sweep, datasets, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +132,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
         confusion = training.keep_model(job, model, digits, config.batch_size)
-        return report.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 def _run_by_hand(job, digits):
@@ -147,7 +147,7 @@ def _run_by_hand(job, digits):
     row = {"epoch": config.epochs, **{name: values[-1] for name, values in model.history.history.items()}}
     row |= {"images": config.epochs * len(images), "train_seconds": time.perf_counter() - began}
     loss, accuracy = model.evaluate(digits.test.images, digits.test.labels, verbose=0)
-    return report.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
+    return results.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
 
 
 LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Literal
 
-from labs import Lab, Options, Sweep, datasets, fields, main, models, report, training
+from labs import Lab, Options, Sweep, datasets, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs, augment=datasets.Augment() if config.augment else None,
         )
         test = training.evaluate(job, model, images.test, config.batch_size)
-        return report.finish(
+        return results.finish(
             job, history, tables=training.keep_model(job, model, images, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"],
             validation_images=len(images.validation),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,10 +91,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         with measure.Utilization() as busy:
             history = training.fit(job, model, optimizer, train, epochs=config.epochs, **settings)
         test = training.evaluate(job, model, images.test, config.batch_size)
-        seconds, rounds = {}, []
+        seconds: dict[str, float] = {}
+        rounds: list[dict[str, Any]] = []
         if config.ledger:
             seconds, rounds = measure.ledger.measure(job, model, train, history, **settings)
-        return report.finish(
+        return results.finish(
             job, history, tables={"ledger": rounds},
             test_accuracy=test["accuracy"], test_loss=test["loss"],
             gradient_bytes=measure.gradient_bytes(model),

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, report, results, training
+from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
 from labs.run import paths
 
 
@@ -123,7 +123,7 @@ def _measured(job):
         rows, figures = measurement(job)
         tables |= rows
         metrics |= figures
-    return report.finish(job, [], tables=tables, **metrics)
+    return results.finish(job, [], tables=tables, **metrics)
 
 
 def _speed(job):
@@ -153,7 +153,7 @@ def _links(job):
             links.append({"bandwidth": bandwidth} | _link(allreduces(measured, library), job.size))
             job.say("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, a ring "
                     "needs {predicted_bytes:,.0f}".format(**links[-1]))
-    return report.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
+    return results.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
 
 
 def _link(rows, size):
@@ -208,7 +208,7 @@ def _steps(config, options):
     with training.start(config, options) as job:
         mine = step_over_time(str(job.folder / FILE))
         rows = [row for each in training.hvd_ops.gather_object(mine) for row in each]
-        return report.finish(job, [], tables={"steps": rows, "built": [built()]})
+        return results.finish(job, [], tables={"steps": rows, "built": [built()]})
 
 
 def followed(record: dict[str, Any]) -> tuple[list, list]:
@@ -226,8 +226,8 @@ def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 
     """Take training steps of a dense network with Horovod's timeline on; return when this rank computed what.
 
     Every rank calls it, after an `hvd.init` with the environment variables of TIMELINE. The rows are those that
-    `report.drawings.typical_step` takes. The backward pass is written out, so that the clock can be read after each
-    layer.
+    `labs.course.drawings.typical_step` takes. The backward pass is written out, so that the clock can be read after
+    each layer.
 
     Args:
         path: Where rank 0 writes the timeline.
@@ -329,13 +329,13 @@ def _messages(job):
         job, model, optimizer, images.train,
         batch_size=job.config.batch_size, epochs=1, fp16_allreduce=job.config.fp16_allreduce,
     )
-    messages = report.exchanged(job)  # Before the steps below, which are not part of the epoch.
+    messages = results.exchanged(job)  # Before the steps below, which are not part of the epoch.
 
     _exchange_gradients_only(job, model, images.train)
     before = measure.wire.largest_difference(model.non_trainable_weights)
     unequal = _unequal_accuracies(job, model, images.test)
     training.hvd_ops.average_statistics(model)
-    return report.finish(
+    return results.finish(
         job, history, tables={"messages": messages, "built": [built()]},
         gradient_bytes=measure.gradient_bytes(model, job.config.fp16_allreduce),
         spread_of_weights=measure.wire.largest_difference(model.trainable_weights), spread_of_statistics_before=before,
@@ -372,12 +372,7 @@ def _unequal_accuracies(job, model, test) -> dict[str, float]:
     }
 
 
-def _summary(runs: Sequence[dict[str, Any]]) -> str:
-    """Return what the study of links has found, else the usual table, as text."""
-    return report.over_links.summary(runs) or results.speed_tables.summary(runs)
-
-
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary, data_set="cifar10")
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10")
 
 if __name__ == "__main__":
     main()

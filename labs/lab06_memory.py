@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.run.fast import FOR_MEMORY
 
 
@@ -94,7 +94,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         trial = _try(job, config)
         if not trial.fits:
             job.say(f"does not fit: {trial.cause}")
-            return report.finish(job, [], fits=False, peak_mb=trial.peak_mb, parameters=parameters(config))
+            return results.finish(job, [], fits=False, peak_mb=trial.peak_mb, parameters=parameters(config))
         return _train(job)
 
 
@@ -124,7 +124,7 @@ def _train(job):
     baseline = models.denoising_error(models.identity(config.image_size), config.noise_level, config.seed)
     training.compile_for(baseline, tf.keras.optimizers.SGD(), "mae", (models.psnr,))
     noisy = training.evaluate(job, baseline, test, config.batch_size)
-    return report.finish(
+    return results.finish(
         job, history, fits=not config.memory_limit_mb or peak <= config.memory_limit_mb, peak_mb=peak,
         noisy_psnr=noisy["psnr"], test_psnr=cleaned["psnr"], parameters=model.count_params(),
     )
@@ -201,13 +201,10 @@ def _search(job):
     smallest = 3 if name == "depth" else 1
     largest = measure.memory.largest_that_fits(lambda more: fits(more + smallest - 1), first=getattr(job.config, name))
     largest += smallest - 1 if largest else 0
-    return report.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": largest})
+    return results.finish(job, [], tables={"trials": rows}, **{f"largest_{name}": largest})
 
 
-LAB = Lab(
-    Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=FOR_MEMORY,
-    summary=report.memory_limits.summary, figures=report.memory_limits.figures,
-)
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="caltech256", check=check, environment=FOR_MEMORY)
 
 if __name__ == "__main__":
     main()

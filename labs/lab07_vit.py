@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, naming, report, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, naming, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +97,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         rows = []
         if config.traffic and job.size > 1:  # One worker sends nothing.
             rows = measure.wire.measure(job, model, train, [config.batch_size * factor for factor in (1, 2, 4)])
-        record = report.finish(
+        record = results.finish(
             job, history, tables=tables | {"wire": rows}, test_accuracy=test["accuracy"], test_loss=test["loss"],
             parameters=model.count_params(), gradient_bytes=measure.gradient_bytes(model),
             **{name: float(rows[0][name]) for name in ("predicted_bytes_per_step", "measured_bytes_per_step") if rows},
@@ -118,7 +118,7 @@ def _optimizer(config: Config, size: int, images: int):
     return tf.keras.optimizers.Adam(training.Warmup(peak / 100, peak, config.warmup_epochs * steps))
 
 
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=report.transports.summary, data_set="cifar10")
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="cifar10")
 
 if __name__ == "__main__":
     main()

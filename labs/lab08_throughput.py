@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, report, training
+from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 from labs.run import resources
 from labs.run.text import plural
 
@@ -79,7 +79,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         if job.rank == 0:  # Up to a gigabyte, and a finished run is not resumed.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         metrics: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | utilization
-        return report.finish(
+        return results.finish(
             job, history, **metrics,
             input_images_per_sec=job.size * training.hvd_ops.mean_over_workers({"input": input_rate}, 1.0)["input"],
             gradient_bytes=measure.gradient_bytes(model),

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, naming, report, results, training
+from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, naming, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
         if config.recompute_statistics:
             training.recompute_statistics(job, model, fruits.train, config.batch_size, datasets.Augment())
             recomputed = training.evaluate(job, model, fruits.test, config.batch_size)
-        record = report.finish(
+        record = results.finish(
             job, history, tables=training.keep_model(job, model, fruits, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(fruits.test),
             **{f"test_{name}_recomputed": value for name, value in recomputed.items()},
@@ -181,7 +181,7 @@ def search(config: Config, options: Options):
     values = {name: best["config"][name] for name in SEARCHED}
     print("\n" + _trials_text(trials, best))
     with training.start(dataclasses.replace(config, **values), options) as job:
-        return report.finish(job, best["history"], tables={"trials": _rows(trials, best)}, **best["metrics"])
+        return results.finish(job, best["history"], tables={"trials": _rows(trials, best)}, **best["metrics"])
 
 
 def _trial(study, number: int, base: Config, options: Options):

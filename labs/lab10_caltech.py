@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs import Lab, Options, datasets, fields, main, models, report, training
+from labs import Lab, Options, datasets, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         test = training.evaluate(job, model, photos.test, config.batch_size)
         confusion = training.keep_model(job, model, photos, config.batch_size)
-        return report.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 LAB = Lab(Config, PRESETS, run, data_set="caltech256")

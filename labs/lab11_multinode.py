@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, report, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             batch_size=config.batch_size, epochs=config.epochs,
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
-        return report.finish(
+        return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
             machines=machines, scaled_lr=planned["scaled_lr"], **_allreduce(job, measure.gradient_bytes(model)),
@@ -151,7 +151,7 @@ def describe(config: Config, hosts: Sequence[str], machines: int, planned: dict[
     """
     counts = Counter(hosts)
     where = "; " + ", ".join(f"{count} on {node}" for node, count in counts.items()) if len(counts) > 1 else ""
-    yield f"layout: {report.layouts.shape(hosts, machines)} (nodes x workers on each){where}"
+    yield f"layout: {results.tables.shape(hosts, machines)} (nodes x workers on each){where}"
     yield (f"global batch: {len(hosts)} x {config.batch_size} = {planned['global_batch_size']} images, "
            f"{planned['steps_per_epoch']} steps per epoch")
     warmup = f", after {config.warmup_epochs:g} epochs of warmup" if config.warmup_epochs else ""
@@ -182,7 +182,7 @@ def _bandwidth(job):
         cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
         compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
     figures = results.over_links.errors(cells)
-    return report.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
+    return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
                          machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
 
 
@@ -230,12 +230,7 @@ def _allreduce(job, nbytes: int) -> dict[str, Any]:
     return {"gradient_bytes": nbytes, "allreduce_seconds": seconds}
 
 
-def _summary(runs: Sequence[dict[str, Any]]) -> str:
-    """Return the layouts, and how well steps over links were predicted, as text."""
-    return "\n\n".join(filter(None, [report.layouts.summary(runs), report.over_links.summary(runs)]))
-
-
-LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, summary=_summary, data_set="mnist")
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist")
 
 if __name__ == "__main__":
     main()

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from labs import Lab, Options, datasets, fields, launch, main, models, naming, report, results, training
+from labs import Lab, Options, datasets, fields, launch, main, models, naming, results, training
 from labs.run import atomic, heartbeat, run_lock
 
 
@@ -178,7 +178,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict):
     rows = [[results.tables.figure(event[name]) if name != "kind" else event[name] for name in columns]
             for event in tables["events"]]
     job.say("\n" + results.tables.text([[name.replace("_", " ") for name in columns], *rows]))
-    return report.finish(
+    return results.finish(
         job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
         steps_lost=sum(event["steps_lost"] for event in losses),
         seconds_lost=sum(event["seconds_lost"] for event in losses),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nbformat
 
-from labs import exercises
+from labs.course import exercises
 from labs.run import atomic, catalogue
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.paths import ROOT, results_dir, shown

@@ -1,6 +1,6 @@
 """Lab 8."""
 
-from labs.results import laws
+from labs.course import laws
 
 
 def q1(runs):

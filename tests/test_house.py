@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from labs.report import plots
+from labs.results import plots
 from labs.run import catalogue, fields
 from labs.run.fields import Role
 from labs.run.paths import ROOT

@@ -58,7 +58,7 @@ NAMES = [
     Word("draw|luck", "random_params", r"ImageDraw|draw\.polygon|draw\(st\.|\(draw\)"),
     Word("durable", "atomic"), Word("enough", "stop_when"),
     Word("found", "records, rows, matches, or what was found"),
-    Word("mark", "config_hash", r"^labs/lint/|pytest\.mark"), Word("meeting", "rendezvous"),
+    Word("mark", "config_hash", r"^labs/course/plausibility/|pytest\.mark"), Word("meeting", "rendezvous"),
     Word("parts?", "splits, subset", SUBSETS), Word("Parts", "Splits"),
     Word("pieces", "micro_batches", "^labs/datasets/low_discrepancy"), Word("Place", "Beat"),
     Word("places?", "path, index, position or heartbeats"),

@@ -4,6 +4,11 @@
 `add_arguments(parser)`, and `main(args)`, which returns the exit code, or None for 0.
 """
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {"commands": ["main"]})
+if TYPE_CHECKING:
+    from labs.cli.commands import main
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
+import functools
 import importlib
 import os
 import platform
 import sys
 from collections.abc import Callable, Collection, Generator, Sequence
+from pathlib import Path
 
 from labs.cli import streams
 from labs.run import atomic, quiet, terminal, usage
@@ -17,24 +20,40 @@ from labs.run.text import one_line
 
 ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 COMMANDS = {
-    "check": "check whether this machine can run the labs; names a cure for each problem",
     "list": "list the labs",
     "run": "run a lab on one or more workers",
     "launch": "run your own script on several workers",
     "sweep": "start every run that a lab's questions need; continues where it stopped",
-    "cluster": "make a cluster inside this machine, with links whose bandwidth can be set",
-    "queue": "explain why your Slurm jobs wait; with --check, check a job before you submit it",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
-    "report": "write all results as one HTML page: tables, plots, the course reports' figures",
     "predict": "classify pictures with a trained network; show which classes it confuses",
-    "lint": "find implausible figures in your results, or in a table typed by hand",
     "exercises": "list the questions and tasks that are graded",
-    "accept-gpu": "test a GPU node in about ten minutes: short runs of five labs, which must use its GPUs",
-    "notebook": "open the notebooks in JupyterLab",
     "completion": "print a script that completes `labs` in bash or zsh",
 }
-"""The subcommands, each with its line in `labs --help`."""
+"""The subcommands of this package, each with its line in `labs --help`."""
+
+
+@functools.cache
+def tools() -> dict[str, tuple[str, str]]:
+    """Return the subcommands of the folders in labs/tools: by name, the module and the line in `labs --help`.
+
+    A tool's subcommand is its `command.py`, a further one `command_NAME.py`; the line is the module's docstring. No
+    tool is imported, and any folder may be missing.
+    """
+    found = {}
+    for path in sorted(Path(__file__).parents[1].glob("tools/*/command*.py")):
+        name = path.stem.partition("_")[2] or path.parent.name
+        summary = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").rstrip(".")
+        found[name.replace("_", "-")] = (f"labs.tools.{path.parent.name}.{path.stem}",
+                                         summary[:1].lower() + summary[1:])
+    return found
+
+
+def summaries() -> dict[str, str]:
+    """Return all subcommands, each with its line in `labs --help`."""
+    return COMMANDS | {name: summary for name, (_, summary) in tools().items()}
+
+
 TAKE_A_LAB = ("run", "sweep", "results", "exercises")
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
@@ -102,9 +121,9 @@ def dispatch(words: Sequence[str]) -> int:
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
         usage.refuse_foreign_digits(rest)
         usage.refuse_empty(["labs", *words])
-    if command not in COMMANDS:
-        similar = usage.suggestion(command, COMMANDS)
-        raise LabError(f"no command is called {quoted(command)}{similar}; there are: {', '.join(COMMANDS)}")
+    if command not in summaries():
+        similar = usage.suggestion(command, summaries())
+        raise LabError(f"no command is called {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in TAKE_LAB_OPTIONS:
         _refuse_option_first(command, rest)
     elif command == "cluster" and rest and rest[0] in TAKE_LAB_OPTIONS:
@@ -128,7 +147,7 @@ def add_lab(command: str, parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lab", nargs="?", metavar="LAB", help="name or number of a lab: lab10_caltech, lab10, 10")
 
 
-def parser(commands: Collection[str] = tuple(COMMANDS),
+def parser(commands: Collection[str],
            add_lab: Callable[[str, argparse.ArgumentParser], None] = add_lab) -> usage.Parser:
     """Return the parser of the whole command line.
 
@@ -141,11 +160,11 @@ def parser(commands: Collection[str] = tuple(COMMANDS),
     tree.add_argument("--version", action="store_true",
                       help="show the versions of this kit, TensorFlow, Keras, Horovod and Open MPI")
     subcommands = tree.add_subparsers(title="commands", metavar="COMMAND")
-    for name, summary in COMMANDS.items():
+    for name, summary in summaries().items():
         # `labs run LAB --help` is about the lab, so `run` has its own --help.
         added = subcommands.add_parser(name, help=summary, allow_abbrev=False, add_help=name != "run")
         if name in commands:
-            module = importlib.import_module(f"labs.cli.{name.replace('-', '_')}")
+            module = importlib.import_module(tools()[name][0] if name in tools() else f"labs.cli.{name}")
             module.add_arguments(added)
             added.set_defaults(main=module.main, parser=added)
             if name in TAKE_A_LAB:

@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> None:
 
 def script(shell: str) -> str:
     """Return the script for a shell, "bash" or "zsh"."""
-    text = shtab.complete(commands.parser(add_lab=_offer_labs), shell)
+    text = shtab.complete(commands.parser(commands.summaries(), _offer_labs), shell)
     numbers = " ".join(f"{'|'.join(_short_names(name))}) echo {name} ;;" for name in catalogue.lab_names())
     return SHELLS[shell].format(script=text, quoted=shlex.quote(text), numbers=numbers,
                                 take_labs="|".join(commands.TAKE_LAB_OPTIONS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from labs import exercises
+from labs.course import exercises
 from labs.run import catalogue, terminal
 
 

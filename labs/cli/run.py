@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from labs.cluster import state
 from labs.launch import capacity, local
-from labs.run import catalogue, command_line, options, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, options, terminal, usage
 from labs.run.paths import labs_command
 from labs.run.text import plural
 
@@ -55,7 +54,7 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
     config = lab.Config(**record["config"])
     commands = [(["report", *root], "all runs on one page"), (["notebook"], f"{lab.name}.ipynb")]
     if other := _other(lab.one_worker(config), record["layout"]["size"]):
-        again = [*(["cluster"] if state.inside() else []), "run", lab.name, "--workers", str(other),
+        again = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(other),
                  *command_line.to_argv(config), *root]
         commands.append((again, f"the same on {plural(other, 'worker')}"))
     else:

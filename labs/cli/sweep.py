@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.cluster import state
 from labs.launch import capacity, hosts
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import atomic, catalogue, command_line, naming, terminal, usage
+from labs.run import allocation, atomic, catalogue, cluster_state, command_line, naming, terminal, usage
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.options import LAUNCH
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
 from labs.run.text import one_line, plural, printable_lines
-from labs.slurm import allocation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +98,7 @@ def _narrowed(sweep: Sweep, words: Sequence[str], base: Any, args: argparse.Name
 def _skip_unless_fits(cell: Cell, oversubscribe: bool) -> Cell:
     """Mark a cell as skipped if it needs other nodes than this job has, or more workers than there are cores."""
     reason, each = "", cell.workers // cell.nodes
-    if cell.link and not state.inside():
+    if cell.link and not cluster_state.inside():
         reason = f"sets the links of a cluster; `labs cluster up`, then `labs cluster sweep {cell.lab} ...` runs it"
     elif cell.nodes > 1 and not _has_nodes(cell.nodes, each):
         reason = f"needs {cell.nodes} x {each} (nodes x tasks on each); --sbatch asks for them, `labs cluster` has them"
@@ -159,14 +157,14 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
-    from labs.report import plots
-    from labs.results import records, speed_tables
+    from labs.course import studies
+    from labs.results import plots, records, speed_tables
 
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]
-    if runs and (summary := (lab.summary or speed_tables.summary)(runs)):
+    if runs and (summary := studies.summary(lab.name, runs) or speed_tables.summary(runs)):
         print(printable_lines(summary) + "\n")
-    for title, figure in lab.figures(runs):
+    for title, figure in studies.figures(lab.name, runs):
         path = results_root / lab.name / f"{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}.png"
         plots.save(figure, path)
         print(f"plot: {shown(path)}")

@@ -1,13 +1,16 @@
 """Data sets: what exists, download, index, split, shard, decode and augment."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "arrays": ["read_cifar10", "read_mnist"],
-    "augment": ["Augment"],
-    "duplicates": ["leak"],
-    "fetch": ["locate"],
-    "pipeline": ["eval_batches", "train_batches"],
-    "sharding": ["coverage", "refuse_unequal", "shard", "steps_per_epoch"],
-    "splits": ["Splits", "Subset", "from_arrays", "from_faces", "from_folder", "from_noise", "from_tree"],
-})
+if TYPE_CHECKING:
+    from labs.datasets.arrays import read_cifar10, read_mnist
+    from labs.datasets.augment import Augment
+    from labs.datasets.duplicates import leak
+    from labs.datasets.fetch import locate
+    from labs.datasets.pipeline import eval_batches, train_batches
+    from labs.datasets.sharding import coverage, refuse_unequal, shard, steps_per_epoch
+    from labs.datasets.splits import Splits, Subset, from_arrays, from_faces, from_folder, from_noise, from_tree
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -1,9 +1,13 @@
 """Launches: starts a run's workers with mpirun, supervises them, and runs sweeps. Imports no TensorFlow."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "local": ["Finished", "run"],
-    "sweep": ["run_sweep"],
-    "capacity": ["check_slots", "slots", "visible_gpus"],
-}, submodules=["elastic", "resident"])
+if TYPE_CHECKING:
+    from labs.launch import elastic, resident
+    from labs.launch.capacity import check_slots, slots, visible_gpus
+    from labs.launch.local import Finished, run
+    from labs.launch.sweep import run_sweep
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from labs.launch import hosts
 from labs.measure import utilization
-from labs.run import resources, terminal
+from labs.run import allocation, resources, slurm, terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
-from labs.slurm import allocation, site
 
 
 def choose_workers(requested: int | None, oversubscribe: bool) -> int:
@@ -43,11 +42,11 @@ def unused_cores(workers: int) -> str:
 
 def _unused_gpus(granted: allocation.Allocation) -> str:
     """Return one line on GPUs that the job's nodes have but the job did not request, or an empty string."""
-    gpus = site.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0
+    gpus = slurm.gpus_of_nodes(granted.node_list) if granted.gpus_per_node == 0 else 0
     if gpus == 0:
         return ""
     return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
-            f"{site.ask_for_gpus(gpus)}")
+            f"{slurm.ask_for_gpus(gpus)}")
 
 
 def slots() -> int:

@@ -11,9 +11,8 @@ from pathlib import Path
 from shlex import quote
 
 from labs.launch import mpirun
-from labs.run import atomic
+from labs.run import allocation, atomic
 from labs.run.errors import ERROR_PREFIX, NO_GLOO, LabError
-from labs.slurm import allocation
 from labs.training.loopback import LEAVING_HOST, listen_on_loopback
 
 OTHERS = "localhost"

@@ -6,9 +6,8 @@ import os
 import re
 from collections.abc import Mapping
 
-from labs.run import atomic, paths, resources
+from labs.run import allocation, atomic, paths, resources
 from labs.run.errors import LabError
-from labs.slurm import allocation
 
 VARIABLES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
 """Where Open MPI 5 and 4 look for the default host file."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.cluster import state
 from labs.launch import capacity, failure, mpirun, precheck, supervisor
-from labs.run import catalogue, command_line, environment, lifeline, naming, paths, run_lock, terminal
+from labs.run import catalogue, cluster_state, command_line, environment, lifeline, naming, paths, run_lock, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.paths import python_path
@@ -91,7 +90,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
     """Return the command that resumes a run."""
-    words = [*(["cluster"] if state.inside() else []), "run", lab.name,
+    words = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name,
              *(word for word in arguments if word != "--resume"), "--resume", "--workers", str(workers),
              *(["--oversubscribe"] if oversubscribe else [])]
     return f"{paths.labs_command()} {shlex.join(words)}"

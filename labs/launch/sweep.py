@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from filelock import Timeout
 
-from labs.cluster import links
 from labs.launch import local
-from labs.run import atomic, catalogue, command_line, terminal
+from labs.run import atomic, catalogue, command_line, links, terminal
 from labs.run.errors import LabError
 from labs.run.lab import Lab
 from labs.run.lock import Lock
@@ -100,7 +99,7 @@ def _set_links(bandwidth: str) -> Iterator[None]:
         yield
         return
     with links.restored():
-        links.set_links(bandwidth=bandwidth)
+        links.set_bandwidth(bandwidth)
         yield
 
 

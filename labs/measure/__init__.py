@@ -1,8 +1,12 @@
 """Measurements: throughput, utilization, memory, bytes on the wire, and where an epoch's time goes."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "utilization": ["Utilization"],
-    "wire": ["gradient_bytes"],
-}, submodules=["collectives", "ledger", "memory", "network", "throughput", "timeline", "utilization", "wire"])
+if TYPE_CHECKING:
+    from labs.measure import collectives, ledger, memory, network, throughput, timeline, utilization, wire
+    from labs.measure.utilization import Utilization
+    from labs.measure.wire import gradient_bytes
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from labs.cluster import links, state
 from labs.datasets.splits import Subset
 from labs.measure import collectives, wire
+from labs.run import cluster_state, links
 from labs.run.errors import LabError
 from labs.training import hvd_ops
 from labs.training.keras_internals import take_steps, tf_variable
@@ -56,14 +56,14 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
     Raises:
         LabError: The run is not on a cluster of `labs cluster`, or another run sets its links.
     """
-    if not state.inside():
+    if not cluster_state.inside():
         raise LabError("this study needs `labs cluster`: run `labs cluster up --nodes 2`, then use `labs cluster run` "
                        "instead of `labs run`")
 
     def set_bandwidth(bandwidth: str) -> None:
         hvd_ops.barrier()
         if job.rank == 0:
-            links.set_links(bandwidth=bandwidth)
+            links.set_bandwidth(bandwidth)
         hvd_ops.barrier()
 
     with links.restored() if job.rank == 0 else contextlib.nullcontext():

@@ -1,11 +1,14 @@
 """Models: functions that return an uncompiled `keras.Model` for uint8 images."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "cifar": ["cifar_cnn", "cifar_cnn_bn", "resnet10", "resnet18"],
-    "cnn": ["mnist_cnn", "photo_cnn"],
-    "denoising": ["denoiser", "denoising_error", "identity", "psnr"],
-    "faces": ["age_model"],
-    "transformer": ["vit"],
-})
+if TYPE_CHECKING:
+    from labs.models.cifar import cifar_cnn, cifar_cnn_bn, resnet10, resnet18
+    from labs.models.cnn import mnist_cnn, photo_cnn
+    from labs.models.denoising import denoiser, denoising_error, identity, psnr
+    from labs.models.faces import age_model
+    from labs.models.transformer import vit
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -1,10 +1,22 @@
 """Recorded runs: the records and their schema, tables, and the statistics of scaling."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "records": ["load", "read", "read_all"],
-}, submodules=[
-    "at_scale", "cost_model", "laws", "over_links", "proportions", "records", "reference", "scaling", "seeds",
-    "speed_tables", "statistics", "step_cost", "tables",
-])
+if TYPE_CHECKING:
+    from labs.results import (
+        cost_model,
+        over_links,
+        plots,
+        records,
+        reference,
+        scaling,
+        speed_tables,
+        statistics,
+        tables,
+    )
+    from labs.results.records import load, read, read_all
+    from labs.results.run_record import exchanged, finish
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

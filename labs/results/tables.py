@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns
 from labs.run import terminal
 from labs.run.table import text
-from labs.run.text import printable
+from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,3 +161,17 @@ def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
     middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
                          for column in (name, f"{name}_low", f"{name}_high"))
     return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")
+
+
+def shape(hosts: Sequence[str], machines: int) -> str:
+    """Return a layout as text: "2 x 3" for nodes x workers, "3 + 1" for unequal nodes.
+
+    Where several nodes share a machine, their number follows: "4 x 1, 1 machine".
+
+    Args:
+        hosts: The node of every rank.
+        machines: The number of machines that these nodes are.
+    """
+    counts = list(Counter(hosts).values())
+    shared = f", {plural(machines, 'machine')}" if machines != len(counts) else ""
+    return (f"{len(counts)} x {counts[0]}" if len(set(counts)) == 1 else " + ".join(map(str, counts))) + shared

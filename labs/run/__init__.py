@@ -4,13 +4,17 @@ from labs.run import shadows
 
 shadows.refuse_standard()  # Before the next import, which needs several of Python's modules.
 
+from typing import TYPE_CHECKING  # noqa: E402
+
 from labs.run import lazy  # noqa: E402
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "errors": ["LabError"],
-    "fields": ["Range"],
-    "lab": ["Lab"],
-    "options": ["Options"],
-    "sweeps": ["Sweep", "divide"],
-    "worker": ["main"],
-}, submodules=["atomic", "fields", "heartbeat", "naming"])
+if TYPE_CHECKING:
+    from labs.run import atomic, fields, heartbeat, naming
+    from labs.run.errors import LabError
+    from labs.run.fields import Range
+    from labs.run.lab import Lab
+    from labs.run.options import Options
+    from labs.run.sweeps import Sweep, divide
+    from labs.run.worker import main
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -6,21 +6,15 @@ import dataclasses
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.run import naming
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from labs.run.options import Options
     from labs.run.sweeps import Sweep
-
-
-def _no_figures(records: Sequence[dict[str, Any]]) -> Iterable[tuple[str, Figure]]:
-    return ()
 
 
 def _no_check(config: Any, workers: int) -> None:
@@ -56,10 +50,6 @@ class Lab:
     """Raises LabError for a Config that cannot run on this number of workers, before anything is started."""
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Environment variables of this lab that must be set before TensorFlow loads."""
-    summary: Callable[[Sequence[dict[str, Any]]], str] | None = None
-    """Returns a summary of several runs' records as text; without it, `labs sweep` prints their speedups."""
-    figures: Callable[[Sequence[dict[str, Any]]], Iterable[tuple[str, Figure]]] = _no_figures
-    """Returns figures of several runs' records, each with its title."""
     one_worker: Callable[[Any], bool] = _never
     """Whether a Config's experiment runs on one worker only."""
     launcher: Callable[[Any, int, Path], list[str] | None] = _mpirun

@@ -1,36 +1,46 @@
-"""Lazy public names of a package (PEP 562): `labs list` loads no TensorFlow.
+"""Lazy public names of a package (PEP 562), which type checkers see: `labs list` loads no TensorFlow.
 
 Written here and not taken from a library, because `labs check` has to run where no package is installed.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 
-def attach(package: str, submod_attrs: Mapping[str, Sequence[str]],
-           submodules: Sequence[str] = ()) -> tuple[Callable[[str], Any], Callable, list[str]]:
+def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` for a package; each name is loaded when it is first used.
+
+    The names are those that the package imports under `if TYPE_CHECKING`, so they are written once. They must differ
+    from the names of the package's modules: importing a module of the same name would replace the public name.
 
     Args:
         package: Its `__name__`.
-        submod_attrs: The public names of each module. They must differ from the names of the package's modules:
-            importing a module of the same name would replace the public name.
-        submodules: Modules that are public as a whole.
+        file: Its `__file__`.
     """
-    homes = {name: module for module, names in submod_attrs.items() for name in names}
-    public = sorted({*homes, *submodules})
+    homes = dict(_imports(ast.parse(Path(file).read_text(encoding="utf-8"))))
 
     def load(name: str) -> Any:
-        if name in submodules:
-            return importlib.import_module(f"{package}.{name}")
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        if homes[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        value = getattr(importlib.import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return load, lambda: public, public
+    return load, lambda: sorted(homes), sorted(homes)
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each name that a module imports under `if TYPE_CHECKING`, and the module that has it."""
+    for block in tree.body:
+        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
+            for statement in block.body:
+                if isinstance(statement, ast.ImportFrom):
+                    yield from ((alias.name, statement.module or "") for alias in statement.names)

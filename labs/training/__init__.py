@@ -1,15 +1,19 @@
 """Training on one worker or many: start, fit, evaluate, learning rates, and Horovod's operations (`hvd_ops`)."""
 
+from typing import TYPE_CHECKING
+
 from labs.run import lazy
 
-__getattr__, __dir__, __all__ = lazy.attach(__name__, {
-    "batch_norm": ["recompute_statistics"],
-    "devices": ["bind_to_cores"],
-    "elastic": ["Elastic"],
-    "keras_internals": ["take_steps"],
-    "loop": ["compile_for", "evaluate", "fit"],
-    "optimizers": ["fused"],
-    "schedule": ["Warmup", "scaled_lr"],
-    "trained": ["keep_model"],
-    "workers": ["Job", "start"],
-}, submodules=["hvd_ops", "keras_internals", "loopback"])
+if TYPE_CHECKING:
+    from labs.training import hvd_ops, keras_internals, loopback
+    from labs.training.batch_norm import recompute_statistics
+    from labs.training.devices import bind_to_cores
+    from labs.training.elastic import Elastic
+    from labs.training.keras_internals import take_steps
+    from labs.training.loop import compile_for, evaluate, fit
+    from labs.training.optimizers import fused
+    from labs.training.schedule import Warmup, scaled_lr
+    from labs.training.trained import keep_model
+    from labs.training.workers import Job, start
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

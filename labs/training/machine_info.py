@@ -12,8 +12,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from labs.cluster import links
-from labs.run import environment, fast, resources
+from labs.run import environment, fast, links, resources
 from labs.training import keras_internals
 
 

@@ -14,14 +14,13 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
+from labs.run import allocation, fast, fields, heartbeat, naming, stop, terminal
 from labs.run import environment as surroundings
-from labs.run import fast, fields, heartbeat, naming, stop, terminal
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
-from labs.slurm import allocation
 from labs.training import devices, hvd_ops, keras_internals, rendezvous, timeline
 from labs.training.layout import Layout, current_layout, node_name
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from labs import Lab, Options, datasets, fields, main, models, report, training
+from labs import Lab, Options, datasets, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         optimizer = tf.keras.optimizers.Adam(training.scaled_lr(config.base_lr, job.size, config.scaling))
         history = training.fit(job, model, optimizer, digits.train, batch_size=config.batch_size, epochs=config.epochs)
         test = training.evaluate(job, model, digits.test, config.batch_size)
-        return report.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        return results.finish(job, history, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
 LAB = Lab(Config, PRESETS, run, data_set="mnist")

@@ -16,7 +16,7 @@ from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, Options, read, verdict
 from benchmarks.cases import STEPS
 from benchmarks.contenders import growth
-from labs.lint import checker
+from labs.course.plausibility import checker
 from labs.run.paths import ROOT
 
 

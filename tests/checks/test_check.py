@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from labs.checks import runner
 from labs.run.paths import ROOT
+from labs.tools.check import runner
 from tests.checks.machine import Machine
 from tests.setup.clone import PINS, STACK, pretend_installed
 

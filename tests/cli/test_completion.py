@@ -43,7 +43,7 @@ bindkey '^I' complete-word '^N' next
 """
 """Makes an interactive zsh write down what it offers when Tab is typed; Ctrl-N goes on to the next line."""
 LINES = {
-    "labs ": list(commands.COMMANDS),
+    "labs ": list(commands.summaries()),
     "labs re": ["results", "report"],
     "labs run lab1": [lab for lab in catalogue.lab_names() if lab.startswith("lab1")],
     "labs run lab10_caltech --ba": ["--batch-size", "--base-lr"],

@@ -8,8 +8,8 @@ import json
 import nbformat
 import pytest
 
-from labs.cli import notebook, working_copies
 from labs.run.paths import ROOT
+from labs.tools.notebook import command, working_copies
 
 
 def page(text: str, printed: str = "the answer") -> str:
@@ -87,7 +87,7 @@ def test_without_its_notes_it_overwrites_nothing(folders):
 
 
 def test_the_notebooks_open_in_place_where_copies_cannot_be_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(notebook, "ROOT", tmp_path)
-    (tmp_path / notebook.WORK).write_text("a file, not a folder")
-    assert notebook._folder() == "notebooks"
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    (tmp_path / command.WORK).write_text("a file, not a folder")
+    assert command._folder() == "notebooks"
     assert "the notebooks open without copies: " in capsys.readouterr().out

@@ -16,8 +16,9 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from labs.cluster import enter, lifetime, nodes, state
+from labs.run import cluster_state as state
 from labs.run.paths import ROOT, search_path
+from labs.tools.cluster import enter, lifetime, nodes
 
 LABS = [sys.executable, "-m", "labs"]
 NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"]

@@ -10,8 +10,8 @@ import sys
 import psutil
 import pytest
 
-from labs.cluster import lifetime
 from labs.run.paths import ROOT
+from labs.tools.cluster import lifetime
 from tests.cluster.client import Cluster, Process, names, until
 
 MANY = 30

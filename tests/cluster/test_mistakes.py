@@ -8,7 +8,7 @@ import re
 import psutil
 import pytest
 
-from labs.cluster import state
+from labs.run import cluster_state as state
 from tests.cluster.client import names
 
 ON_A_CLUSTER = {

@@ -6,11 +6,11 @@ import subprocess
 
 import pytest
 
-from labs.cluster import links
-from labs.report import over_links
+from labs.course import over_links
 from labs.results import records
 from labs.run.lock import Lock
 from labs.run.paths import ROOT
+from labs.tools.cluster import links
 from tests.cluster.client import LABS
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from labs.cluster import slurm
 from labs.run.paths import ROOT
+from labs.tools.cluster import slurm
 from tests.cluster.client import Cluster, Process, names, until
 from tests.cluster.test_links import TRANSFER
 

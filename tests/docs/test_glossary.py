@@ -79,6 +79,6 @@ def test_every_question_of_the_notebooks_is_explained_and_answered_where_it_says
 
 @pytest.mark.parametrize("row", GROUPS["Figures"], ids=lambda row: row[0])
 def test_a_figure_of_the_page_exists(row):
-    source = (ROOT / "labs/report/drawings.py").read_text()
+    source = (ROOT / "labs/course/drawings.py").read_text()
     for name in re.findall(r"drawings\.(\w+)\(", "".join(row)):
         assert f"\ndef {name}(" in source

@@ -60,7 +60,7 @@ def says(text: str, message: str) -> bool:
 
 def test_every_error_of_a_cluster_is_on_its_page():
     """Except for those that only repeat another program's message."""
-    files = [*(ROOT / "labs/cluster").glob("*.py"), ROOT / "labs/cli/cluster.py"]
+    files = [*(ROOT / "labs/cluster").glob("*.py"), ROOT / "labs/tools/cluster/command.py"]
     raised = {"\n".join(strings(node)) for file in files for node in ast.walk(ast.parse(file.read_text()))
               if isinstance(node, ast.Raise)}
     errors = {text for text in raised if re.search(r"\w \w", text)}

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
-from labs.report import run_record
+from labs.results import run_record
 from labs.run.fields import BatchSize, Seed, Threads
 from labs.run.lab import Lab
 from labs.run.options import Options

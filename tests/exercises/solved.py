@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 
-from labs import exercises
+from labs.course import exercises
 from labs.run import catalogue
 
 

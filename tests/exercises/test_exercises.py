@@ -13,8 +13,9 @@ import sys
 import numpy as np
 import pytest
 
-from labs import exercises, lab10_caltech
-from labs.exercises import grading
+from labs import lab10_caltech
+from labs.course import exercises
+from labs.course.exercises import grading
 from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from labs.run.paths import ROOT

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from labs.exercises import judged
+from labs.course.exercises import judged
 from labs.run import catalogue
 from tests.notebooks import committed
 

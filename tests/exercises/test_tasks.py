@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from labs import exercises
-from labs.exercises import isolated
-from labs.exercises.tasks import functions, two_workers
+from labs.course import exercises
+from labs.course.exercises import isolated
+from labs.course.exercises.tasks import functions, two_workers
 from labs.launch.supervisor import Outcome
 from labs.run import catalogue
 from labs.run.errors import LabError

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from labs import exercises
-from labs.exercises.tasks import two_workers
+from labs.course import exercises
+from labs.course.exercises.tasks import two_workers
 from labs.run.paths import ROOT
 from tests.exercises.solved import solution
 from tests.waiting import ends

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from labs import lab05_allreduce as lab
+from labs.course import drawings
 from labs.launch import local
-from labs.report import drawings
 from labs.run.paths import results_dir
 from tests.exercises.solved import solved
 

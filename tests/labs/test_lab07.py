@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from labs import lab07_vit as lab
+from labs.course import transports
 from labs.launch import local
-from labs.report import transports
 from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.sweeps import cells

@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from labs import lab01_baseline, lab02_horovod
-from labs.checks import gpu_node
-from labs.checks.gpu_node import Outcome
 from labs.results import records
 from labs.run import catalogue, command_line
 from labs.run.sweeps import Cell
+from labs.tools.check import gpu_node
+from labs.tools.check.gpu_node import Outcome
 
 TINY = dataclasses.replace(lab02_horovod.PRESETS["demo"], epochs=1, batch_size=128)
 ON_TWO = Cell("lab02_horovod", TINY, 2)
@@ -157,7 +157,7 @@ def test_the_highest_values_of_each_gpu():
 INTERRUPTED = """
 import dataclasses
 from labs import lab01_baseline
-from labs.checks import gpu_node
+from labs.tools.check import gpu_node
 from labs.cli import commands
 from labs.run.sweeps import Cell
 short, long = (dataclasses.replace(lab01_baseline.PRESETS["demo"], epochs=epochs) for epochs in (1, 10**6))

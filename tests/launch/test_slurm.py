@@ -1,4 +1,4 @@
-"""What labs.slurm.allocation makes of an allocation's environment; tests/slurm asks a real Slurm for one."""
+"""What labs.run.allocation makes of an allocation's environment; tests/slurm asks a real Slurm for one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from labs.run import allocation
 from labs.run.errors import LabError
-from labs.slurm import allocation
 
 # From `env` in jobs of Slurm 22.05: -N 2 --ntasks-per-node=2 -c 2 --gpus-per-node=2, and a plain -N 2.
 FULL = {
@@ -148,5 +148,5 @@ def test_tasks_that_mpi_did_not_join():
 
 
 def test_imports_no_tensorflow():
-    code = "import sys, labs.slurm.allocation; sys.exit('tensorflow' in sys.modules or 'horovod' in sys.modules)"
+    code = "import sys, labs.run.allocation; sys.exit('tensorflow' in sys.modules or 'horovod' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -18,8 +18,7 @@ from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
 from labs.launch import capacity
 from labs.launch.sweep import run_sweep
-from labs.report import plots
-from labs.results import speed_tables
+from labs.results import plots, speed_tables
 from labs.run.sweeps import Sweep, cells, finished
 from tests.lint.test_lint import sound, write_runs
 from tests.report.test_page import cells as records_of

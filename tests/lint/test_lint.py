@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from labs.cli import commands
-from labs.lint import checker, csv_file
+from labs.course.plausibility import checker, csv_file
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.results.test_records import record

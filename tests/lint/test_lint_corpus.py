@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.lint import checker
+from labs.course.plausibility import checker
 
 RIGHT = {
     "laptop, two cores": """workers,epoch_time_s,speedup

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.cli import commands
-from labs.lint import checker, columns, csv_file, reading
+from labs.course.plausibility import checker, columns, csv_file, reading
 from labs.run.errors import LabError
 
 SPELLINGS = {  # The rules' name -> names that students write, with the factor of their unit where it is not 1.

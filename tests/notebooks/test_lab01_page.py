@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pytest
 
-from labs.results import proportions, step_cost
+from labs.course import proportions, step_cost
 from labs.run.paths import ROOT
 from tests.notebooks.committed import Page, cell, cells, printed, prose, table
 

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.results import proportions, records, reference, scaling, statistics
+from labs.course import proportions
+from labs.results import records, reference, scaling, statistics
 from labs.run.paths import ROOT
 from tests.notebooks import committed
 

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from labs import lab03_lr_scaling as lab
-from labs.results import proportions, records, reference, statistics
+from labs.course import proportions
+from labs.results import records, reference, statistics
 from labs.run.paths import ROOT
 from tests.notebooks import committed
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.report import drawings, over_links
+from labs.course import drawings, over_links
 from labs.results import reference
 from labs.run.paths import ROOT
 from tests.notebooks import committed

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from labs.results import proportions
+from labs.course import proportions
 from labs.run.paths import ROOT
 from tests.notebooks import committed as page
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from labs.results import proportions
+from labs.course import proportions
 from tests.notebooks import committed as page
 
 LOSSES = re.compile(r"^epoch \d+/\d+  accuracy \S+  loss (\S+)", re.MULTILINE)

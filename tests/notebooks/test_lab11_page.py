@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from labs.results import proportions, scaling
+from labs.course import proportions
+from labs.results import scaling
 from tests.notebooks.committed import Page
 
 PAGE = Page("lab11_multinode")

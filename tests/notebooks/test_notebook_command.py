@@ -18,7 +18,7 @@ import pytest
 from jupyter_client import BlockingKernelClient
 from tornado.websocket import websocket_connect
 
-from labs.cli import notebook
+from labs.tools.notebook import command
 from tests import listening
 from tests.notebooks.serving import Server, serving
 
@@ -100,9 +100,9 @@ def test_a_browser_opens_the_notebooks(server):
 
 
 def test_no_browser_is_opened_where_nobody_sees_it():
-    assert notebook.opens_browser({"WAYLAND_DISPLAY": "wayland-0"})
-    assert not notebook.opens_browser({"DISPLAY": ""})
-    assert not notebook.opens_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "7"})
+    assert command.opens_browser({"WAYLAND_DISPLAY": "wayland-0"})
+    assert not command.opens_browser({"DISPLAY": ""})
+    assert not command.opens_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "7"})
 
 
 @pytest.mark.slow
@@ -123,5 +123,5 @@ def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(s
 
 def test_the_way_to_a_job_leads_through_the_login_node():
     through = f"ssh -N -L 8888:127.0.0.1:8888 -J {getpass.getuser()}@login1 {ONE}"
-    assert notebook.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": "login1"}) == through
-    assert "-J" not in notebook.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": socket.gethostname()})
+    assert command.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": "login1"}) == through
+    assert "-J" not in command.tunnel(8888, {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_HOST": socket.gethostname()})

@@ -10,7 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
-from labs.report import drawings, plots
+from labs.course import drawings
+from labs.results import plots
 from labs.run.errors import LabError
 from tests.measure.test_timeline import begin, end, tensor
 

@@ -20,11 +20,11 @@ import pandas as pd
 import pytest
 
 from labs.cli import commands
-from labs.exercises import listing
-from labs.report import page, plots
-from labs.results import records, reference, schema, speed_tables
+from labs.course.exercises import listing
+from labs.results import plots, records, reference, schema, speed_tables
 from labs.run.errors import LabError
 from labs.run.text import printable
+from labs.tools.report import page
 from tests.results.test_records import record
 from tests.waiting import ends
 

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.report import course, layouts, page
+from labs.course import layouts, reports
+from labs.tools.report import page
 from tests.lint.test_lint import sound, write_runs
 
 PAPER = lab.PRESETS["paper"]
@@ -103,5 +104,5 @@ def test_the_report_page_has_it_for_runs_that_no_sweep_started(tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert "What each layout trains" in text
     assert "lab02_mnist_accuracy.csv" in text
-    assert {path.stem for path in course.paths("lab11_multinode")} == {
+    assert {path.stem for path in reports.paths("lab11_multinode")} == {
         "lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from labs import lab06_memory as lab
-from labs.report import memory_limits
+from labs.course import memory_limits
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.report import layouts, over_links
+from labs.course import layouts, over_links
 from labs.results import reference
 from labs.run.errors import LabError
 

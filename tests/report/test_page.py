@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 
 from labs import lab04_speedup
-from labs.report import page, plots
-from labs.results import scaling, speed_tables
+from labs.results import plots, scaling, speed_tables
 from labs.run import catalogue, sweeps
 from labs.run.paths import ROOT
+from labs.tools.report import page
 from tests.lint.test_lint import sound, write_runs
 from tests.results.test_records import HISTORY, record
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from labs.report import plots
-from labs.results import step_cost
+from labs.course import step_cost
+from labs.results import plots
 
 
 def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():

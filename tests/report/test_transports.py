@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs import lab07_vit as lab
-from labs.report import transports
+from labs.course import transports
 from tests.lint.test_lint import sound
 
 DEMO = lab.PRESETS["demo"]

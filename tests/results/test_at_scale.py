@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.results import at_scale, cost_model, laws
+from labs.course import at_scale, laws
+from labs.results import cost_model
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 

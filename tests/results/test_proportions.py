@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from labs.results import proportions
+from labs.course import proportions
 
 
 @pytest.mark.parametrize(("share", "images"), [(0.9902, 10_000), (0.7, 398), (0.1, 120)])

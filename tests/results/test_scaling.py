@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.results import cost_model, laws, scaling
+from labs.course import laws
+from labs.results import cost_model, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.exercises import planted

@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from labs.results import seeds, statistics
+from labs.course import seeds
+from labs.results import statistics
 
 
 def test_settings_are_compared_by_the_spread_of_their_seeds():

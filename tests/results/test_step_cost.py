@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from labs.results import step_cost
+from labs.course import step_cost
 from labs.run.errors import LabError
 
 BATCHES = np.array([8, 32, 128, 256, 512, 1024])

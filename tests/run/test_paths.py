@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from labs.cli import commands
-from labs.cluster import state
 from labs.datasets import arrays, decode, fetch
 from labs.launch import hosts
 from labs.measure import timeline
-from labs.run import paths
+from labs.run import cluster_state, paths
 from labs.run.errors import LabError
 from labs.run.options import Options
 
 HOST_FILE = hosts.VARIABLES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
-           "LABS_TMPDIR": paths.temporary_dir, state.FOLDER: state.folder}
+           "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
 OPTIONS = {"--results": lambda path: Options(results=path).results, "--data": lambda path: fetch.locate("mnist", path)}
 COMMANDS = {  # A command line of each option that names a file or a folder; the path ends it.
     "lint": ["lint"], "report": ["report", "--results"], "output": ["report", "--output"],
@@ -57,7 +56,7 @@ def test_what_no_path_can_be_is_refused_in_one_line(home, monkeypatch, path):
     (home / "loop").symlink_to("loop")
     attempts = [lambda each=each: each(path) for each in OPTIONS.values()]
     attempts += [lambda words=words: commands.dispatch([*words, path]) for words in COMMANDS.values()]
-    attempts += [lambda: hosts.slots({HOST_FILE: path}), lambda: state.folder({state.FOLDER: path})]
+    attempts += [lambda: hosts.slots({HOST_FILE: path}), lambda: cluster_state.folder({cluster_state.FOLDER: path})]
     for variable in FOLDERS if "\0" not in path else ():
         monkeypatch.setenv(variable, path)
     attempts += FOLDERS.values() if "\0" not in path else []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from labs.checks import machine
 from labs.launch import capacity
-from labs.report import page
+from labs.run import allocation
 from labs.run.text import plural, printable, printable_lines
-from labs.slurm import allocation
+from labs.tools.check import machine
+from labs.tools.report import page
 
 
 def test_one_is_singular():

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from labs.cluster import slurm
 from labs.run.paths import ROOT, search_path
+from labs.tools.cluster import slurm
 from tests.cluster.client import Cluster, missing, until
 
 FOREIGN = ("SLURM", "SBATCH", "SINFO")

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from labs.cli.cluster import NEXT_WITH_SLURM
+from labs.run import slurm
 from labs.run.errors import LabError
 from labs.run.paths import search_path
-from labs.slurm import queue, reasons, sbatch_parser, site
+from labs.tools.cluster.command import NEXT_WITH_SLURM
+from labs.tools.queue import queue, reasons, sbatch_parser
 from tests.cluster.client import until
 from tests.slurm.client import ROOT, Slurm, unavailable
 
@@ -198,10 +199,10 @@ def test_numbers_that_sbatch_refuses_do_not_break_the_reader():
 
 
 def test_a_task_of_a_waiting_array_is_found(monkeypatch):
-    def job(number: str) -> site.Job:
-        return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
+    def job(number: str) -> slurm.Job:
+        return slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
 
-    monkeypatch.setattr(site, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
+    monkeypatch.setattr(slurm, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
                         if "--array" in filters else [job("12_[0-2]")])
     assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
     assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
@@ -215,10 +216,10 @@ def test_a_task_of_a_waiting_array_is_found(monkeypatch):
 ])
 def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, cpus, never):
     """squeue shows one node for `sbatch -n 8`, which starts on four nodes of 2 CPUs."""
-    nodes = [site.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
+    nodes = [slurm.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
              for name, count in (("lab", 4), ("small", 1)) for number in range(count)]
-    partitions = {name: site.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
-    job = site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {
+    partitions = {name: slurm.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
+    job = slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {
         "id": "12", "base": "12", "partition": partition, "nodes": "1", "cpus": str(cpus), "limit": "10:00"})
     lines = queue._never(job, partitions, nodes)
     assert lines[0].startswith(never) if never else not lines
@@ -229,7 +230,7 @@ def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, c
     ("gpu:a100:4(S:0-1),nvme:1", 4), ("gpu", 1), ("gpu:a100", 1), ("gres/gpu=4", 4), ("(null)", 0),
 ])
 def test_a_total_of_gpus_is_not_added_to_its_types(gres, count):
-    assert site.gpus(gres) == count
+    assert slurm.gpus(gres) == count
 
 
 @pytest.mark.parametrize("reason", [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.exercises.grading import Question, grade_efficiency, grade_speedup, pair_with_one_worker
+from labs.course.exercises.grading import Question, grade_efficiency, grade_speedup, pair_with_one_worker
 
 PAIR = pair_with_one_worker("section 'One worker and two' of notebooks/lab00_template.ipynb")
 

@@ -23,7 +23,7 @@ PRESETS = {"demo": Config()}
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train nothing, write the record, and stay."""
-    from labs.report import run_record
+    from labs.results import run_record
     from labs.training import workers
 
     with workers.start(config, options) as job:

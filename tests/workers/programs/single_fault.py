@@ -82,7 +82,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     from labs.datasets.splits import Subset
-    from labs.report import run_record
+    from labs.results import run_record
     from labs.run import heartbeat
     from labs.training import workers
     from labs.training.loop import fit

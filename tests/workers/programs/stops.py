@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
-from labs.report import run_record
+from labs.results import run_record
 from labs.run import heartbeat
 from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options

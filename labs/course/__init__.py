@@ -1,0 +1,23 @@
+"""What teaches: exercises and their grading, figures, models of cost, the course reports, plausible figures."""
+
+from typing import TYPE_CHECKING
+
+from labs.run import lazy
+
+if TYPE_CHECKING:
+    from labs.course import (
+        at_scale,
+        drawings,
+        exercises,
+        laws,
+        layouts,
+        memory_limits,
+        over_links,
+        proportions,
+        reports,
+        seeds,
+        step_cost,
+        transports,
+    )
+else:
+    __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -1,0 +1,816 @@
+"""Drawings of training: a step, an epoch, weak and strong scaling, the ring and other all-reduces, SGD's paths.
+
+Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
+`plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from labs.measure import timeline
+from labs.results import cost_model, plots
+from labs.run.errors import LabError
+from labs.run.text import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
+
+Row = dict[str, Any]
+WIDTH = 9.0
+"""Width of every figure, in inches."""
+MOST_RANKS, MOST_IN_STEPS = 8, 5
+"""More ranks than this cannot be read at this width: in one drawing, and in one panel per step."""
+MOST_BARS = 8
+"""The most batch sizes in `step_cost`."""
+
+
+def step_cost(fixed: float, per_image: float, batch_sizes: Sequence[int]) -> Figure:
+    """Draw the time of one worker's step, a + c b, as a bar per batch size, with its throughput.
+
+    Args:
+        fixed: a, the seconds of a step that do not depend on its batch.
+        per_image: c, the seconds per image.
+        batch_sizes: b, images per step; one to eight of them.
+
+    Raises:
+        LabError: No step has these costs, or the figure cannot show these batch sizes.
+    """
+    if fixed < 0 or per_image <= 0:
+        raise LabError(f"no step has a fixed cost of {fixed:g} s and a cost of {per_image:g} s per image")
+    if not 1 <= len(batch_sizes) <= MOST_BARS or min(batch_sizes) < 1:
+        raise LabError(f"this figure shows 1 to {MOST_BARS} batch sizes of at least one image")
+    figure = plots.empty(WIDTH, 1.5 + 0.45 * len(batch_sizes))
+    axes = figure.subplots()
+    rows = range(len(batch_sizes))
+    varying = [1e3 * per_image * size for size in batch_sizes]
+    axes.barh(rows, 1e3 * fixed, 0.62, color="0.75", edgecolor="black", linewidth=0.8, label="fixed cost: $a$")
+    axes.barh(rows, varying, 0.62, 1e3 * fixed, color=_colour(0), edgecolor="black", linewidth=0.8,
+              label=r"images: $c\,b$")
+    longest = 1e3 * fixed + max(varying)
+    for row, size in zip(rows, batch_sizes, strict=True):
+        seconds = fixed + per_image * size
+        axes.text(1e3 * seconds + 0.012 * longest, row, f"{size / seconds:,.0f} images/s; {fixed / seconds:.0%} fixed",
+                  va="center", fontsize=9)
+    axes.set(xlim=(0, 1.45 * longest), xlabel="time of one step (milliseconds)", ylabel="batch size $b$ (images)")
+    axes.set_yticks(rows, [f"{size:,}" for size in batch_sizes])
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(f"One step: $a$ = {_si(fixed, 's')}, $c$ = {_si(per_image, 's')} per image, "
+                   f"so at most 1 / $c$ = {1 / per_image:,.0f} images/s", fontsize=11)
+    axes.legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+def data_parallel(n: int = 4) -> Figure:
+    """Draw one step of data-parallel training: equal weights, n shards, n gradients, their mean, equal updates.
+
+    Args:
+        n: Number of workers, from 1 to 8.
+
+    Raises:
+        LabError: More workers than the figure can show.
+    """
+    _check_ranks(n, 1)
+    figure = plots.empty(WIDTH, 5.3)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
+    axes.set(xlim=(0, WIDTH), ylim=(0, 5.3))
+    axes.axis("off")
+    axes.text(WIDTH / 2, 5.05, f"One training step on {plural(n, 'worker')}", ha="center", va="center",
+              fontsize=12)
+    heights = {"weights": 4.3, "shard": 3.5, "gradient": 2.65, "mean": 1.75, "update": 0.9, "again": 0.25}
+    _explain(axes, heights, n)
+    left, column = 2.75, 6.0 / n
+    wide = min(1.25, 0.86 * column)
+    few = n <= 5
+    size = 9 if few else 7.5
+    for rank in range(n):
+        x, colour = left + (rank + 0.5) * column, _colour(rank)
+        axes.text(x, 4.72, f"rank {rank}", ha="center", va="center", fontsize=size, color=_ink_on_white(colour),
+                  weight="bold")
+        _box(axes, x, heights["weights"], wide, 0.34, "weights $w$", size)
+        _images(axes, x, heights["shard"], wide, colour)
+        axes.text(x, heights["shard"] - 0.24, "$b$ images", ha="center", va="center", fontsize=size)
+        _box(axes, x, heights["gradient"], wide, 0.34, f"gradient $g_{rank}$" if few else f"$g_{rank}$", size, colour)
+        _box(axes, x, heights["update"], wide, 0.34, r"$w \leftarrow w - \eta\,g$" if n <= 4 else r"$w - \eta\,g$",
+             size)
+        _box(axes, x, heights["again"], wide, 0.3, "weights $w$", size)
+        for above, below, ink in ((4.11, 3.68, "0.4"), (3.17, 2.84, colour), (2.46, 1.98, colour), (1.52, 1.09, "0.4"),
+                                  (0.71, 0.42, "0.4")):
+            _arrow(axes, (x, above), (x, below), ink)
+        if rank and few:
+            between = x - column / 2
+            for row, sign in (("weights", "="), ("gradient", r"$\neq$"), ("update", "="), ("again", "=")):
+                axes.text(between, heights[row], sign, ha="center", va="center", fontsize=size + 1)
+    _box(axes, left + 3, heights["mean"], 5.9, 0.4, f"all-reduce: $g =$ {_mean(n)}", 10)
+    return figure
+
+
+def _explain(axes: Axes, heights: dict[str, float], n: int) -> None:
+    """Write the numbered text at the left of `data_parallel`."""
+    texts = {"weights": ("1  Equal weights", "broadcast once, at the start"),
+             "shard": ("2  A batch for each", "of its shard; in all $B = N\\,b$"),
+             "gradient": ("3  Forward, backward", "each on its own images"),
+             "mean": ("4  All-reduce", "only gradients are sent" if n > 1 else "one worker: none sent"),
+             "update": ("5  Equal updates", r"learning rate $\eta$"),
+             "again": ("", "ready for the next step")}
+    for row, (heading, text) in texts.items():
+        y = heights[row]
+        axes.text(0.15, y + 0.1, heading, va="center", fontsize=10.5, weight="bold")
+        axes.text(0.36, y - 0.1 if heading else y, text, va="center", fontsize=9, color="0.25")
+
+
+def _mean(n: int) -> str:
+    """Return the formula of the gradients' mean."""
+    if n == 1:
+        return "$g_0$"
+    terms = [f"g_{rank}" for rank in range(n)] if n <= 4 else ["g_0", "g_1", r"\ldots", f"g_{n - 1}"]
+    return f"$({' + '.join(terms)})\\,/\\,{n}$"
+
+
+def _images(axes: Axes, x: float, y: float, wide: float, colour: str) -> None:
+    """Draw a shard's images: four squares around (x, y)."""
+    from matplotlib.patches import Rectangle
+
+    pitch = min(0.24, wide / 4)
+    for image in range(4):
+        axes.add_patch(Rectangle((x + (image - 2) * pitch + 0.03, y - 0.09), pitch - 0.06, pitch - 0.06,
+                                 facecolor=colour, edgecolor="black", linewidth=0.6))
+
+
+def epoch_over_time(compute: float, communication: float, start: float, n: int = 2, steps: int = 4) -> Figure:
+    """Draw an epoch of one worker above an epoch of n workers: its start, then compute and communication of each step.
+
+    Args:
+        compute: Seconds of a step of one worker.
+        communication: Seconds by which the exchange of the gradients lengthens a step of n workers.
+        start: Seconds of an epoch before its first step.
+        n: Number of workers, from 2 to 4.
+        steps: Steps of one worker's epoch; n workers take one n-th of them, rounded up.
+
+    Raises:
+        LabError: More workers or steps than the figure can show.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    _check_ranks(n, 2, 4)
+    if not n <= steps <= 12:
+        raise LabError(f"this figure shows {n} to 12 steps, not {steps}")
+    figure = plots.empty(WIDTH, 1.5 + 0.45 * (n + 1))
+    axes = figure.subplots()
+    grey, dark = "0.88", "0.35"
+    lanes = [(0, steps, compute, "1 worker, rank 0"),
+             *((rank, -(-steps // n), compute + communication, f"{n} workers, rank {rank}") for rank in range(n))]
+    rows = [lane + 0.35 * (lane > 0) for lane in range(n + 1)]
+    for y, (rank, own, step, _) in zip(rows, lanes, strict=True):
+        axes.barh(y, start, 0.7, 0, color=grey, edgecolor="black", linewidth=0.8)
+        for number in range(own):
+            began = start + number * step
+            axes.barh(y, compute, 0.7, began, color=_colour(rank), edgecolor="black", linewidth=0.8)
+            axes.barh(y, step - compute, 0.7, began + compute, color=dark, edgecolor="black", linewidth=0.8)
+            axes.text(began + compute / 2, y, "b images", ha="center", va="center", fontsize=8,
+                      color=_ink_on(_colour(rank)))
+    alone, together = start + steps * compute, start + lanes[1][1] * lanes[1][2]
+    axes.axvline(alone / n, color="0.3", linestyle=":", zorder=0)
+    axes.set_yticks(rows, [lane[3] for lane in lanes])
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.02 * alone), xlabel="seconds since the epoch began")
+    axes.set_title(f"T(1) = {alone:.3g} s, T({n}) = {together:.3g} s: S({n}) = {alone / together:.2f}, not {n}",
+                   fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(handles=[
+        Patch(facecolor=_colour(0), edgecolor="black", label="compute (a rank's colour): divided among the workers"),
+        Patch(facecolor=dark, edgecolor="black", label="communication: added in every step"),
+        Patch(facecolor=grey, edgecolor="black", label="start of the epoch: not divided"),
+        Line2D([], [], color="0.3", linestyle=":", label=f"ideal: T(1) / {n}")],
+        loc="outside lower center", ncols=2, fontsize=8)
+    return _padded(figure)
+
+
+def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figure:
+    """Draw the images of one step by rank: weak scaling holds the batch of each, strong scaling that of all together.
+
+    Args:
+        batch: Images of one worker's step, and global batch of the strong scaling.
+        sizes: Numbers of workers, up to 8; each divides the batch.
+
+    Raises:
+        LabError: More workers than the figure can show, or a batch that they cannot divide.
+    """
+    for n in sizes:
+        _check_ranks(n, 1)
+        if batch % n:
+            raise LabError(f"a global batch of {batch} cannot be divided among {n} workers")
+    figure = plots.empty(WIDTH, 1.6 + 0.5 * len(sizes))
+    panels = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, kind, share in zip(panels, ("weak", "strong"), (lambda n: batch, lambda n: batch // n), strict=True):
+        for y, n in enumerate(sizes):
+            for rank in range(n):
+                axes.barh(y, share(n), 0.62, rank * share(n), color=_colour(rank), edgecolor="black", linewidth=0.8)
+                if share(n) * 16 >= batch * max(sizes):
+                    axes.text((rank + 0.5) * share(n), y, f"{share(n)}", ha="center", va="center", fontsize=8,
+                              color=_ink_on(_colour(rank)))
+        axes.set_title(f"{kind} scaling: {'b' if kind == 'weak' else 'B = N b'} is held", fontsize=11)
+        axes.set_xlabel("images of one step, by rank")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_yticks(range(len(sizes)), [str(n) for n in sizes])
+    panels[0].set_ylabel("workers N (ranks)")
+    panels[0].invert_yaxis()
+    return _padded(figure)
+
+
+class Send(NamedTuple):
+    """A chunk that one rank sends to another."""
+
+    source: int
+    target: int
+    chunk: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RingState:
+    """What all ranks hold after a step of a ring all-reduce."""
+
+    phase: str
+    """"start", "reduce-scatter" or "all-gather"."""
+    values: np.ndarray
+    """Each rank's values, [ranks, elements, ...]."""
+    sends: tuple[Send, ...]
+    """What was sent in this step, all of it at the same time."""
+    sent_bytes: np.ndarray
+    """Bytes that each rank has sent until now, [ranks]."""
+
+
+def ring_steps(values: Sequence[ArrayLike]) -> list[RingState]:
+    """Return the states of a ring all-reduce that sums one array per rank: the start, then one per step.
+
+    Each rank cuts its array into N chunks. Reduce-scatter: in each of N - 1 steps every rank sends a chunk to the next
+    rank, which adds it to its own. Then rank r holds the sum of chunk r + 1 over all ranks. All-gather: in N - 1 more
+    steps the complete chunks go round, and replace what the receiver held. Source: Patarasuk and Yuan, "Bandwidth
+    optimal all-reduce algorithms for clusters of workstations", JPDC 69(2), 2009.
+
+    Args:
+        values: An array of numbers per rank, all of the same shape; they are cut along their first axis.
+
+    Raises:
+        LabError: The arrays have different shapes, or are single numbers.
+    """
+    if len({np.shape(each) for each in values}) != 1 or not np.shape(values[0]):
+        raise LabError("a ring needs one array per rank, all of the same shape")
+    held = np.array(values)
+    n = len(held)
+    chunks = np.array_split(np.arange(held.shape[1]), n)
+    sent = np.zeros(n, int)
+    states = [RingState("start", held.copy(), (), sent.copy())]
+    for step in range(2 * (n - 1)):
+        sends = tuple(Send(rank, (rank + 1) % n, (rank - step) % n) for rank in range(n))
+        messages = [held[send.source, chunks[send.chunk]] for send in sends]  # Copies: all are sent at the same time.
+        for send, message in zip(sends, messages, strict=True):
+            where = send.target, chunks[send.chunk]
+            held[where] = message if step >= n - 1 else held[where] + message
+            sent[send.source] += message.nbytes
+        phase = "all-gather" if step >= n - 1 else "reduce-scatter"
+        states.append(RingState(phase, held.copy(), sends, sent.copy()))
+    return states
+
+
+def ring(n: int = 4, step: int | None = None) -> Figure:
+    """Draw a ring all-reduce as grids of ranks x chunks, a panel per step, simulated by `ring_steps`.
+
+    A cell has a stripe for each rank whose values its sum contains, in that rank's colour; a complete sum has a bold
+    frame. An arrow is a chunk that was sent in this step.
+
+    Args:
+        n: Number of ranks, from 2 to 5; with `step`, to 8.
+        step: The only step to show, from 1; 0 is the start. By default all 2 (n - 1) steps.
+
+    Raises:
+        LabError: The figure cannot show this number of ranks, or there is no such step.
+    """
+    _check_ranks(n, 2, MOST_IN_STEPS if step is None else MOST_RANKS)
+    last = 2 * (n - 1)
+    if step is not None and not 0 <= step <= last:
+        raise LabError(f"a ring of {n} ranks has the steps 1 to {last}, and 0 for the start, not {step}")
+    # Rank r starts with the unit vector r in every chunk, so that each sum counts how often it contains each rank.
+    states = ring_steps([np.tile(np.eye(n, dtype=int)[rank], (n, 1)) for rank in range(n)])
+    message = states[0].values[0].nbytes
+    shown = range(1, last + 1) if step is None else [step]
+    rows, columns = (1, len(shown)) if len(shown) < 3 else (2, n - 1)
+    figure = plots.empty(WIDTH if step is None else min(WIDTH, 3.7 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for axes, number in zip(panels.flat, shown, strict=True):
+        _panel(axes, states[number], number, message)
+    sent = states[-1].sent_bytes.max() / message
+    figure.suptitle(f"Ring all-reduce of M bytes on N = {n} ranks: {last} steps,\n"
+                    f"each rank sends 2 (N - 1) / N M = {round(n * sent)}/{n} M = {sent:.3g} M", fontsize=11)
+    _ring_legend(figure, n)
+    return _padded(figure)
+
+
+def _panel(axes: Axes, state: RingState, number: int, message: int) -> None:
+    """Draw one state of the ring: its cells and what was sent."""
+    from matplotlib.patches import Rectangle
+
+    n, high = len(state.values), 0.56
+    for rank in range(n):
+        for chunk in range(n):
+            holds = state.values[rank, chunk]
+            for other in np.flatnonzero(holds):
+                axes.add_patch(Rectangle((chunk - 0.4 + 0.8 * other / n, rank - high / 2), 0.8 / n, high, linewidth=0,
+                                         facecolor=_colour(int(other)), label=f"rank {other}"))
+            complete = bool((holds == 1).all())
+            axes.add_patch(Rectangle((chunk - 0.4, rank - high / 2), 0.8, high, facecolor="none", zorder=3,
+                                     edgecolor="black" if complete else "0.6", linewidth=2 if complete else 0.8))
+    for source, target, chunk in state.sends:
+        ink = _colour(source)
+        if target > source:
+            _arrow(axes, (chunk, source + high / 2), (chunk, target - high / 2), ink, 2)
+        else:  # From the last rank to the first: out at the bottom, in at the top.
+            _arrow(axes, (chunk, source + high / 2), (chunk, source + 0.8), ink, 2)
+            _arrow(axes, (chunk, target - 0.8), (chunk, target - high / 2), ink, 2)
+    sent = round(n * state.sent_bytes.max() / message)
+    heading = f"step {number}, {state.phase}" if number else "start"
+    axes.set_title(f"{heading}\nsent so far: {sent}/{n} M", fontsize=9)
+    axes.set(xlim=(-0.6, n - 0.4), ylim=(n - 0.15, -0.85))
+    axes.set_xticks(range(n), list(map(str, range(n))), fontsize=8)
+    axes.set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8)
+    axes.set_xlabel("chunk of M / N bytes", fontsize=8)
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _ring_legend(figure: Figure, n: int) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    entries: list[Any] = [Patch(color=_colour(rank), label=f"values of rank {rank}") for rank in range(n)]
+    entries.append(Patch(facecolor="none", edgecolor="black", linewidth=2, label="sum over all ranks"))
+    entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2,
+                          label="sent to the next rank (last: to rank 0)"))
+    wide = figure.get_size_inches()[0]
+    figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.7)), fontsize=8)
+
+
+def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> Figure:
+    """Draw the seconds of three all-reduces over the message size on logarithmic axes, from their formulas.
+
+    - naive: all ranks send to rank 0, which adds and sends back: 2 (N - 1) (alpha + beta M)
+    - tree: reduce and broadcast along a binomial tree: 2 ceil(log2 N) (alpha + beta M)
+    - ring: reduce-scatter and all-gather: 2 (N - 1) (alpha + beta M / N)
+
+    Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1),
+    2005; the functions are in `labs/results/cost_model.py`. The time of the additions is left out.
+
+    Args:
+        nbytes: Sizes of the message (all gradients of a worker), in bytes; by default 8 B to 1 GB.
+        n: Number of ranks.
+        alpha: Latency: seconds of an empty message.
+        beta: Seconds per byte, 1 / bandwidth; the default is 10 Gbit/s.
+    """
+    sizes = np.geomspace(8, 1e9, 200) if nbytes is None else np.sort(np.asarray(nbytes, float))
+    figure = plots.empty(WIDTH, 4.4)
+    axes = figure.subplots()
+    styles = {"naive": (":", "0.45"), "tree": ("--", "0.25"), "ring": ("-", "black")}
+    for name, (style, colour) in styles.items():
+        seconds = [COSTS[name](size, n, alpha, 1 / beta) for size in sizes]
+        axes.plot(sizes, seconds, style, color=colour, linewidth=2.2, label=name)
+    axes.plot(sizes, 2 * (n - 1) / n * beta * sizes, color="0.7", linewidth=1, zorder=1,
+              label=r"no latency: $2\,(N-1)/N \cdot \beta M$")
+    title = f"All-reduce on {plural(n, 'rank')}: latency {_si(alpha, 's')}, {_si(1 / beta, 'B/s')} per link"
+    even = _break_even(n, alpha, beta)
+    if even and sizes[0] < even < sizes[-1]:
+        axes.axvline(even, color="0.7", linewidth=1, linestyle="-.", zorder=1)
+        title += f"\nup to {_si(even, 'B')} the tree is faster, above it the ring"
+    fastest = min(cost(sizes[0], n, alpha, 1 / beta) for cost in COSTS.values())
+    axes.set(xscale="log", yscale="log", ylim=(fastest / 3, None), xlabel="message M (bytes)",
+             ylabel="time of one all-reduce (seconds)")
+    axes.set_title(title, fontsize=11)
+    axes.xaxis.set_major_formatter(lambda value, _: _si(value, "B"))
+    axes.yaxis.set_major_formatter(lambda value, _: _si(value, "s"))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+COSTS: dict[str, Callable[[float, int, float, float], float]] = {
+    "naive": cost_model.naive_seconds, "tree": cost_model.tree_seconds, "ring": cost_model.ring_seconds}
+"""The formula of each topology; arguments: bytes, ranks, latency, bandwidth."""
+
+
+def _break_even(n: int, alpha: float, beta: float) -> float | None:
+    """Return the bytes at which tree and ring take the same time; None if one of them is faster at every size."""
+    levels = math.ceil(math.log2(n)) if n > 1 else 0
+    slower = levels - (n - 1) / n  # Of the tree, per byte.
+    return (n - 1 - levels) * alpha / (slower * beta) if slower > 0 and n - 1 > levels else None
+
+
+def topology_table(nbytes: float, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> pd.DataFrame:
+    """Return steps, bytes and seconds of the three all-reduces of `topologies`, counted from their messages.
+
+    Columns: `steps` one after the other; `most_bytes_sent` by one rank; `bytes_sent` by all ranks together; `seconds`.
+
+    Args:
+        nbytes: Size of the message, in bytes.
+        n: Number of ranks.
+        alpha: Seconds of an empty message.
+        beta: Seconds per byte.
+    """
+    import pandas as pd
+
+    rows = {}
+    for name in COSTS:
+        steps = messages(name, n)
+        sent = np.zeros(n)
+        for source, _, share in (each for step in steps for each in step):
+            sent[source] += share * nbytes
+        seconds = sum(alpha + beta * nbytes * max(share for *_, share in step) for step in steps)
+        rows[name] = {"steps": len(steps), "most_bytes_sent": sent.max(), "bytes_sent": sent.sum(), "seconds": seconds}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index="topology").astype({"steps": int})
+
+
+def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
+    """Return the messages of an all-reduce, by step: source, target, and share of the message's bytes.
+
+    Args:
+        topology: "naive", "tree" (binomial) or "ring".
+        n: Number of ranks.
+    """
+    if topology == "ring":
+        return [[(rank, (rank + 1) % n, 1 / n) for rank in range(n)] for _ in range(2 * (n - 1))]
+    if topology == "naive":
+        reduce = [[(rank, 0, 1.0)] for rank in range(1, n)]
+    else:
+        distances = [2**level for level in range(math.ceil(math.log2(n)))]
+        reduce = [[(rank, rank - far, 1.0) for rank in range(far, n, 2 * far)] for far in distances]
+    return reduce + [[(target, source, share) for source, target, share in step] for step in reversed(reduce)]
+
+
+PHASES = {"forward": 0.45, "backward": 1.0, "apply": 0.7}
+"""Share of the rank's colour, the rest white, in the bars of each phase."""
+LIGHTEST = 0.25
+"""The same for negotiations and for other phases, such as a sleep."""
+
+
+def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Figure:
+    """Draw one step as a Gantt chart of the ranks: forward, backward per layer, negotiate, all-reduce, apply.
+
+    Negotiations and all-reduces are from Horovod's timeline, which rank 0 writes. A negotiation of rank r begins when
+    its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the first request did) and ends when all
+    ranks have the tensor. Tensors that were fused are one all-reduce. The timeline does not contain the computation, so
+    each rank has to measure it.
+
+    Args:
+        events: From `timeline.read`. Gradients are shown; if there are none, all tensors.
+        computed: What each rank computed: rows with `rank`, `phase` ("forward", "backward", "apply" or another),
+            `name` (the layer, or ""), `began` and `ended`, in seconds since 1970 (`time.time()`).
+        step: The exchange to show of each tensor, from 0.
+
+    Raises:
+        LabError: There is neither an exchange of this step nor a computation.
+    """
+    seen = seen_step(events, computed, step)
+    lanes = _lanes(seen.ranks, seen.bars, seen.exchanges)
+    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
+    axes = figure.subplots()
+    y, ticks = _draw_lanes(axes, lanes, seen.began, seen.ended - seen.began)
+    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
+    length = 1e3 * (seen.ended - seen.began)
+    axes.set(ylim=(y, -GAP), xlim=(-0.01 * length, 1.01 * length), xlabel="milliseconds since the step began")
+    axes.set_title(_gantt_title(seen), fontsize=11)
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
+    if seen.bars:
+        _shades(figure)
+    return _padded(figure)
+
+
+def step_gantts(steps: Mapping[str, Seen]) -> Figure:
+    """Draw several steps as small Gantt charts, one below the other, on one axis of time.
+
+    The lanes are those of `step_gantt`; the negotiations of a rank share a narrow lane. The title of a panel says how
+    long the step took, how many messages were sent, and how long after the last gradient the last of them ended.
+
+    Args:
+        steps: By title, from `seen_step` or `typical_step`.
+    """
+    all_lanes = [[lane._replace(high=min(lane.high, 0.3)) if len(lane.lines) > 1 else lane
+                  for lane in _lanes(seen.ranks, seen.bars, seen.exchanges)] for seen in steps.values()]
+    longest = max(seen.ended - seen.began for seen in steps.values())
+    heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes in all_lanes]
+    figure = plots.empty(WIDTH, 1.1 + 0.5 * len(steps) + 0.24 * sum(heights))
+    panels = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, lanes, (title, seen) in zip(panels, all_lanes, steps.items(), strict=True):
+        y, ticks = _draw_lanes(axes, lanes, seen.began, longest)
+        axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
+        axes.set(ylim=(y, -GAP), xlim=(-0.01e3 * longest, 1.01e3 * longest))
+        axes.set_title(f"{title}: {seen.summary()}", fontsize=10, loc="left")
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    panels[-1].set_xlabel("milliseconds since the step began")
+    _shades(figure)
+    return _padded(figure)
+
+
+class Seen(NamedTuple):
+    """What was seen of one step: bars of computation, and exchanges; times in seconds since the timeline began."""
+
+    bars: list[Row]
+    exchanges: list[Row]
+    ranks: list[int]
+    began: float
+    ended: float
+
+    @property
+    def messages(self) -> int:
+        """Number of messages; tensors that were fused are one."""
+        return len({row["message"] for row in self.exchanges})
+
+    @property
+    def exposed(self) -> float:
+        """Seconds from the end of the last backward pass to the end of the last message: nothing hides them."""
+        backward = [row["ended"] for row in self.bars if row["phase"] == "backward"]
+        if not backward or not self.exchanges:
+            return 0.0
+        return max(0.0, max(row["ended"] for row in self.exchanges) - max(backward))
+
+    def summary(self) -> str:
+        """Return the step's length, its messages, and what no computation hides, as text."""
+        text = f"{1e3 * (self.ended - self.began):.3g} ms, {plural(self.messages, 'message')}"
+        return f"{text}; the last ends {1e3 * self.exposed:.3g} ms after the last gradient"
+
+
+def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Seen:
+    """Return what a timeline and the computations hold of one step; arguments and errors as of `step_gantt`."""
+    events = list(events)
+    began = timeline.started(events)
+    bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
+    exchanges = _of_step(timeline.exchanges(events), step)
+    if not bars and not exchanges:
+        raise LabError(f"the timeline has no step {step}, and no computation was given")
+    ranks = sorted({row["rank"] for row in bars} | {rank for row in exchanges for rank in row["announced"]} | {0})
+    return Seen(bars, exchanges, ranks, min([row["began"] for row in bars] + [row["requested"] for row in exchanges]),
+                max(row["ended"] for row in bars + exchanges))
+
+
+def typical_step(events: Iterable[Row], computed: Iterable[Row]) -> Seen:
+    """Return the step of median length; arguments as of `step_gantt`, and each computation has its number, `step`."""
+    events, computed = list(events), list(computed)
+    numbers = sorted({row["step"] for row in computed})
+    steps = [seen_step(events, [row for row in computed if row["step"] == number], number) for number in numbers]
+    return sorted(steps, key=lambda seen: seen.ended - seen.began)[len(steps) // 2]
+
+
+def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> tuple[float, list[float]]:
+    """Draw the bars of all lanes, and return the height of all together and the middle of each.
+
+    Args:
+        axes: Where to draw.
+        lanes: From top to bottom.
+        began: The time at the left end, in seconds.
+        length: Seconds that the axis shows.
+    """
+    y, middles = 0.0, []
+    for lane in lanes:
+        middles.append(y + len(lane.lines) * lane.high / 2)
+        for line in lane.lines:
+            for bar in line:
+                _bar(axes, bar, lane, y + lane.high / 2, (began, began + length))
+            y += lane.high
+        y += GAP
+    return y, middles
+
+
+def _shades(figure: Figure) -> None:
+    """Add the legend of a Gantt chart."""
+    from matplotlib.patches import Patch
+
+    shades = {"sleep, negotiate": LIGHTEST, **PHASES, "all-reduce": 1.0}
+    figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
+                           for name, share in shades.items()],
+                  title="shades of a rank's colour", loc="outside lower center", ncols=len(shades), fontsize=8,
+                  title_fontsize=8)
+
+
+def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
+    """Return the exchanges of a step: the one with this number of each tensor, gradients alone if there are any."""
+    by_tensor: dict[str, list[Row]] = {}
+    for row in rows:
+        by_tensor.setdefault(row["tensor"], []).append(row)
+    each = [rows[step] for rows in by_tensor.values() if len(rows) > step]
+    gradients = [row for row in each if row["kind"] == "gradients"]
+    return sorted(gradients or each, key=lambda row: row["requested"])
+
+
+GAP = 0.3
+"""Space between two lanes of a Gantt chart; a line of a lane with text is 1 high."""
+
+
+class _Lane(NamedTuple):
+    """One kind of bars of one rank, in one or several lines."""
+
+    rank: int
+    name: str
+    lines: list[list[Row]]
+    high: float = 1.0
+
+
+def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) -> list[_Lane]:
+    """Return the lanes from top to bottom; bars that can overlap in time have separate lines."""
+    transfers: dict[int, list[Row]] = {}
+    for row in exchanges:
+        transfers.setdefault(row["message"], []).append(row)
+    reductions = [{"began": min(row["began"] for row in rows), "ended": max(row["ended"] for row in rows),
+                   "text": _si(sum(row["bytes"] or 0 for row in rows), "B"), "share": 1.0,
+                   "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
+    lanes = []
+    for rank in ranks:
+        own = [_computation(row) for row in bars if row["rank"] == rank]
+        if own:
+            lanes.append(_Lane(rank, "compute", [own]))
+        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": LIGHTEST,
+                   "text": _short(row["tensor"])}] for row in exchanges]
+        if waits:
+            lanes.append(_Lane(rank, "negotiate", waits, 0.6 if len(waits) <= 8 else 0.25))
+            lanes.append(_Lane(rank, "all-reduce", [reductions]))
+    return lanes
+
+
+def _computation(row: Row) -> Row:
+    """Return the bar of a computation: "layer 4" is "4" on a short one."""
+    longer, space, text = (row["name"] or row["phase"]).rpartition(" ")
+    return row | {"longer": longer + space, "text": text, "share": PHASES.get(row["phase"], LIGHTEST)}
+
+
+def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, float]) -> None:
+    """Draw a bar, and its text where the bar is large enough for it."""
+    from matplotlib.colors import to_rgb
+
+    colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(lane.rank)))
+    left, length = 1e3 * (bar["began"] - between[0]), 1e3 * (bar["ended"] - bar["began"])
+    axes.barh(y, length, 0.84 * lane.high, left, color=[colour], edgecolor="black", linewidth=0.5)
+    characters = (7.2 * length / (1e3 * (between[1] - between[0])) - 0.06) / 0.075
+    texts = [text for text in (bar.get("longer", "") + bar["text"], bar["text"]) if len(text) < characters]
+    if texts and lane.high > 0.5:
+        axes.text(left + length / 2, y, texts[0], ha="center", va="center", fontsize=8 if lane.high == 1 else 7,
+                  color=_ink_on(colour))
+
+
+def _gantt_title(seen: Seen) -> str:
+    title = f"One step on {plural(len(seen.ranks), 'rank')}: {1e3 * (seen.ended - seen.began):.3g} ms"
+    if seen.exchanges and any(row["phase"] == "backward" for row in seen.bars):
+        title += f"; the all-reduces end {1e3 * seen.exposed:.3g} ms after the last gradient"
+    waits = {}
+    for row in seen.exchanges:
+        if len(row["announced"]) > 1:
+            first, last = min(row["announced"].values()), max(row["announced"].values())
+            waits[last - first] = max(row["announced"], key=row["announced"].__getitem__)
+    if waits:
+        title += f"\nlongest wait for a gradient: {1e3 * max(waits):.3g} ms, for that of rank {waits[max(waits)]}"
+    return title
+
+
+def _short(tensor: str) -> str:
+    """Return a tensor's name without what Horovod adds in front."""
+    return re.sub(r"^.*(?:HorovodAllreduce|Distributed[A-Za-z]*)_", "", tensor)
+
+
+def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
+               loss: Callable[[np.ndarray, np.ndarray], np.ndarray],
+               names: tuple[str, str] = ("weight $w_0$", "weight $w_1$"), labels: Sequence[str] | None = None,
+               contours: int = 10) -> Figure:
+    """Draw the contours of a loss with two weights, and on them the path of each rank's SGD steps.
+
+    Ranks that exchange gradients and began with equal weights have one path. Later ranks have thinner lines, so that
+    all colours can be seen on a shared path.
+
+    Args:
+        paths: Weights of each rank, by rank: [steps + 1, 2], the first row before step 1. Several of these by their
+            title get a panel each.
+        loss: Returns the losses of arrays of both weights.
+        names: Labels of the axes; weights have no unit.
+        labels: Labels of the paths; by default "rank 0", "rank 1" ...
+        contours: Number of contour lines, about.
+
+    Raises:
+        LabError: A path does not have two columns.
+    """
+    titled = paths if isinstance(paths, Mapping) else {"": paths}
+    panels = {title: [np.asarray(path, float) for path in ranks] for title, ranks in titled.items()}
+    tracks = [track for ranks in panels.values() for track in ranks]
+    if not tracks or any(track.ndim != 2 or track.shape[1] != 2 for track in tracks):
+        raise LabError("a path has one row per step and two columns, one per weight")
+    points = np.concatenate(tracks)
+    low, high = points.min(axis=0), points.max(axis=0)
+    margin = 0.2 * np.maximum(high - low, 1e-6 + 0.3 * (high - low).max())
+    grid = np.meshgrid(*(np.linspace(low[axis] - margin[axis], high[axis] + margin[axis], 160) for axis in (0, 1)))
+    heights = loss(*grid)
+    figure = plots.empty(WIDTH, 5 if len(panels) == 1 else 3.7)
+    row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (title, ranks) in zip(row, panels.items(), strict=True):
+        lines = axes.contour(*grid, heights, levels=contours, colors="0.72", linewidths=0.9)
+        starts = _ranks_paths(axes, ranks, labels or [f"rank {rank}" for rank in range(len(ranks))])
+        if len(panels) == 1:
+            _label_contours(axes, lines, starts, low - margin, high + margin)
+        apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in ranks for other in ranks)
+        steps = plural(max(len(track) for track in ranks) - 1, "step")
+        axes.set_title(f"{title}\nafter {steps} {apart:.2g} apart" if title else
+                       f"Weights after {steps} (squares): ranks at most {apart:.2g} apart\n"
+                       "grey: contours of the loss", fontsize=11)
+        axes.set_xlabel(names[0])
+    row[0].set_ylabel(names[1])
+    row[-1].legend(fontsize=9, **plots.BESIDE)
+    return _padded(figure)
+
+
+def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]) -> np.ndarray:
+    """Draw the path of each rank, and return the points where paths start."""
+    for rank, track in enumerate(tracks):
+        later = len(tracks) - 1 - rank
+        axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * later, markersize=3, label=labels[rank])
+        axes.plot(*track[-1], "s", color=_colour(rank), markersize=8 + 4 * later, markerfacecolor="none",
+                  markeredgewidth=1.8)
+    starts = np.unique([track[0] for track in tracks], axis=0)
+    for start in starts:
+        axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
+    return starts
+
+
+def _label_contours(axes: Axes, lines, starts: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Write the loss on its contours, except where the text would touch "start" or the frame."""
+    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
+        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
+        position, *taken = ((np.array(point) - low) / (high - low) for point in (label.get_position(), *starts))
+        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
+        if near or position.min() < 0.05 or position.max() > 0.95:
+            label.remove()
+
+
+def _padded(figure: Figure) -> Figure:
+    """Leave a margin around a figure, and return it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[call-arg]  # In inches; the engine is "constrained".
+    return figure
+
+
+def _check_ranks(n: int, fewest: int, most: int = MOST_RANKS) -> None:
+    if not fewest <= n <= most:
+        raise LabError(f"this figure shows {fewest} to {most} ranks, not {n}")
+
+
+def _colour(rank: int) -> str:
+    return plots.RANK_COLOURS[rank % len(plots.RANK_COLOURS)]
+
+
+def _luminance(colour: Any) -> float:
+    """Return a colour's relative luminance, from 0 for black to 1 for white; source: ITU-R BT.709."""
+    from matplotlib.colors import to_rgb
+
+    return float(np.dot(to_rgb(colour), (0.2126, 0.7152, 0.0722)))
+
+
+def _ink_on(colour: Any) -> str:
+    """Return the colour of a text on a background."""
+    return "black" if _luminance(colour) > 0.4 else "white"
+
+
+def _ink_on_white(colour: str) -> str:
+    """Return a rank's colour for text on white; the light ones cannot be read there, so they become black."""
+    return colour if _luminance(colour) < 0.6 else "black"
+
+
+def _box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, size: float,
+         colour: str = "0.93") -> None:
+    """Draw a box around (x, y) with a text in it."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((x - wide / 2, y - high / 2), wide, high, facecolor=colour, edgecolor="0.3",
+                             linewidth=0.8))
+    axes.text(x, y, text, ha="center", va="center", fontsize=size, color=_ink_on(colour))
+
+
+def _arrow(axes: Axes, start: tuple[float, float], end: tuple[float, float], colour: str, width: float = 1.6) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=9, shrinkA=0, shrinkB=0, color=colour,
+                                   linewidth=width, zorder=4))
+
+
+def _si(value: float, unit: str) -> str:
+    """Return a quantity with a decimal prefix: "1.25 GB/s", "50 µs"."""
+    for factor, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")):
+        if abs(value) >= 0.9995 * factor:
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"

@@ -1,0 +1,203 @@
+"""Exercises: questions graded from the student's own records, functions to write, and scripts with a planted bug.
+
+    from labs.course import exercises
+    one, two = exercises.runs("lab02.q1")     the records that a question is about
+    exercises.check("lab02.q1", 1.7)          prints "right", or raises AssertionError with what is wrong
+    exercises.check("lab02.shard", shard)     the same for a function that the student wrote
+    exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
+
+`check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a separate process, with a
+time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: to
+give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`, and may have one
+in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
+students get. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from labs.course.exercises import isolated
+from labs.course.exercises.grading import Question, Record, described, shown
+from labs.course.exercises.guesses import judged
+from labs.course.exercises.tasks.functions import Task
+from labs.results import records
+from labs.run import catalogue
+from labs.run.errors import LabError, quoted
+from labs.run.text import printable
+
+__all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs", "show", "tasks"]
+
+
+def check(question: str, answer: Any, results_root: Path | None = None) -> None:
+    """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
+
+    Args:
+        question: The id of a question or a task: "lab04.q2", "lab02.shard".
+        answer: A plain value, as the question asks for it, or the student's function.
+        results_root: The folder of all results; by default that of the notebooks.
+
+    Raises:
+        AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
+        LabError: There is no such question.
+    """
+    about = runs(question, results_root)
+    try:
+        reason = _grade(question, answer, about)
+    except AssertionError as wrong:
+        raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
+    except LookupError as missing:
+        raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
+                             ) from None
+    except (Exception, SystemExit) as error:
+        raise AssertionError(f"{question}: the answer {shown(answer)} cannot be graded: {described(error)}") from None
+    print(f"{question}: right: {reason}")
+
+
+def _grade(question: str, answer: Any, about: list[Record]) -> str:
+    entry = _entry(question)
+    if isinstance(entry, Question):
+        return entry.grade(answer, about)
+    return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
+
+
+def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
+    """Print whether each answer is right; None means that there is no answer yet."""
+    for question, answer in answers.items():
+        if answer is None:
+            _entry(question)
+            print(f"{question}: no answer yet")
+            continue
+        try:
+            check(question, answer, results_root)
+        except AssertionError as wrong:
+            print(wrong)
+
+
+def runs(question: str, results_root: Path | None = None) -> list[Record]:
+    """Return the records that a question is about; [] for a task.
+
+    Args:
+        question: Its id: "lab04.q2".
+        results_root: The folder of all results; by default that of the notebooks.
+
+    Raises:
+        AssertionError: They are missing; names the command that makes them.
+        LabError: There is no such question.
+    """
+    entry = _entry(question)
+    if isinstance(entry, Task):
+        return []
+    return _select(question, entry, records.read_all(_lab(question), results_root))
+
+
+def _select(question: str, entry: Question, all_records: list[Record]) -> list[Record]:
+    """Return which of a lab's records a question is about; raises as `runs` does."""
+    try:
+        return entry.select_runs(all_records)
+    except AssertionError as missing:
+        raise AssertionError(f"{question}: {missing}") from None
+    except LookupError as missing:
+        raise AssertionError(f"{question}: a record of {_lab(question)} has no {missing}; move it away") from None
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise AssertionError(f"{question}: a record of {_lab(question)} has a malformed figure ({printable(error)}); "
+                             "move it away") from None
+
+
+def _names(about: Sequence[Record]) -> str:
+    return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
+
+
+def questions(lab: str) -> dict[str, Question]:
+    """Return the questions of a lab by id; {} if it has none.
+
+    Args:
+        lab: Its name, its number or a unique prefix.
+
+    Raises:
+        LabError: No lab has that name.
+    """
+    return _entries("labs.course.exercises", lab, "QUESTIONS")
+
+
+def tasks(lab: str) -> dict[str, Task]:
+    """Return the tasks of a lab by id, functions to write and a bug to find; {} if it has none. As `questions`."""
+    return _entries("labs.course.exercises.tasks", lab, "TASKS")
+
+
+def _entries(package: str, lab: str, name: str) -> dict[str, Any]:
+    lab = catalogue.resolve(lab)
+    module = f"{package}.{lab}"
+    if importlib.util.find_spec(module) is None:
+        return {}
+    entries = getattr(importlib.import_module(module), name)
+    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in entries.items()}
+
+
+def cell(task: str) -> str:
+    """Return the code of the notebook's cell for a task: the function with its hole, and the line that grades it.
+
+    Args:
+        task: Its id: "lab02.shard".
+
+    Raises:
+        LabError: There is no such task.
+    """
+    entry = _entry(task)
+    stub = entry.stub if isinstance(entry, Task) else None
+    graded = f'exercises.show({{"{task}": {stub.__name__ if stub else None}}})'
+    return f"{inspect.getsource(stub)}\n\n{graded}" if stub else graded
+
+
+def markdown(lab: str) -> str:
+    """Return the questions of a lab as its notebook shows them."""
+    entries = questions(lab)
+    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in entries.items()]
+    return "\n".join(["### Graded from your own records", "", INTRODUCTION.format(next(iter(entries))), "", *lines])
+
+
+INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your results folder, such as those of this '
+                'page. `exercises.runs("{}")` returns their records. A record is a dictionary: '
+                '`record["config"]` has the settings, `record["layout"]` the workers (`size`), `record["history"]` a '
+                'row per epoch (`steps`, `train_seconds` and more), and `record["timings"]["images_per_sec"]` the '
+                'throughput without the first epoch. What else was measured is in `record["metrics"]` and '
+                '`record["tables"]`; `list(...)` shows the names. Write your answers '
+                "in place of `None`. A wrong answer gets a hint, never the right number.")
+
+
+def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
+    """Yield the lines of `labs exercises`: each question with its runs, or with what makes them; then each task."""
+    name, entries = catalogue.resolve(lab), questions(lab)
+    if not entries:
+        yield f"{name} has no questions that are graded from your own records"
+    all_records = records.read_all(name, results_root) if entries else []  # Once: each bad record is reported once.
+    for question, entry in entries.items():
+        yield f"{question}  {entry.text}"
+        yield f"    answer: {entry.answer}"
+        try:
+            yield "    about: " + _names(_select(question, entry, all_records))
+        except AssertionError as missing:
+            yield "    " + str(missing).removeprefix(f"{question}: ")
+    for task, to_do in tasks(lab).items():
+        yield f"{task}  {to_do.text}"
+        yield f"    answer: {to_do.answer}"
+
+
+def _lab(question: str) -> str:
+    return catalogue.resolve(question.partition(".")[0])
+
+
+def _entry(question: str) -> Question | Task:
+    """Return the question or task with this id: "lab04.q2" or "lab4.q2"."""
+    lab = _lab(question)
+    entries: dict[str, Question | Task] = {**questions(lab), **tasks(lab)}
+    name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"
+    if name not in entries:
+        known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"
+        raise LabError(f"no question is called {quoted(question)}; {known}")
+    return entries[name]

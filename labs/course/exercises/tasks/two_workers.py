@@ -1,0 +1,152 @@
+"""A train step on two real workers: writes its source to a file and runs it under mpirun."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import tempfile
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from labs.course.exercises.grading import cut, require
+from labs.course.exercises.tasks.functions import Written
+from labs.launch import mpirun
+from labs.launch.supervisor import Outcome, complete
+from labs.run import atomic, terminal
+
+SECONDS = 60
+"""The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""
+EQUAL, SAME_AS_ONE = 1e-6, 1e-5
+"""How far the weights of the two workers may be apart, and theirs from those of one worker on both batches. Rounding
+accounts for less than 1e-6."""
+HEADER = "import numpy as np\nimport tensorflow as tf\n\n\n"
+ENDED = "Horovod has been shut down"
+"""Horovod's message on a worker that waits when another one has ended."""
+HANG = "a rank waits in a collective that the other never calls, or calls in another order"
+
+
+def step(model, images, labels, optimizer, hvd):
+    """Train one step: all workers apply the mean of their gradients.
+
+    Each worker computes the gradients on its own batch. The loss is the mean
+    over the images of
+    `tf.keras.losses.sparse_categorical_crossentropy(labels, model(images))`.
+    The function runs alone in its own file, in which `np` and `tf` are
+    imported.
+
+    Args:
+        model: A Keras model; equal on all workers.
+        images: This worker's batch: 8 small test images of 4 numbers each,
+            shape [8, 4].
+        labels: Their classes, an array of length 8.
+        optimizer: A Keras optimizer, which exchanges nothing itself.
+        hvd: Horovod, `labs.training.hvd_keras`, already initialized.
+    """
+    ...  # YOUR CODE
+
+
+def grade_step(run: Written) -> str:
+    """Run a student's train step on two workers; return what was checked, or raise AssertionError."""
+    source = source_of(run.function)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        atomic.write_text(folder / "step.py", HEADER + source)
+        program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
+        with terminal.ticking("two workers take the steps ..."):
+            outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
+        started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
+        reports = [json.loads(path.read_text()) if path.exists() else {}
+                   for path in (folder / f"{rank}.json" for rank in range(2))]
+    expect_run(reports, all(started), outcome)
+    return expect_weights(*reports)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of the workers: Horovod's defaults, and no GPU."""
+    # A lab that ran in this process has left its settings of Horovod, such as the transport.
+    env = {name: value for name, value in mpirun.environment(bar=False).items() if not name.startswith("HOROVOD_")}
+    return env | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
+
+
+def source_of(function: Callable) -> str:
+    """Return the source of a student's function.
+
+    A function of a notebook is in the notebook's history of cells, `In`, if Python does not find its source.
+
+    Raises:
+        AssertionError: It is not a function made with `def`, it has no body yet, or its source is not found.
+    """
+    plain = getattr(function, "python_function", function)  # That of a tf.function.
+    try:
+        source = textwrap.dedent(inspect.getsource(plain))
+    except (OSError, TypeError):
+        source = _from_history(plain)
+    names = _names(source)
+    require(names, "the source of the function was not found; define it with `def` in a cell of the notebook")
+    *_, body = [node.body for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    require(not all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+                    for node in body), f"no answer yet: `{names[-1]}` does nothing")
+    return source
+
+
+def _names(source: str) -> list[str]:
+    """Return the names of the functions that a source defines; [] for one that is not Python."""
+    try:
+        return [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    except SyntaxError:
+        return []
+
+
+def _from_history(function: Any) -> str:
+    """Return the definition of a function from the newest cell that has it, or an empty string."""
+    name = getattr(function, "__name__", "")
+    for cell in reversed(getattr(function, "__globals__", {}).get("In", [])):
+        if name in _names(cell):
+            return next(ast.get_source_segment(cell, node) or "" for node in ast.parse(cell).body
+                        if isinstance(node, ast.FunctionDef) and node.name == name)
+    return ""
+
+
+def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:
+    """Raise AssertionError unless both workers took all steps.
+
+    Args:
+        reports: Those of the two workers; {} where there is none.
+        started: Whether both workers began the first step.
+        outcome: How mpirun ended.
+    """
+    errors = {rank: report["error"] for rank, report in enumerate(reports) if report.get("error")}
+    for rank, error in errors.items():
+        require(ENDED in error, f"on rank {rank} of two, the function raised {error}")
+    require(started, f"the two workers had not started after {SECONDS} s; is the machine busy? Try again"
+                     if outcome.code is None else f"the two workers did not start: mpirun {cut(outcome.cause)}")
+    finished = all(reports) and not errors  # Even if mpirun itself has not ended in time.
+    require(finished or (outcome.code is not None and not errors), f"the steps do not end: {HANG}")
+    require(finished, f"a worker ended in the middle of the steps: mpirun {cut(outcome.cause)}")
+
+
+def expect_weights(first: dict, second: dict) -> str:
+    """Return what was checked about the weights of two workers, or raise AssertionError.
+
+    Args:
+        first: Rank 0's report: its weights at the start ("initial"), at the end ("final"), and those of one worker on
+            both batches ("alone").
+        second: Rank 1's.
+    """
+    steps, mine, other = first["steps"], np.array(first["final"]), np.array(second["final"])
+    require(np.isfinite([mine, other]).all(), f"after {steps} steps a weight is not finite")
+    require(not np.array_equal(mine, first["initial"]), f"after {steps} steps the weights are still those of the start")
+    apart = abs(mine - other).max()
+    require(apart <= EQUAL, f"after {steps} steps the two workers hold different weights: the largest difference is "
+                            f"{apart:.2g}. Did both apply the same gradients?")
+    apart = abs(mine - np.array(first["alone"])).max()
+    require(apart <= SAME_AS_ONE, "the two workers agree, but one worker that trains on both batches ends at other "
+                                  f"weights: after {steps} steps the largest difference is {apart:.2g}. Is what they "
+                                  "apply the mean gradient of all images?")
+    return (f"after {steps} steps on two real workers their weights are equal (within {EQUAL:g}), and equal to those "
+            f"of one worker on both batches (within {SAME_AS_ONE:g})")

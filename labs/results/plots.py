@@ -1,0 +1,409 @@
+"""Plots: labelled, with units, in colours that a colour-blind reader can tell apart (Okabe and Ito 2008)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labs.measure import ledger_columns
+from labs.results.tables import figure as figure_of
+from labs.results.tables import named
+from labs.run.text import plural, printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from labs.course.step_cost import StepCost
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""The colours of all plots; everything else is grey."""
+RANK_COLOURS = (*COLOURS, "#F0E442")
+"""The colour of each rank, the same in every figure that shows ranks; from rank 8 on they repeat."""
+BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+"""Position of a legend: next to the plot, not over it."""
+
+
+def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
+           reference: dict[str, float] | None = None) -> Figure:
+    """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run.
+
+    Args:
+        records: Records of runs.
+        labels: Their labels in the legend; by default their number of workers.
+        reference: Accuracies of a course report by their label: grey lines.
+    """
+    figure = empty(11, 3.4)
+    loss, accuracy = figure.subplots(1, 2)
+    labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
+    first = [record["history"][0] for record in records if record["history"]]
+    metric = "mae" if first and all("mae" in row for row in first) else "accuracy"
+    for record, label, colour in zip(records, labels, COLOURS, strict=False):
+        for axes, name in ((loss, "loss"), (accuracy, metric)):
+            _draw(axes, record["history"], name, label, colour)
+    for gap, (label, value) in enumerate((reference or {}).items(), start=1):
+        accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, gap)), label=label)
+    loss.set(xlabel="epoch", ylabel="loss", title="Loss")
+    if metric == "accuracy":
+        accuracy.set(xlabel="epoch", ylabel="accuracy (share of right answers)", ylim=(0, 1), title="Accuracy")
+    else:
+        accuracy.set(xlabel="epoch", ylabel="mean absolute error (years)", ylim=(0, None), title="Mean absolute error")
+    for axes in (loss, accuracy):
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    if accuracy.get_legend_handles_labels()[0]:
+        accuracy.legend(fontsize=8, **BESIDE)
+    return figure
+
+
+def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
+    epochs = [row["epoch"] for row in history]
+    for column, style, subset in ((name, "--", "training"), (f"val_{name}", "-o", "validation")):
+        if history and column in history[0]:
+            values = [row.get(column, np.nan) for row in history]
+            axes.plot(epochs, values, style, markersize=3, color=colour, label=f"{label}, {subset}")
+
+
+def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
+               dashed: Sequence[str] = ()) -> Figure:
+    """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.
+
+    Args:
+        runs: The records of each setting, one per seed, by its label.
+        metrics: Columns of the history, one panel each.
+        dashed: The labels whose lines are dashed.
+    """
+    units = {"loss": "training loss (nats)", "val_loss": "validation loss (nats)",
+             "accuracy": "training accuracy (share right)", "val_accuracy": "validation accuracy (share right)"}
+    figure = empty(9, 3.9)
+    for axes, metric in zip(figure.subplots(1, len(metrics), squeeze=False)[0], metrics, strict=True):
+        for (label, records), colour in zip(runs.items(), COLOURS, strict=False):
+            values = np.array([[row[metric] for row in record["history"]] for record in records], float)
+            epochs = [row["epoch"] for row in records[0]["history"]]
+            style = "--" if label in dashed else "-"
+            axes.plot(epochs, values.mean(axis=0), style, marker="o", markersize=3, color=colour, label=label)
+            axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
+        axes.set(xlabel="epoch", ylabel=units.get(metric, metric))
+        if metric.endswith("accuracy"):
+            axes.set_ylim(0, 1)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as a PNG."""
+    from labs.run import atomic
+
+    with atomic.writing(path) as file:
+        figure.savefig(file, format="png", dpi=120)
+
+
+def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
+            axes: Axes | None = None) -> Figure:
+    """Draw the speedup over the number of workers, one line per value of `by`, with 95 % intervals and the ideal line.
+
+    Args:
+        frame: From `scaling.speedups`.
+        by: The column or columns whose values distinguish the lines.
+        reference: Speedups of a course report (columns `size`, `speedup` and those of `by`), hollow and dashed.
+        axes: The axes to draw on; by default those of a new figure.
+    """
+    return _scaling(frame, by, "speedup", "speedup: throughput(n) / throughput(1)", reference, axes)
+
+
+def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
+               axes: Axes | None = None) -> Figure:
+    """Draw the scaling efficiency, speedup / workers; arguments as of `speedup`, with `scaling_efficiency`."""
+    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, axes)
+
+
+def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
+            reference: pd.DataFrame | None = None) -> Figure:
+    """Draw speedup and scaling efficiency side by side; arguments as of `speedup`."""
+    figure = empty(10, 3.5)
+    left, right = figure.subplots(1, 2)
+    speedup(frame, by, reference, left)
+    left.get_legend().remove()
+    return efficiency(frame, by, reference, right)
+
+
+def _scaling(frame, by, value, title, reference, axes) -> Figure:
+    axes = axes or empty(6.6, 3.6).subplots()
+    by = [by] if isinstance(by, str) else list(by)
+    measured = dict(lines(frame, by))
+    reported = dict(lines(reference, by)) if reference is not None else {}
+    # By label, so that measured and reported lines of one batch size have the same colour.
+    colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate({**measured, **reported})}
+    for name, line in measured.items():
+        line = line.dropna(subset=[value]).sort_values("size")
+        if len(line):
+            axes.errorbar(line["size"], line[value], _errors(line, value), fmt="-o", color=colours[name], capsize=3,
+                          label=name)
+    for name, line in reported.items():
+        line = line.dropna(subset=[value]).sort_values("size")
+        axes.plot(line["size"], line[value], "--s", color=colours[name], markerfacecolor="none",
+                  alpha=0.6, label=f"report, {name}".removesuffix(", measured"))
+    sizes = sorted({*frame["size"], *(reference["size"] if reference is not None else ())})
+    ideal = sizes if value == "speedup" else [1] * len(sizes)
+    axes.plot(sizes, ideal, ":", color="0.4", label="ideal", zorder=1)
+    axes.set(xlabel="workers", ylabel=title, xticks=sizes)
+    axes.margins(y=0.08)
+    axes.set_ylim(bottom=0)
+    return _finished(axes)
+
+
+def shade_above(figure: Figure, size: float, text: str) -> Figure:
+    """Shade the part of each plot with more than `size` workers, say why at its bottom, and return the figure.
+
+    Args:
+        figure: From `scaling`, `speedup` or `efficiency`.
+        size: The most workers that are not shaded, such as the cores of the machine.
+        text: What is different there.
+    """
+    for axes in figure.axes:
+        left, right = axes.get_xlim()
+        more = min(tick for tick in axes.get_xticks() if tick > size)
+        axes.axvspan((size + more) / 2, right, color="0.93", zorder=0)
+        axes.set_xlim(left, right)
+        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right",
+                      fontsize=8, color="0.35")
+    return figure
+
+
+def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the rows of each combination of values of `by`, with its label."""
+    columns = [column for column in by if column in frame]
+    if not columns:
+        yield "measured", frame
+        return
+    for values, rows in frame.groupby(columns, dropna=False, sort=True, observed=True):
+        yield ", ".join(map(label_of, columns, values)), rows
+
+
+def label_of(column: str, value: Any) -> str:
+    """Return a value's text in a legend: a word alone, a number with its column."""
+    text = value if isinstance(value, str) else f"{named(column)} {plain(value)}"
+    return printable(text).replace("$", r"\$")  # A name in a record is neither an escape sequence nor a formula.
+
+
+def plain(value: Any) -> str:
+    """Return a value without a needless fraction."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes: Axes | None = None) -> Figure:
+    """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
+
+    Args:
+        frame: Runs with a ledger, from `records.load` or `scaling.summary`: columns ledger_wall_seconds,
+            ledger_input_seconds and so on. Rows that are equal in `by` are one bar, their median.
+        by: The columns whose values distinguish the bars.
+        axes: The axes to draw on; by default those of a new figure.
+    """
+    by = [column for column in by if column in frame]
+    columns = list(ledger_columns.COLUMNS)
+    frame = ledger_columns.with_start(frame)
+    bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
+    names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
+    axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
+    above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.
+    colours = (COLOURS[5], COLOURS[0], COLOURS[1], COLOURS[4], "0.73")
+    for entry, colour in zip(ledger_columns.ENTRIES, colours, strict=True):
+        height = bars[ledger_columns.column(entry)].to_numpy(float)
+        axes.bar(range(len(bars)), height, 0.7, np.where(height < 0, below, above), color=colour, label=entry)
+        above, below = above + height.clip(min=0), below + height.clip(max=0)
+    axes.plot(range(len(bars)), bars[ledger_columns.WALL], "k_", markersize=14, label="wall time")
+    axes.set_xticks(range(len(bars)), names, fontsize=8)
+    axes.set(ylabel="seconds of one epoch")
+    return _finished(axes)
+
+
+def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
+    """Draw one worker's measured steps over the batch size, with the fitted cost: their time, and their throughput.
+
+    Args:
+        epochs: Columns `batch_size` (images) and `seconds` of a step: a row per epoch of each run.
+        cost: From `step_cost.fit`.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    figure = empty(9, 3.4)
+    left, right = figure.subplots(1, 2)
+    measured, ticks = epochs["batch_size"], sorted(set(epochs["batch_size"]))
+    batch = np.geomspace(ticks[0], ticks[-1])
+    fixed, fastest = 1e3 * cost.fixed.value, 1 / cost.per_image.value
+    for axes, dots, curve, limit, name in (
+            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g} ms"),
+            (right, measured / epochs["seconds"], batch / cost.seconds(batch), fastest,
+             f"$1/c$ = {fastest:,.0f} images/s")):
+        axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
+        axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
+        axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
+        axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
+        axes.set(xscale="log", xlabel="batch size b (images per step)")
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    left.set(yscale="log", ylabel="time of a step (ms)")
+    left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_locator(NullLocator())
+    if cost.per_image.low > 0:
+        right.axhspan(1 / cost.per_image.high, 1 / cost.per_image.low, color="0.9", label="95 % interval of $1/c$")
+    right.set(ylim=(0, None), ylabel="throughput (images/s)")
+    right.legend(fontsize=8, loc="lower left", bbox_to_anchor=(1.05, 0))
+    return figure
+
+
+def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, beta: float, n: int) -> Figure:
+    """Draw measured all-reduces over the message size, and the ring's time on the same logarithmic axes.
+
+    The ring of N ranks: 2 (N - 1) (alpha + beta M / N). The figure shows its two terms as well; where they cross, half
+    of the time is latency.
+
+    Args:
+        nbytes: M, the bytes of each message.
+        seconds: The time of each all-reduce.
+        alpha: Latency: seconds of an empty message.
+        beta: Seconds per byte.
+        n: Number of ranks.
+    """
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    figure = empty(9, 3.6)
+    axes = figure.subplots()
+    sizes = np.geomspace(min(nbytes), max(nbytes), 200)
+    constant, per_byte = 2 * (n - 1) * alpha, 2 * (n - 1) / n * beta
+    axes.plot(sizes, 1e3 * (constant + per_byte * sizes), color="0.3",
+              label=r"fit: $2\,(N-1)\,(\alpha + \beta M / N)$")
+    axes.plot(sizes, 1e3 * per_byte * sizes, ":", color="0.3", label=r"bytes alone: $2\,(N-1)\,\beta M / N$")
+    axes.axhline(1e3 * constant, color="0.3", linestyle="--", linewidth=1, label=r"latency alone: $2\,(N-1)\,\alpha$")
+    axes.plot(nbytes, 1e3 * np.asarray(seconds), "o", color=COLOURS[0], label="measured", zorder=3)
+    lowest = 1e3 * min(*seconds, constant if constant > 0 else min(seconds))
+    axes.set(yscale="log", ylim=(lowest / 3, None), xlabel="message M (bytes)", ylabel="all-reduce (milliseconds)")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xscale("log", base=16)
+    axes.xaxis.set_major_formatter(_bytes)
+    return _finished(axes)
+
+
+def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",
+          axes: Axes | None = None) -> Figure:
+    """Draw bus bandwidth over message size on logarithmic axes, one line per transport.
+
+    Points are medians of the rows that are equal in `by` and `bytes`; bars are their 95 % intervals. A single row has
+    its own interval, `seconds_low` to `seconds_high`, if it was recorded.
+
+    Args:
+        frame: Rows of the table "collectives" (`records.rows`): columns `bytes` and `busbw`, in bytes and bytes per
+            second, and those of `by`.
+        by: The columns whose values distinguish the lines; those with one value are left out of the legend.
+        value: "busbw", "algbw" (bytes per second) or "seconds".
+        axes: The axes to draw on; by default those of a new figure.
+    """
+    axes = axes or empty(6.4, 3.8).subplots()
+    scale = 1 if value == "seconds" else 1e9
+    varying = [column for column in by if column in frame and frame[column].nunique() > 1]
+    for number, (name, rows) in enumerate(lines(frame, varying)):
+        points = {size: _point(same, value, scale) for size, same in rows.groupby("bytes")}
+        middle, below, above = zip(*points.values(), strict=True)
+        axes.errorbar(list(points), middle, [below, above], marker="o", markersize=3, capsize=2, label=name,
+                      color=COLOURS[number % len(COLOURS)], linestyle=("-", "--", ":")[number // len(COLOURS) % 3])
+    axes.set(yscale="log", xlabel="message (bytes)",
+             ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
+    axes.set_xscale("log", base=16)
+    axes.xaxis.set_major_formatter(_bytes)
+    return _finished(axes)
+
+
+def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
+    """Return the median of some rows, and the lengths of their interval below and above it."""
+    from labs.results.statistics import geometric_interval
+
+    middle = float(rows[value].median())
+    low, high = geometric_interval(rows[value])
+    if len(rows) == 1 and "seconds_low" in rows:
+        times = rows.iloc[0]
+        ends = [middle * (times[end] / times["seconds"] if value == "seconds" else times["seconds"] / times[end])
+                for end in ("seconds_low", "seconds_high")]
+        low, high = min(ends), max(ends)
+    low, high = (low, high) if low == low else (middle, middle)
+    return middle / scale, max(0.0, middle - low) / scale, max(0.0, high - middle) / scale
+
+
+def _bytes(count: float, _: float = 0) -> str:
+    """Write a number of bytes with the unit that leaves the shortest number."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return ""
+
+
+def heatmaps(title: str, panels: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -> Figure:
+    """Draw tables side by side with one colour scale: each cell shows its value, or is hatched if it does not fit.
+
+    Args:
+        title: What the values are, with their unit.
+        panels: By name, values and whether they fit, with the same rows and columns; NaN where nothing was run.
+    """
+    figure = empty(1 + 3.6 * len(panels), 3.2)
+    kept = [values.to_numpy(float)[fits.to_numpy(float) == 1] for values, fits in panels.values()]
+    scale = np.concatenate([*kept, [np.nan]])
+    low, high = (np.nanmin(scale), np.nanmax(scale)) if np.isfinite(scale).any() else (0, 1)
+    row_of_axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (name, (values, fits)) in zip(row_of_axes, panels.items(), strict=True):
+        fitting = fits.to_numpy(float)
+        shown = np.where(fitting == 1, values.to_numpy(float), np.nan)
+        image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, origin="lower", aspect="auto")
+        for (row, column), value in np.ndenumerate(shown):
+            if fitting[row, column] == 0:
+                _hatched(axes, row, column)
+            else:
+                text = figure_of(value) if value == value else "no run"
+                axes.text(column, row, text, ha="center", va="center", color="w" if value <= (low + high) / 2 else "k")
+        axes.set(title=name, xlabel=named(values.columns.name), ylabel=named(values.index.name))
+        axes.set_xticks(range(values.shape[1]), values.columns)
+        axes.set_yticks(range(values.shape[0]), values.index)
+    figure.colorbar(image, ax=figure.axes, label=title)
+    return figure
+
+
+def _hatched(axes: Axes, row: int, column: int) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="0.92", edgecolor="0.6", hatch="//"))
+    axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
+
+
+def empty(width: float, height: float) -> Figure:
+    """Return an empty figure; matplotlib is imported here, because workers import this module."""
+    from matplotlib.figure import Figure
+
+    # White whatever the style: labels are black, and a dark page would swallow them.
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def _errors(rows: pd.DataFrame, value: str):
+    """Return the lengths of the error bars of a column that has `_low` and `_high` beside it; 0 where they are NaN."""
+    if f"{value}_low" not in rows:
+        return None
+    low, high = rows[value] - rows[f"{value}_low"], rows[f"{value}_high"] - rows[value]
+    return [side.fillna(0).clip(lower=0).to_numpy(float) for side in (low, high)]
+
+
+def _finished(axes: Axes) -> Figure:
+    """Add a grid and a legend, and return the figure."""
+    axes.grid(alpha=0.3)
+    axes.set_axisbelow(True)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, **BESIDE)
+    return axes.figure  # type: ignore[return-value]  # Never a SubFigure: no lab draws on one.

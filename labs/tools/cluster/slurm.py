@@ -1,0 +1,123 @@
+"""Slurm on a cluster: munged, slurmctld on the head, and a slurmd on each node; keys, state and logs in its folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from labs.run import cluster_state as state
+from labs.run.errors import LabError
+from labs.run.paths import search_path
+from labs.tools.cluster import enter
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
+TASK_CPUS = 2
+"""CPUs that the kit's jobs request per task. Slurm would keep a job pending for ever if no node had as many."""
+# The spool is in each node's own /tmp, because the sockets in it need a short path.
+# config_overrides: a node has the CPUs written here, not those of the machine. MinJobAge: scontrol shows finished jobs
+# for a day.
+CONF = """\
+ClusterName=labs
+SlurmctldHost={head}({address})
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/slurm
+SlurmctldPidFile={folder}/slurm/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdSpoolDir=/tmp/slurmd
+SlurmdPidFile={folder}/slurm/%n.pid
+SlurmdLogFile={folder}/%n.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+MailProg=/bin/true
+ReturnToService=2
+KillWait=5
+MinJobAge=86400
+SchedulerParameters=batch_sched_delay=0,bf_interval=1
+{gpus}{nodes}
+PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+SECONDS_TO_START = 30.0
+
+
+def missing() -> str:
+    """Return why Slurm cannot be started here, or an empty string."""
+    absent = [program for program in PROGRAMS if not shutil.which(program, path=search_path())]
+    return f"no {', '.join(absent)}; apt-get install slurm-wlm munge" if absent else ""
+
+
+def start(cluster: state.Cluster) -> None:
+    """Start Slurm's daemons, and wait until every node is idle.
+
+    Raises:
+        LabError: They did not start in time; the error quotes the last line of each log.
+    """
+    folder = state.folder()
+    conf = _configure(folder, cluster)
+    # --force: munged otherwise refuses a folder that only its owner can enter.
+    files = [f"--{name}-file={folder}/slurm/munged.{name}" for name in ("pid", "log", "seed")]
+    _daemon(cluster, state.HEAD, conf, ["munged", "--foreground", "--force", "--num-threads=2", *files,
+                                        f"--key-file={folder}/munge.key", f"--socket={folder}/munge.socket"])
+    _wait_until((folder / "munge.socket").exists, "munged")
+    _daemon(cluster, state.HEAD, conf, ["slurmctld", "-D", "-i"])
+    for node in cluster.nodes:
+        _daemon(cluster, node, conf, ["slurmd", "-D", "-N", node])
+    _wait_until(lambda: _idle_nodes(conf) == len(cluster.nodes), "Slurm")
+
+
+def _configure(folder: Path, cluster: state.Cluster) -> Path:
+    """Write slurm.conf, gres.conf and a munge key, and return the path of slurm.conf."""
+    (folder / "slurm").mkdir()
+    key = folder / "munge.key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    gres = f" Gres=gpu:{cluster.gpus}" if cluster.gpus else ""
+    if cluster.gpus:
+        for number in range(cluster.gpus):
+            (folder / f"slurm/gpu{number}").touch()
+        (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu File={folder}/slurm/gpu[0-{cluster.gpus - 1}]\n")
+    cpus = {node: cluster.cpus or max(len(cores), TASK_CPUS) for node, cores in cluster.cores.items()}
+    lines = (f"NodeName={node} NodeHostname={node} NodeAddr={state.address(node)} CPUs={number} RealMemory=4000{gres}"
+             for node, number in cpus.items())
+    user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
+    conf = folder / "slurm.conf"
+    conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,
+                                user=user, nodes="\n".join(lines), gpus="GresTypes=gpu\n" * bool(cluster.gpus)))
+    return conf
+
+
+def _daemon(cluster: state.Cluster, host: str, conf: Path, words: Sequence[str]) -> None:
+    with (state.folder() / "daemons.log").open("ab") as log:
+        words = enter.as_owner(cluster, words)
+        subprocess.Popen(enter.command(host, words, variables={"SLURM_CONF": str(conf)}), stdin=subprocess.DEVNULL,
+                         stdout=log, stderr=log, start_new_session=True)
+
+
+def _idle_nodes(conf: Path) -> int:
+    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding"]
+    answer = subprocess.run(command, env=os.environ | {"SLURM_CONF": str(conf)}, capture_output=True, text=True,
+                            check=False)
+    return len(answer.stdout.splitlines())
+
+
+def _wait_until(done: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_TO_START
+    while not done():
+        if time.monotonic() > deadline:
+            logs = [path for path in sorted(state.folder().glob("*.log")) if path.stat().st_size]
+            messages = "; ".join(f"{path.name}: {path.read_text(errors='replace').strip().splitlines()[-1]}"
+                             for path in logs)
+            raise LabError(f"{what} did not start within {SECONDS_TO_START:.0f} s: {messages or 'its logs are empty'}")
+        time.sleep(0.05)

@@ -1,0 +1,34 @@
+"""Find implausible figures in your results, or in a table typed by hand."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from labs.course.plausibility import checker
+from labs.run import terminal, usage
+from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.paths import results_dir
+from labs.run.text import one_line
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the paths."""
+    parser.description = ("List each implausible row of your results with the reason. The exit code is 1 if there is "
+                          "one, or if nothing could be checked.")
+    parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
+                        help="results folders and tables typed by hand; default: your results folder")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Print the findings and return the exit code."""
+    failed = False
+    for verdict in checker.verdicts(args.paths or [results_dir()]):
+        if isinstance(verdict, LabError):
+            failed = True
+            print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
+        else:
+            failed = failed or bool(verdict.findings)
+            for line in (verdict, *(verdict.findings or ("nothing implausible",))):
+                print(terminal.folded(one_line(line), 4))
+    return int(failed)

@@ -1,0 +1,72 @@
+"""Open the notebooks in JupyterLab."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import socket
+from collections.abc import Mapping
+
+from labs.run import environment
+from labs.run.paths import ROOT, user_name
+from labs.tools.notebook import working_copies
+
+WORK = "work"
+"""The folder of the working copies. It lies beside notebooks/, so that their relative links work."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe `labs notebook`, which has no options."""
+    parser.description = ("Open the notebooks in JupyterLab, with this Python as their kernel. They open as copies in "
+                          "work/, which git ignores; a copy that you have edited is never overwritten. The server "
+                          "accepts connections only from this machine, with a token; if your browser is on another "
+                          "machine, use the ssh command that is printed. Ctrl-C stops the server and its kernels.")
+
+
+def main(args: argparse.Namespace) -> None:
+    """Serve until Ctrl-C or SIGTERM."""
+    from labs.tools.notebook import jupyter_server  # Loads JupyterLab, for a second.
+
+    os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
+    environment.refuse_harmful()
+    folder = _folder()
+    jupyter_server.serve(folder, opens_browser(), functools.partial(_announce, folder))
+
+
+def _folder() -> str:
+    """Bring the working copies up to date, and return the folder to open, relative to the kit."""
+    try:
+        outdated = working_copies.update(ROOT / "notebooks", ROOT / WORK)
+    except OSError as problem:
+        print(f"the notebooks open without copies: {problem}")
+        return "notebooks"
+    for name in outdated:
+        print(f"{WORK}/{name} stays as you edited it; to get the notebook's new version, rename your copy, "
+              "then start again")
+    return WORK
+
+
+def _announce(folder: str, port: int, token: str) -> None:
+    """Print the server's address, and how to reach it from another machine."""
+    print(f"JupyterLab: http://127.0.0.1:{port}/lab/tree/{folder}?token={token}")
+    if is_remote():
+        print(f"for a browser on your own machine, there: {tunnel(port)}")
+    print("Ctrl-C ends it and its kernels", flush=True)
+
+
+def is_remote(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the user is on another machine: logged in by ssh, or through Slurm."""
+    return "SSH_CONNECTION" in environ or "SLURM_JOB_ID" in environ
+
+
+def opens_browser(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this machine has a screen for a browser; without one, Jupyter might open a text browser."""
+    return not is_remote(environ) and bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+
+
+def tunnel(port: int, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the ssh command that forwards a port of this node to the user's machine; in a job, via the login node."""
+    user, node, login = user_name(), socket.gethostname(), environ.get("SLURM_SUBMIT_HOST")
+    through = f"-J {user}@{login} " if login not in (None, node) else ""
+    return f"ssh -N -L {port}:127.0.0.1:{port} {through}{user}@{node}"
