@@ -20,7 +20,7 @@ BY_FILE = $(PYTEST) $(if $(filter-out 1,$(shell nproc)),--dist loadfile)
 
 # What differs between the stacks is in the training code. The installation has run when these tests start.
 CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/labs/test_lab10.py \
-    tests/checks/test_check.py::test_a_machine_that_is_well_is_green_on_one_screen
+    tests/tools/check/test_check.py::test_a_machine_that_is_well_is_green_on_one_screen
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -85,7 +85,7 @@ MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(f
 VERSION := import sys; print('%d.%d' % sys.version_info[:2])
 ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
 REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
-$(STAMP): pyproject.toml constraints.txt constraints-classic.txt $(wildcard setup/*.py setup/*.cmake setup/*.cc) \
+$(STAMP): pyproject.toml setup/constraints.txt setup/constraints-classic.txt $(wildcard setup/*.py setup/*.cmake setup/*.cc) \
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
 	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
 	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))
@@ -116,8 +116,8 @@ bench: env ## Compare the speed of the kit with its alternatives (an hour on an 
 	@$(BIN)/python -m benchmarks
 
 pins: env ## Update constraints*.txt: the newest compatible versions of what pyproject.toml names
-	$(call pins,constraints.txt,--universal --fork-strategy fewest)
-	$(call pins,constraints-classic.txt,--python-platform x86_64-manylinux_2_28 -c <(echo tensorflow==2.15.1))
+	$(call pins,setup/constraints.txt,--universal --fork-strategy fewest)
+	$(call pins,setup/constraints-classic.txt,--python-platform x86_64-manylinux_2_28 -c <(echo tensorflow==2.15.1))
 
 # The default's pins serve three Pythons. Each package has one version, so the markers can go.
 define pins

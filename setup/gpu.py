@@ -72,7 +72,7 @@ def _cuda_home(environ: Mapping[str, str]) -> Path:
             return home
     raise SetupError(
         "there is no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod; conda env create -f environment.yml or"
-        f" pip install -c constraints.txt -e .[nvcc] brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
+        f" pip install -c setup/constraints.txt -e .[nvcc] brings it, HOROVOD_CUDA_HOME names another, {OR_CPU}"
     )
 
 
@@ -92,7 +92,7 @@ def _nccl_home(environ: Mapping[str, str]) -> Path:
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
-        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c constraints.txt -e .[gpu] brings it,"
+        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c setup/constraints.txt -e .[gpu] brings it,"
         f" HOROVOD_NCCL_HOME names another, {OR_CPU}"
     )
 

@@ -80,7 +80,7 @@ def _program(name: str, path: str) -> str:
         return program
     raise SetupError(
         f"there is no {name} on PATH; load the site's MPI (module load openmpi), or use the kit's: make env MPI=own, or"
-        " in an environment for GPUs pip install -c constraints.txt -e .[mpi]"
+        " in an environment for GPUs pip install -c setup/constraints.txt -e .[mpi]"
     )
 
 

@@ -26,7 +26,7 @@ PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--n
 
 
 # The pins of each stack. A new stack needs a Python range in suitable.py, too.
-CONSTRAINTS = {"default": "constraints.txt", "classic": "constraints-classic.txt"}
+CONSTRAINTS = {"default": "setup/constraints.txt", "classic": "setup/constraints-classic.txt"}
 
 
 def read_pins(root: Path, stack: str = "default") -> dict[str, str]:

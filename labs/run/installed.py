@@ -19,7 +19,7 @@ from labs.run.paths import ROOT, shown
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-STACKS = ("constraints.txt", "constraints-classic.txt")
+STACKS = ("setup/constraints.txt", "setup/constraints-classic.txt")
 """The pins of the default stack and of the classic one, with which the labs are tested."""
 DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu")}
 """Distributions of a package that several provide; all others have the package's name."""

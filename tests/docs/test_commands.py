@@ -18,9 +18,9 @@ import pytest
 
 from labs.run import catalogue, command_line
 from labs.run.paths import ROOT, search_path
-from tests.cluster.client import ending
 from tests.slurm.client import Slurm, unavailable
 from tests.slurm.conftest import running
+from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
@@ -30,12 +30,12 @@ PARSED = {
     r"labs run lab12_elastic$": "two minutes; its notebook runs it",
     r"labs launch ": "tests/docs/test_own_script.py runs it",
     r"labs predict ": "photo.jpg is the reader's; tests/labs/test_lab10.py classifies pictures",
-    r"labs report --open": "opens a browser; tests/report/test_page.py opens one",
+    r"labs report --open": "opens a browser; tests/tools/report/test_page.py opens one",
     r"horovodrun ": "tests/docs/test_own_script.py trains with it",
     r"papermill ": "a minute; tests/notebooks/test_papermill.py runs another notebook",
     r"(\.venv/bin/)?labs sweep \w+$": "minutes to an hour; tests/launch/test_sweep.py runs a small one",
     r"(\.venv/bin/)?labs data fetch ": "downloads a gigabyte; tests/datasets/test_fetch.py has its own server",
-    r"srun .*--pty make notebook": "does not end; tests/notebooks/test_notebook_command.py starts it",
+    r"srun .*--pty make notebook": "does not end; tests/tools/notebook/test_notebook_command.py starts it",
     r"make ": "make test runs this test; the others take from a minute to hours, or do not end",
     r"git clone ": "URL is the reader's",
     r"sudo |conda ": "changes the machine; conda is on GPU nodes",

@@ -14,7 +14,7 @@ from labs.launch import local
 from labs.measure import throughput
 from labs.measure.utilization import Utilization
 from labs.run.errors import LabError
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 from labs import lab02_horovod as lab
 from labs.datasets import arrays, fetch
 from labs.launch import local
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from labs import lab05_allreduce as lab
 from labs.course import drawings
 from labs.launch import local
 from labs.run.paths import results_dir
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from labs.launch import local
 from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 TINY = dataclasses.replace(DEMO, width=16, depth=1, images=256, epochs=2)

@@ -18,8 +18,8 @@ from labs.results import records
 from labs.run import fields, naming, options
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
-from tests.exercises import planted
-from tests.exercises.solved import solved
+from tests.course.exercises import planted
+from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)

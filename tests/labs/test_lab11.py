@@ -10,7 +10,7 @@ from labs import lab11_multinode as lab
 from labs.launch import local
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 DEMO, PAPER = lab.PRESETS["demo"], lab.PRESETS["paper"]
 

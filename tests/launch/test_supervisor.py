@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from labs.launch import failure, supervisor
-from tests.cluster.client import until
+from tests.tools.cluster.client import until
 from tests.waiting import ends
 
 

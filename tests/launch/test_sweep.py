@@ -20,8 +20,8 @@ from labs.launch import capacity
 from labs.launch.sweep import run_sweep
 from labs.results import plots, speed_tables
 from labs.run.sweeps import Sweep, cells, finished
-from tests.lint.test_lint import sound, write_runs
-from tests.report.test_page import cells as records_of
+from tests.course.plausibility.test_lint import sound, write_runs
+from tests.tools.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]
 STRONG = dataclasses.replace(lab.SWEEPS["demo"][1], grid={"batch_size": (16, 64)})

@@ -15,7 +15,7 @@ from labs.course import laws
 from labs.results import cost_model, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from tests.exercises import planted
+from tests.course.exercises import planted
 
 
 def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:

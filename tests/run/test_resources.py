@@ -10,8 +10,8 @@ import pytest
 
 from labs.run import resources
 from labs.run.paths import ROOT
-from tests.checks.machine import Machine
-from tests.checks.test_check import quota_of_one_core
+from tests.tools.check.machine import Machine
+from tests.tools.check.test_check import quota_of_one_core
 
 V1 = "33 31 0:30 {} /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct"
 V2 = "33 31 0:30 {} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"

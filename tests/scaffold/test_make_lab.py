@@ -102,7 +102,7 @@ def test_a_new_lab_passes_the_tests_of_labs(tree):
     assert code == 0, output
     code, output = run(tree, "pytest", "-q", f"tests/labs/test_{NAME[:5]}.py")
     assert code == 0, output
-    of_labs = ["tests/test_house.py", "tests/test_faces.py", "tests/exercises", "tests/docs/test_pages.py",
+    of_labs = ["tests/test_house.py", "tests/course/exercises", "tests/docs/test_pages.py",
                "tests/labs/test_own_data.py"]
     code, output = run(tree, "pytest", "-q", *of_labs, "-k", f"{NAME} or {NAME[:5]} or same_times")
     assert code == 0, output

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 STACK = "classic" if metadata.version("keras").startswith("2.15.") else "default"
 """The stack that these tests run on."""
-FILE = {"default": "constraints.txt", "classic": "constraints-classic.txt"}[STACK]
+FILE = {"default": "setup/constraints.txt", "classic": "setup/constraints-classic.txt"}[STACK]
 PINS = dict(line.split("==") for line in (ROOT / FILE).read_text().split())
 
 
@@ -27,7 +27,7 @@ class Clone:
         self.bin = folder.parent / "bin"
         self.bin.mkdir()
         self.active = folder.parent / "active" / "bin"
-        pins = ("constraints.txt", "constraints-classic.txt")
+        pins = ("setup/constraints.txt", "setup/constraints-classic.txt")
         for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml", "labs/run/terminal.py"):
             self._copy(name)
         for name in ("awk", "bash", "cat", "make", "sort"):

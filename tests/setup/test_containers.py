@@ -1,4 +1,4 @@
-"""The recipes of containers/: the steps that they share, run in a folder, without Docker or Apptainer."""
+"""The recipes of setup/containers/: the steps that they share, run in a folder, without Docker or Apptainer."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def not_the_recipes(folder: str, names: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("recipe", ["Dockerfile", "labs.def"])
 def test_a_recipe_runs_every_step(recipe):
-    steps = re.findall(r"containers/steps\.sh (.+)", (ROOT / "containers" / recipe).read_text())
+    steps = re.findall(r"setup/containers/steps\.sh (.+)", (ROOT / "setup/containers" / recipe).read_text())
     assert [step.split("&&")[0].strip() for step in steps] == [
         "packages", "environment /opt/labs/env", "try /opt/labs/env"]
 
 
 @pytest.mark.parametrize("words", [[], ["environment"], ["try"], ["packages", "/opt"], ["other", "/opt"]], ids=" ".join)
 def test_wrong_arguments_change_nothing(words):
-    done = subprocess.run(["bash", ROOT / "containers" / "steps.sh", *words], capture_output=True, text=True)
+    done = subprocess.run(["bash", ROOT / "setup/containers" / "steps.sh", *words], capture_output=True, text=True)
     assert done.returncode == 2
     assert "steps.sh environment ENV" in done.stderr
 
@@ -46,7 +46,7 @@ def test_the_steps_make_an_image_that_trains(tmp_path):
     foreign = ("LABS_", "PYTHONPATH", "MAKE", "VENV", "MPI", "GPU")
     mine = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     mine |= {"STACK": STACK, "PYTHON": f"{sys.base_prefix}/bin/python{VERSION}"}
-    steps = ["bash", str(kit / "containers" / "steps.sh")]
+    steps = ["bash", str(kit / "setup/containers" / "steps.sh")]
     made = subprocess.run([*steps, "environment", "env"], cwd=tmp_path, env=mine, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "weights equal" in made.stdout

@@ -21,7 +21,7 @@ PINS = {stack: dict(line.split("==") for line in lines) for stack, lines in LINE
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 WANTED = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
-GPU_FILES = {"default": "environment.yml", "classic": "environment-classic.yml"}
+GPU_FILES = {"default": "environment.yml", "classic": "setup/environment-classic.yml"}
 
 
 def gpu_environment(name: str) -> tuple[dict[str, str], list[str]]:
@@ -100,7 +100,7 @@ def test_the_gpu_environment_has_tensorflows_cuda(stack):
 
 
 def test_conda_forges_horovod_is_the_version_of_the_pins():
-    conda, pip = gpu_environment("environment-conda-forge.yml")
+    conda, pip = gpu_environment("setup/environment-conda-forge.yml")
     version, _, build = conda["horovod"].partition("=")
     assert version == PINS["default"]["horovod"]
     assert "cuda" in build

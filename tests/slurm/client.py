@@ -15,7 +15,7 @@ import pytest
 
 from labs.run.paths import ROOT, search_path
 from labs.tools.cluster import slurm
-from tests.cluster.client import Cluster, missing, until
+from tests.tools.cluster.client import Cluster, missing, until
 
 FOREIGN = ("SLURM", "SBATCH", "SINFO")
 """Variables that speak of another cluster, or of the job in which the tests run, begin with these."""

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labs.run.paths import ROOT
-from tests.cluster import client
 from tests.slurm.client import Slurm, unavailable
+from tests.tools.cluster import client
 
 STUB = """\
 #!/usr/bin/env python3

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from tests.cluster.client import names, until
 from tests.slurm.client import processes
 from tests.slurm.conftest import running
 from tests.slurm.test_lab import DAEMONS
+from tests.tools.cluster.client import names, until
 
 pytestmark = pytest.mark.slurm
 SLURMCTLD_PORT = "1AA1"

@@ -12,8 +12,8 @@ import subprocess
 import pytest
 
 from labs.tools.cluster.slurm import TASK_CPUS
-from tests.cluster.client import until
 from tests.slurm.client import ROOT, processes
+from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))

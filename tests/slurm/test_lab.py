@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.cluster.client import until
 from tests.slurm.client import processes
+from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
 JOB = "jobs/lab10_caltech.sh"

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from labs.run.paths import ROOT, search_path
-from tests.cluster.client import missing
+from tests.tools.cluster.client import missing
 
 KILLS = 50
 ENOUGH = 5

@@ -8,7 +8,7 @@ import pytest
 
 from labs import lab00_template as lab
 from labs.launch import local
-from tests.exercises.solved import solved
+from tests.course.exercises.solved import solved
 
 
 @pytest.mark.workers

@@ -1,0 +1,148 @@
+"""Code exercises on two real workers: a train step that a student wrote, and the scripts with a planted bug."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from labs.course import exercises
+from labs.course.exercises.tasks import two_workers
+from labs.run.paths import ROOT
+from tests.course.exercises.solved import solution
+from tests.waiting import ends
+
+pytestmark = pytest.mark.workers
+with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
+
+
+# A train step.
+
+@with_solutions
+def test_the_step_of_the_solution_passes(capsys):
+    exercises.check("lab02.step", solution("lab02.step"))
+    assert re.fullmatch(r"lab02\.step: right: after 3 steps on two real workers their weights are equal .*\n",
+                        capsys.readouterr().out)
+
+
+BY_HAND = '''
+def step(model, images, labels, optimizer, hvd):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, model(images)))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    gradients = [hvd.allreduce(gradient) for gradient in gradients]
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+'''
+EXCHANGE = "gradients = [hvd.allreduce(gradient) for gradient in gradients]"
+APPLY = "optimizer.apply_gradients(zip(gradients, model.trainable_variables))"
+OWN = "    " + APPLY + "\n    for weight in model.trainable_variables:\n        weight.assign(hvd.allreduce(weight))"
+MISTAKES = {
+    "no exchange": (EXCHANGE, "pass", "hold different weights"),
+    "the loss is exchanged": (EXCHANGE, "loss = hvd.allreduce(loss)", "hold different weights"),
+    "a sum": ("hvd.allreduce(gradient)", "hvd.allreduce(gradient, op=hvd.Sum)", "one worker .* ends at other weights"),
+    "weights are averaged": (f"    {EXCHANGE}\n    {APPLY}", OWN, "one worker .* ends at other weights"),
+    "nothing is applied": (APPLY, "pass", "still those of the start"),
+    "a name that is not there": (EXCHANGE, "gradients = average(gradients)",
+                                 r"rank \d of two, the function raised NameError in `gradients = average\(grad"),
+    "an exit": (EXCHANGE, "print('x' * 10**7); raise SystemExit", r"rank \d of two, .* raised SystemExit in `print"),
+    "rank 0 alone": (EXCHANGE, "gradients = [hvd.allreduce(g) for g in gradients] if hvd.rank() == 0 else gradients",
+                     "a rank waits in a collective that the other never calls"),
+}
+
+
+def step_of(source: str) -> Callable:
+    """Return the function of a cell of a notebook."""
+    notebook: dict = {"In": [source]}
+    exec(compile(source, "<a cell>", "exec"), notebook)
+    return notebook["step"]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_wrong_step_is_refused(name):
+    right, wrong, hint = MISTAKES[name]
+    assert right in BY_HAND
+    with pytest.raises(AssertionError, match=hint):
+        exercises.check("lab02.step", step_of(BY_HAND.replace(right, wrong)))
+
+
+def test_steps_that_wait_for_each_other_are_a_hang(monkeypatch):
+    """Rank 0 begins with an all-reduce, rank 1 with a broadcast: neither ends, and nothing raises."""
+    monkeypatch.setattr(two_workers, "SECONDS", 30)
+    waits = BY_HAND.replace(EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)")
+    with pytest.raises(AssertionError, match=r"a rank waits in a collective that the other never calls"):
+        exercises.check("lab02.step", step_of(waits))
+
+
+# Scripts with a planted bug.
+
+def output(folder: str, lab: str, workers: int, *arguments: object) -> str:
+    """Run a script as a student does, and return what it prints."""
+    command = [sys.executable, "-m", "labs", "launch", workers, ROOT / folder / f"{lab}.py"]
+    done = subprocess.run(list(map(str, [*command, *arguments])), cwd=ROOT, capture_output=True, text=True, timeout=240,
+                          check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def in_both(lab: str, workers: int = 2, *arguments: object) -> list[str]:
+    """Return what the script with the bug prints, and what the repaired one does."""
+    return [output(folder, lab, workers, *arguments) for folder in ("debugging", "solutions/debugging")]
+
+
+@with_solutions
+def test_lab01_counts_every_epoch_twice(tmp_path):
+    broken, repaired = in_both("lab01", 2, tmp_path / "log.csv")
+    assert "6 rows for 3 epochs: 1536 images in all" in broken
+    assert "3 rows for 3 epochs: 768 images in all" in repaired
+
+
+@with_solutions
+def test_lab02_ends_with_different_weights():
+    broken, repaired = (float(re.search(r"the workers' weights: ([\d.]+)", text)[1]) for text in in_both("lab02"))
+    assert broken > 0.1
+    assert repaired == 0
+
+
+@with_solutions
+def test_lab03_explodes_on_two_workers():
+    (broken, repaired), alone = in_both("lab03"), output("debugging", "lab03", 1)
+    losses = [float(re.search(r"global batch: 512, loss after 25 steps: (\S+)", text)[1])
+              for text in (broken, repaired, alone)]
+    assert losses[0] > 1e6
+    assert losses[1] < 1e-3
+    assert losses[1] == pytest.approx(losses[2], rel=0.01, abs=1e-9)
+
+
+@with_solutions
+def test_lab04_leaves_images_out():
+    broken, repaired = (list(map(int, re.findall(r"epoch \d: (\d+) of 1024 images used", text)))
+                        for text in in_both("lab04"))
+    assert len(broken) == 3
+    assert all(700 < used < 830 for used in broken), "three quarters: 1 - (1 - 1/2)^2"
+    assert repaired == [1024] * 3
+
+
+@with_solutions
+def test_lab05_hangs():
+    repaired = output("solutions/debugging", "lab05", 2)
+    assert len(set(re.findall(r"rank \d stops after (\d+) epochs", repaired))) == 1
+    command = [sys.executable, "-m", "labs", "launch", "2", ROOT / "debugging/lab05.py"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        with ends(240):
+            warnings = []
+            while len(warnings) < 4:
+                warnings.append(process.stderr.readline())
+            time.sleep(7)  # Horovod repeats its warning every five seconds.
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+    finally:
+        process.kill()
+    assert "waiting for remainder of ranks" in warnings[0]
+    assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
+    assert (rest, process.wait()) == ("labs: interrupted\n", 130)

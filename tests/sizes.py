@@ -1,0 +1,114 @@
+"""Sizes of the kit, and the files on which each lab stands: `make sizes` prints them."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+from labs.run import catalogue
+from labs.run.paths import ROOT
+
+PARTS = {
+    "core": ("datasets", "launch", "measure", "models", "results", "run", "training", "*.py"),
+    "course": ("course",), "tools": ("tools",), "command": ("cli",),
+}
+"""The folders of each part of labs/."""
+
+
+def lines(paths: Iterator[Path]) -> int:
+    """Return the lines of some files."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+
+
+def parts() -> dict[str, int]:
+    """Return the lines of Python in each part of the kit, and in its tests."""
+    sizes = {part: lines(path for folder in folders for path in
+                         ((ROOT / "labs").glob(folder) if "*" in folder else (ROOT / "labs" / folder).rglob("*.py")))
+             for part, folders in PARTS.items()}
+    return sizes | {"tests": lines((ROOT / "tests").rglob("*.py"))}
+
+
+def closure(lab: str) -> set[Path]:
+    """Return the files of the kit that a lab may load: what it imports, what that imports, and so on."""
+    found: set[str] = set()
+    open_ = {f"labs.{lab}"}
+    while open_:
+        found.add(module := open_.pop())
+        open_ |= set(_imports(module)) - found
+    return {_path(module) for module in found}
+
+
+def _path(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _is_module(name: str) -> bool:
+    return _path(name).is_file()
+
+
+@functools.cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_path(module).read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _homes(package: str) -> dict[str, str]:
+    """Return the public names of a package, each with its module."""
+    if not _path(package).name == "__init__.py":
+        return {}
+    blocks = [block for block in _tree(package).body if isinstance(block, ast.If)]
+    return {alias.name: statement.module if statement.module != package else f"{package}.{alias.name}"
+            for block in blocks for statement in block.body if isinstance(statement, ast.ImportFrom)
+            for alias in statement.names}
+
+
+def _imports(module: str) -> Iterator[str]:
+    """Yield the modules of the kit that a module imports anywhere; of a package, those whose names it uses."""
+    tree = _tree(module)
+    if _path(module).name == "__init__.py":  # Its public names are loaded where they are used.
+        tree = ast.Module([node for node in tree.body if not isinstance(node, ast.If)], [])
+    packages = {}
+    for node in _running(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "labs":
+            yield node.module
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                home = name if _is_module(name) else _homes(node.module).get(alias.name)
+                if home:
+                    yield _resolved(home, alias.name)
+                if _is_module(name):
+                    packages[alias.asname or alias.name] = name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in packages:
+            home = _homes(packages[node.value.id]).get(node.attr)
+            if home:
+                yield home
+
+
+def _resolved(home: str, name: str) -> str:
+    """Return the module of a name that one package takes from another."""
+    return _homes(home).get(name, home)
+
+
+def _running(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes of a module without what only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _running(node)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Print both."""
+    for part, count in parts().items():
+        print(f"{part:8} {count:7,} lines")
+    for lab in catalogue.lab_names():
+        files = closure(lab)
+        print(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines")
+
+
+if __name__ == "__main__":
+    main()

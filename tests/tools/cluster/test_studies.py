@@ -1,0 +1,83 @@
+"""The studies that set the links of a cluster: lab 5's all-reduces, lab 11's predicted steps, and sweeps over links."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from labs.course import over_links
+from labs.results import records
+from labs.run.lock import Lock
+from labs.run.paths import ROOT
+from labs.tools.cluster import links
+from tests.tools.cluster.client import LABS
+
+pytestmark = [pytest.mark.workers, pytest.mark.slow]
+SLOW = "20mbit"
+
+
+@pytest.mark.alone  # Other tests take the processor time that the messages need.
+def test_an_all_reduce_uses_the_whole_link_and_sends_a_rings_bytes(two, tmp_path):
+    """A slow link: what the processor needs does not show. With Open MPI's own limits the share is 0.7."""
+    before = two.labs("status").stdout
+    two.labs("run", "lab05", "--study", "links", "--bandwidths", SLOW, "--largest-mb", "1", "--seconds", "0.1",
+             "--results", tmp_path, "--name", "it")
+    record = records.read(tmp_path / "lab05_allreduce/it")
+    (row,) = over_links.shares([record]).to_dict("records")
+    assert 0.77 < row["share"] < 1.05
+    assert row["bytes_over_ring"] == pytest.approx(1, abs=0.1)
+    assert record["layout"]["nodes"] == 2
+    assert two.labs("status").stdout == before, "the links have their bandwidth back"
+
+
+@pytest.mark.timeout(900)  # Two minutes on an idle machine.
+def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
+    output = two.labs("run", "lab11", "--study", "bandwidth", "--bandwidths", "1gbit", "--name", "it", "--results",
+                      tmp_path, seconds=840).stdout
+    record = records.read(tmp_path / "lab11_multinode/it")
+    cells = over_links.cells([record])
+    assert len(cells) == record["metrics"]["prediction_cells"] == 6
+    assert (cells["predicted_seconds"] > cells["alone_seconds"]).all()
+    assert (cells["ready_seconds"] < cells["computed_seconds"]).all()
+    assert (cells["computed_seconds"] < cells["alone_seconds"]).all()
+    assert output.index("ms predicted") < output.index("ms measured")
+    assert "6 steps predicted" in over_links.summary([record])
+
+
+def test_a_sweep_sets_the_links_of_each_run_and_records_them(two, tmp_path):
+    words = ["lab11", "--preset", "cluster", "--only", "weak", "--workers", "2", "--repeats", "1", "--epochs", "2",
+             "--images", "64", "--results", tmp_path]
+    before = two.labs("status").stdout
+    done = two.labs("sweep", *words, seconds=280)
+    runs = records.read_all("lab11_multinode", tmp_path)
+    assert {run["machine"]["link"] for run in runs} == {"100mbit", "1gbit", "10gbit"}
+    assert "3 of 3 runs done" in done.stdout
+    assert two.labs("status").stdout == before
+    assert "3 of 3 runs done" in two.labs("sweep", *words).stdout, "nothing is run again"
+
+
+def test_a_study_of_links_needs_a_cluster(tmp_path):
+    command = [*LABS, "run", "lab05", "--study", "links", "--workers", "2", "--results", tmp_path]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "labs: error: rank 0" in done.stderr
+    assert "this study needs `labs cluster`: run `labs cluster up --nodes 2`" in done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["run", "lab05", "--study", "links"],
+                                   ["sweep", "lab11", "--preset", "cluster", "--only", "weak", "--workers", "2"]])
+def test_two_runs_never_set_the_same_links(two, tmp_path, words):
+    before = two.labs("status").stdout
+    with Lock(two.folder / links.CHANGES).hold():
+        done = two.labs(*words, "--results", tmp_path, code=1)
+    assert "another run sets the links of this cluster; wait until it ends" in done.stdout + done.stderr
+    assert two.labs("status").stdout == before
+
+
+def test_a_bandwidth_that_cannot_be_read_is_refused_before_a_link_is_set(two, tmp_path):
+    before = two.labs("status").stdout
+    done = two.labs("run", "lab05", "--study", "links", "--bandwidths", "100mbit,fast", "--results", tmp_path, code=1)
+    assert "'fast' is not a bandwidth" in done.stderr
+    assert "100mbit;" not in done.stdout
+    assert two.labs("status").stdout == before

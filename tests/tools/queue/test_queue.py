@@ -1,0 +1,390 @@
+"""`labs queue` on a real cluster: jobs made to wait for each reason that it can give, and nonsense that is refused."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from labs.run import slurm
+from labs.run.errors import LabError
+from labs.run.paths import search_path
+from labs.tools.cluster.command import NEXT_WITH_SLURM
+from labs.tools.queue import queue, reasons, sbatch_parser
+from tests.slurm.client import ROOT, Slurm, unavailable
+from tests.tools.cluster.client import until
+
+pytestmark = pytest.mark.slurm
+JOB = "jobs/lab10_caltech.sh"
+PARTITIONS = {
+    "short": "nodes=node1 maxtime=10 maxnodes=1", "one": "nodes=node1", "two": "nodes=node2",
+    "off": "nodes=node1 state=down", "closed": "nodes=node1 state=inactive",
+    "closing": "nodes=node1",
+}
+# By reason: how to make a job wait for it, and the advice that a student must get.
+WAITING = {
+    "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no waiting job is ahead", "expected start: ",
+                                                   "a smaller request would start about ", "submit it with -N 1",
+                                                   "timelimit=00:10:00"]),
+    "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
+    "PartitionTimeLimit": (["-pshort", "-t60"], [
+        "--time=1:00:00 (job {}) is above the limit of partition short, 00:10:00",
+        "to do: scontrol update jobid={} timelimit=00:10:00"]),
+    "PartitionNodeLimit": (["-pshort", "-N2", "-t5"], ["partition short has 1 node, you asked for 2"]),
+    "PartitionConfig": (["-N3", "-c5"], [
+        "partition lab has 2 nodes, you asked for 3: this job never starts; --nodes=2 and fewer tasks", "\n    5 CPUs",
+        "to do: what nodes have: sinfo -o '%P %D %c %m %G'; then scancel {}"]),
+    "JobHeldUser": (["--hold"], ["you are holding it back", "to do: scontrol release {}"]),
+    "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
+    "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
+    "BeginTime": (["--begin=now+2hours"], ["to begin later", "expected start: ", "in 2 h", "starttime=now"]),
+    "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
+    "PartitionDown": (["-poff"], ["the partition off is switched off"]),
+    "PartitionInactive": (["-pclosing"], ["the partition closing takes no jobs"]),
+}
+
+
+class Student:
+    """Somebody who types `labs queue` and `sbatch` on the test cluster."""
+
+    def __init__(self, slurm: Slurm):
+        self.slurm = slurm
+
+    def submit(self, *words: str) -> str:
+        return self.slurm.run("sbatch", "--parsable", "-o/dev/null", "-t20", *words, "--wrap", "sleep 600").strip()
+
+    def reason(self, job: str) -> str:
+        return self.slurm.run("squeue", "--noheader", "-j", job, "--format=%r").strip()
+
+    def queue(self, *words: object, **variables: str) -> subprocess.CompletedProcess:
+        return self.slurm.process(sys.executable, "-m", "labs", "queue", *words, **variables)
+
+    def advice(self, *words: object) -> str:
+        done = self.queue(*words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def refused(self, *words: object, **variables: str) -> list[str]:
+        """Return the error lines of `labs queue --check`, which must be all that it says."""
+        done = self.queue("--check", *words, **variables)
+        assert (done.returncode, done.stdout) == (1, "")
+        lines = done.stderr.splitlines()
+        assert all(line.startswith("labs: error: ") for line in lines), done.stderr
+        return [line.removeprefix("labs: error: ") for line in lines]
+
+
+@pytest.fixture(scope="module")
+def student(slurm) -> Iterator[Student]:
+    """On the cluster with more partitions, which are gone afterwards."""
+    for name, rules in PARTITIONS.items():
+        slurm.run("scontrol", "create", f"partitionname={name}", *rules.split())
+    slurm.run("scontrol", "create", "reservation=labs-later", "starttime=now+1day", "duration=10", "nodes=node2",
+              f"users={getpass.getuser()}")
+    yield Student(slurm)
+    slurm.run("scancel", "--state=PENDING", "--me")
+    slurm.run("scancel", "--me")
+    until(lambda: not slurm.run("squeue", "--noheader"))
+    slurm.run("scontrol", "delete", "reservation=labs-later")
+    for name in PARTITIONS:
+        slurm.run("scontrol", "delete", f"partitionname={name}")
+
+
+@pytest.fixture(scope="module")
+def jobs(student) -> dict[str, str]:
+    """The numbers of jobs that wait, by reason; "busy" is one that has all of node1."""
+    result = {"busy": student.submit("-wnode1", "--exclusive", "-t20"), "cancelled": student.submit("--hold")}
+    student.slurm.run("scancel", result["cancelled"])
+    until(lambda: student.reason(result["busy"]) == "None" and "RUNNING" in student.advice(result["busy"]))
+    for reason, (words, _) in WAITING.items():
+        result[reason] = student.submit(*(word.format(**result) for word in words))
+    student.slurm.run("scontrol", "update", "partitionname=closing", "state=inactive")
+    until(lambda: all(student.reason(result[reason]) == reason for reason in WAITING))
+    return result
+
+
+@pytest.mark.parametrize("reason", WAITING)
+def test_a_reason_is_explained(student, jobs, reason):
+    job = jobs[reason]
+    if "expected start: " in WAITING[reason][1]:  # Slurm works it out every half minute; -u makes it wait for that.
+        until(lambda: "expected start: unknown" not in student.advice(job), 60)
+    output = student.advice(job)
+    assert output.startswith(f"{job}  wrap  PENDING ({reason})  partition ")
+    for words in WAITING[reason][1]:
+        assert words.format(job, **jobs) in output, output
+
+
+def test_all_of_a_students_jobs_are_shown(student, jobs):
+    output = student.advice()
+    waiting = {number: reason for reason, number in jobs.items() if reason in WAITING}
+    assert dict(re.findall(r"^(\d+) .*PENDING \((\w+)\)", output, re.MULTILINE)) == waiting
+    assert re.search(rf"^{jobs['busy']}  wrap  RUNNING on node1  partition lab, 1 node, 4 CPUs, \d+:\d\d of 20:00$",
+                     output, re.MULTILINE)
+
+
+def test_another_partition_that_starts_sooner_is_named_and_true(student, jobs):
+    job = student.submit("-pone", "-t5")
+    move = until(lambda: re.search(r"sooner in partition two \(.*?\): (.*)", student.advice(job)), 60,
+                 lambda: student.advice(job))
+    student.slurm.run(*shlex.split(move[1]))
+    until(lambda: "RUNNING on node2" in student.advice(job), 60)
+    student.slurm.run("scancel", job)
+
+
+CURABLE = ["JobHeldUser", "PartitionTimeLimit", "PartitionNodeLimit", "BeginTime", "Dependency"]
+
+
+@pytest.mark.parametrize("reason", CURABLE)
+def test_the_cure_cures(student, jobs, reason):
+    words = [word.format(**jobs) for word in WAITING[reason][0]]
+    job = student.submit(*words)
+    until(lambda: student.reason(job) == reason)
+    cure = re.search(r"(?:to do|without the condition|at once): (scontrol [^;,\n]*)", student.advice(job))
+    student.slurm.run(*shlex.split(cure[1]))
+    until(lambda: student.reason(job) != reason)
+    student.slurm.run("scancel", job)
+
+
+def test_a_node_that_is_not_available_is_named(student, jobs):
+    with student.slurm.drained("node2"):
+        job = student.submit("-wnode2")
+        try:
+            until(lambda: student.reason(job).startswith("ReqNodeNotAvail"))
+            output = student.advice(job)
+            assert "not available: node2" in output
+            assert f"scontrol update jobid={job} reqnodelist=" in output
+            assert "only 1 of partition lab are up" in student.refused("-N2", JOB)[0]
+        finally:
+            student.slurm.run("scancel", job)
+
+
+def test_an_array_is_one_entry(student, jobs):
+    array = student.submit("--array=0-2", "-pone")
+    until(lambda: student.reason(array) != "None")
+    output = student.advice(array)
+    assert output.startswith(f"{array}_[0-2]  wrap  PENDING (")
+    assert f"scontrol update jobid={array} timelimit=" in output
+    student.slurm.run("scancel", array)
+
+
+def test_tasks_per_gpu_are_tasks_of_the_node(tmp_path):
+    job = tmp_path / "job.sh"
+    job.write_text("#!/bin/bash\n")
+    request = sbatch_parser.read(["--gpus-per-node=4", "--ntasks-per-gpu=1", str(job)], {})
+    assert (request.tasks_per_node, request.gpus_per_node) == (4, 4)
+
+
+@pytest.mark.parametrize(("header", "line"), [
+    ("#SBATCH -J 'a\n#SBATCH -N3\n", r"-J 'a\": no closing quotation; close"),
+    ("#SBATCH -N2 \\\n", "no escaped character"),
+    ("#SBATCH -N1\n#SBATCH hetjob\n#SBATCH -N2\n", "a heterogeneous job .* one part"),
+    ("#SBATCH --comment=" + "x" * 1_000_000, "its #SBATCH lines have more than 20,000 characters"),
+])
+def test_a_hostile_job_file_is_one_line_at_once(tmp_path, header, line):
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{header}")
+    with pytest.raises(LabError, match=line):
+        sbatch_parser.read([str(tmp_path / "job.sh")], {})
+
+
+def test_numbers_that_sbatch_refuses_do_not_break_the_reader():
+    nines = "9" * 9000
+    for words in ["-N0", "-n4"], [f"-N{nines}", "-n1"], ["-N٣", "--gpus=²"], [f"--mem={nines}", f"--time={nines}"]:
+        request = sbatch_parser.read([*words, "--wrap=true"], {})
+        assert request.nodes > 0
+        assert min(request.tasks_per_node, request.gpus_per_node, request.cpus_per_node, request.memory_mb) >= 0
+
+
+def test_a_task_of_a_waiting_array_is_found(monkeypatch):
+    def job(number: str) -> slurm.Job:
+        return slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
+
+    monkeypatch.setattr(slurm, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
+                        if "--array" in filters else [job("12_[0-2]")])
+    assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
+    assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
+    with pytest.raises(LabError, match="no job 12_7 in the queue"):
+        queue._select(["12_7"], None)
+
+
+@pytest.mark.parametrize(("partition", "cpus", "never"), [
+    ("lab", 8, ""), ("lab", 10, "10 CPUs on a node, but the nodes of partition lab have at most 2"),
+    ("lab,unknown", 10, ""), ("lab,small", 8, ""), ("lab,small", 10, "10 CPUs on a node"),
+])
+def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, cpus, never):
+    """squeue shows one node for `sbatch -n 8`, which starts on four nodes of 2 CPUs."""
+    nodes = [slurm.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
+             for name, count in (("lab", 4), ("small", 1)) for number in range(count)]
+    partitions = {name: slurm.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
+    job = slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {
+        "id": "12", "base": "12", "partition": partition, "nodes": "1", "cpus": str(cpus), "limit": "10:00"})
+    lines = queue._never(job, partitions, nodes)
+    assert lines[0].startswith(never) if never else not lines
+
+
+@pytest.mark.parametrize(("gres", "count"), [
+    ("gres/gpu:a100=2,gres/gpu=2", 2), ("gres/gpu=3,gres/gpu:a100=2,gres/gpu:v100=1", 3), ("gpu:a100:4,gpu:v100:1", 5),
+    ("gpu:a100:4(S:0-1),nvme:1", 4), ("gpu", 1), ("gpu:a100", 1), ("gres/gpu=4", 4), ("(null)", 0),
+])
+def test_a_total_of_gpus_is_not_added_to_its_types(gres, count):
+    assert slurm.gpus(gres) == count
+
+
+@pytest.mark.parametrize("reason", [
+    "Resources", "Priority",
+    # The advice for a job in partition "one", now and then, while one of partition "lab" waits for node1.
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+])
+def test_what_waits_for_nodes_is_offered_another_partition(reason):
+    assert reasons.waits_for_nodes(reason)
+    assert not reasons.waits_for_nodes("Dependency")
+
+
+def test_held_by_the_administrator(student, jobs):
+    job = student.submit("--begin=now+1hour")
+    student.slurm.run("scontrol", "hold", job)
+    output = student.advice(job)
+    assert "JobHeldAdmin" in output
+    assert "ask the site's help desk" in output
+    student.slurm.run("scancel", job)
+
+
+def test_mistakes_are_one_line(student):
+    for words, line in (["999999"], "no job 999999 in the queue"), (["jobs/x.sh"], "queue --check FILE"):
+        done = student.queue(*words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(rf"labs: error: .*{line}.*\n", done.stderr)
+
+
+def test_without_slurm_it_is_one_line(tmp_path):
+    for words in ([], ["--check", JOB]):
+        done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
+                              env={"PATH": str(tmp_path)})
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"labs: error: no \w+ on the PATH: this machine has no Slurm; .*\n", done.stderr)
+
+
+def test_without_slurm_here_a_cluster_inside_the_machine_can_be_asked(slurm, tmp_path):
+    words = ["labs", "queue", "--check", "-N2", JOB]
+    env = slurm.cluster.environment(PATH=str(tmp_path))
+    done = subprocess.run([sys.executable, "-m", *words], capture_output=True, text=True, cwd=ROOT, env=env)
+    hint = f"to ask the cluster inside this machine: labs cluster shell -- {shlex.join(words)}\n"
+    assert re.fullmatch(rf"labs: error: no \w+ on the PATH: this machine has no Slurm; {re.escape(hint)}", done.stderr)
+    assert slurm.cluster.labs("shell", "--", *words).stdout.startswith("asks partition lab for 2 nodes")
+
+
+def test_what_up_names_as_next_commands_works(slurm):
+    sbatch, queue, down = re.findall(r"^  labs cluster (.*?)  ", NEXT_WITH_SLURM, re.MULTILINE)
+    assert "to start at" in slurm.cluster.labs(*sbatch.replace("sbatch", "sbatch --test-only").split()).stderr
+    assert "in the queue" in slurm.cluster.labs(*queue.split()).stdout
+    assert down == "down"
+
+
+@pytest.mark.parametrize("conf", [None, "nowhere.conf", "empty.conf"])
+def test_without_a_cluster_it_is_one_line(tmp_path, conf):
+    if unavailable():
+        pytest.skip(unavailable())
+    (tmp_path / "empty.conf").touch()
+    env = {"PATH": search_path()} | ({"SLURM_CONF": str(tmp_path / conf)} if conf else {})
+    for words in ([], ["--check", JOB]):
+        done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
+                              env=env, timeout=50)
+        if conf is None and done.returncode == 0:
+            pytest.skip("this machine is part of a cluster")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"labs: error: no Slurm cluster is set up here \(.*\); run this on .*\n", done.stderr)
+
+
+def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
+    line = "it would train on CPUs: each node of the partition has 2 GPUs or more, and the job asks for none; " \
+           "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2\n"
+    assert line in student.advice("--check", JOB)
+    assert line not in student.advice("--check", "--gpus-per-node=2", "--ntasks-per-node=2", "-c1", JOB)
+    assert line not in student.advice("--check", "jobs/report.sh")
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--gpus-per-node=2"], ["1 task and 2 GPUs per node (--gpus-per-node=2 (command line)): 1 would stand"]),
+        (["--gres=gpu:1", "--ntasks-per-node=2"], ["2 tasks and 1 GPU per node"]),
+        (["-N2", "--gpus=2", "--ntasks-per-node=2"], ["workers would share one"]),
+        (["--gpus-per-node=4", "--ntasks-per-node=4", "-c1"], ["4 GPUs on a node, but .* have at most 2"]),
+        (["-pshort"], ["--time=00:30:00 (lab10_caltech.sh) is above the limit of partition short, 00:10:00"]),
+        (["-p", "short", "--time=0-1"], ["--time=0-1 (command line) is above the limit"]),
+        (["-N3"], ["partition lab has 2 nodes, you asked for 3: this job never starts; --nodes=2"]),
+        (["-pshort", "-N2", "-t5"], ["partition short has 1 node, you asked for 2"]),
+        (["-c8"], ["8 CPUs on a node, but the nodes of partition lab have at most 4"]),
+        (["--ntasks-per-node=3", "-c2"], ["6 CPUs on a node"]),
+        (["--mem=8G"], ["8192 MiB of memory on a node, but .* at most 4000"]),
+        (["--mem-per-cpu=3G"], ["6144 MiB of memory on a node"]),
+        (["-pnowhere"], ["no partition is called 'nowhere' (command line); there are: lab, "]),
+        (["--output=\x1b[2J/x"], [r"the folder \x1b[2J does not exist"]),
+        (["-poff"], ["partition off is DOWN"]),
+        (["-pclosed"], ["partition closed is INACTIVE"]),
+        (["--output=no/logs/%x.out"], ["the folder no/logs does not exist"]),
+        (["-e", "no/logs/%x.err"], ["--error=no/logs/%x.err (command line): the folder no/logs does not exist"]),
+        (["--output=jobs"], ["is a folder; add a file name"]),
+        (["-J", "a/b"], ["--job-name=a/b (command line): its slash puts a folder into the log's name, %x-%j.out"]),
+        (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),
+        (["--nonsense"], ["sbatch would refuse it: unrecognized option '--nonsense'"]),
+        (["--time=tomorrow"], ["sbatch would refuse it: Invalid --time"]),
+        (["-C", "infiniband"], ["Invalid feature specification; what nodes have: "]),
+        (["-wnode9"], ["Invalid node name specified; the nodes: sinfo -N"]),
+        (["-poff,short"], ["partition off is DOWN", "above the limit of partition short"]),
+        (["-N3", "-c8", "-onowhere/x"], ["the folder nowhere", "you asked for 3", "8 CPUs"]),
+    ],
+    ids=lambda words: " ".join(words) if words[0].startswith("-") else "",
+)
+def test_nonsense_is_refused(student, words, lines):
+    refused = student.refused(*words, JOB)
+    lines = [re.escape(line).replace(r"\.\*", ".*") for line in lines]
+    assert len(refused) == len(lines), refused
+    for line, output in zip(lines, refused, strict=True):
+        assert re.search(line, output), refused
+
+
+def test_options_behind_the_file_are_refused(student):
+    assert student.refused(JOB, "-N", "2", "--time=5", "--epochs", "3") == [
+        "-N comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
+        "--time=5 comes after lab10_caltech.sh, where Slurm does not see it; put it before the file",
+    ]
+
+
+def test_what_is_read_from_where(student, tmp_path):
+    """The command line goes before the environment, and that before the file, as with sbatch itself."""
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/bash\n\n# A comment.\n#SBATCH -N3 --ntasks-per-node 1 # three\n#SBATCH --job-name='a b'\n"
+                      "true\n")
+    assert "you asked for 3" in student.refused(script)[0]
+    assert "(SBATCH_PARTITION)" in student.refused("-N1", script, SBATCH_PARTITION="nowhere")[0]
+    assert "above the limit" in student.refused("-N1", "-pshort", script, SBATCH_TIMELIMIT="60")[0]
+    done = student.queue("--check", "-N1", "-pshort", "-t5", script, SBATCH_TIMELIMIT="60", SBATCH_PARTITION="nowhere")
+    assert done.returncode == 0, done.stderr
+    script.write_text("#!/bin/bash\ntrue\n#SBATCH -N3\n")
+    assert "1 #SBATCH line of job.sh after its first command" in student.refused(script)[0]
+    assert "is not a script" in student.refused(ROOT / "README.md")[0]
+    assert "cannot read the job file" in student.refused(tmp_path / "none.sh")[0]
+    assert "no job file to check" in student.refused("-N2")[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [JOB], ["-N2", JOB, "--epochs", "3"], ["-N", "2", "--ntasks-per-node=2", "--gpus-per-node=2", JOB],
+        ["--gres=gpu:2", "--ntasks-per-node=2", "-c1", JOB, "--preset", "paper"], ["-p", "short", "-t", "10", JOB],
+        ["-pshort,lab", JOB], ["--gpus-per-task=1", "--ntasks-per-node=2", JOB], ["--output=/dev/null", JOB],
+        ["-Ho/dev/null", "--nodes", "1-2", JOB], ["--mem=4000", "--exclusive", JOB], ["-n5", "-t5", "--wrap", "true"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_is_right_is_accepted_and_not_submitted(student, words):
+    before = student.slurm.run("squeue", "--noheader", "--format=%i")
+    output = student.advice("--check", *words).splitlines()
+    assert re.match(r"asks partition \w+ for \d nodes?, \d tasks?", output[0])
+    assert re.match(r"would start (now|\w{3} \d\d .*), on node", output[1])
+    assert output[-1] == f"submit it: sbatch {shlex.join(words)}"
+    assert student.slurm.run("squeue", "--noheader", "--format=%i") == before
