@@ -26,7 +26,7 @@ CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench \
+.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench sizes \
     pins clean distclean FORCE
 
 help: ## List the targets

@@ -92,8 +92,8 @@ def _nccl_home(environ: Mapping[str, str]) -> Path:
         if Path(home, "include", "nccl.h").exists() and _nccl_library(Path(home)):
             return Path(home)
     raise SetupError(
-        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c setup/constraints.txt -e .[gpu] brings it,"
-        f" HOROVOD_NCCL_HOME names another, {OR_CPU}"
+        "there is no NCCL (nccl.h and libnccl.so) for Horovod; pip install -c setup/constraints.txt -e .[gpu] brings "
+        f"it, HOROVOD_NCCL_HOME names another, {OR_CPU}"
     )
 
 

@@ -13,7 +13,8 @@ from tests import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/slurm": "clusters",
-         "tests/cluster": "clusters", "tests/notebooks": "notebooks", "tests/scaffold": "notebooks"}
+         "tests/tools/cluster": "clusters", "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks",
+         "tests/scaffold": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
@@ -23,7 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def lane(nodeid: str) -> str:
     """Return the unit that xdist gives to one process: the lane of a test, or its file."""
     file = nodeid.partition("::")[0]
-    return LANES.get("/".join(file.split("/")[:2]), file)
+    return next((name for folder, name in LANES.items() if file.startswith(f"{folder}/")), file)
 
 
 class Lanes(LoadScopeScheduling):

@@ -7,11 +7,9 @@ import json
 import re
 import shutil
 import subprocess
-import tomllib
 
 import pytest
 
-from labs.results import plots
 from labs.run import catalogue, fields
 from labs.run.fields import Role
 from labs.run.paths import ROOT
@@ -45,7 +43,7 @@ def test_a_notebook_is_thin_and_was_executed(lab):
     assert all(cell["execution_count"] for cell in code), "a cell was never executed"
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), "not from top to bottom"
     outputs = [output for cell in code for output in cell["outputs"]]
-    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
     assert any("image/png" in output.get("data", {}) for output in outputs), "no plot"
     assert len(code) <= 30
 
@@ -64,25 +62,6 @@ def test_a_notebook_runs_wherever_notebooks_run(lab):
         ast.parse(text.removeprefix("%%px\n"))
 
 
-OKABE_ITO = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
-"""Colours that all kinds of colour-blind readers can tell apart: Okabe and Ito 2008."""
-
-
-def test_colours_of_figures_can_be_told_apart():
-    assert set(plots.COLOURS) <= OKABE_ITO
-    sources = [path for folder in ("labs", "benchmarks", "notebooks") for path in (ROOT / folder).rglob("*.*")
-               if path.suffix in (".py", ".ipynb")]
-    assert len(sources) > 100
-    for path in sources:
-        named = set(re.findall(r"[\"'](#[0-9A-Fa-f]{6}|tab:\w+|C\d)\\?[\"']", path.read_text()))
-        assert named <= OKABE_ITO, f"{path} draws in {named - OKABE_ITO}; take them from plots.COLOURS, or a grey"
-
-
-def test_the_import_contracts_have_no_exceptions():
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    assert not any("ignore_imports" in contract for contract in contracts)
-
-
 def _imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -90,17 +69,6 @@ def _imports(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-
-
-def test_horovods_lines_say_why():
-    """Every call of Horovod has a comment `# Horovod:` in the same function; horovod_keras3 consists of Horovod."""
-    for path in (ROOT / "labs").rglob("*.py"):
-        text = path.read_text() if path.name != "horovod_keras3.py" else ""
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.FunctionDef):
-                body = ast.get_source_segment(text, node)
-                calls = re.findall(r"\bhvd\.(?:init|allreduce|grouped_allreduce|broadcast\w*|allgather\w*)\(", body)
-                assert not calls or "# Horovod:" in body, f"{path}: {node.name}"
 
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

@@ -22,7 +22,7 @@ FILES, LINES = 105, 13_000
 def copy(tmp_path_factory):
     """A copy of the kit's programs."""
     folder = tmp_path_factory.mktemp("copy")
-    for name in ("labs", "jobs", "docs"):
+    for name in ("labs", "jobs", "docs", "setup"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 

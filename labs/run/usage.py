@@ -116,7 +116,7 @@ def one_line(known: Iterable[str], prog: str) -> Iterator[None]:
         known: Options to suggest for a misspelled one.
         prog: The command whose `--help` the error names.
     """
-    # Private, but only this hook has the error as data; setup/constraints.txt pins tyro, and the tests cover each event.
+    # Private, but only this hook has the error as data; the version is pinned, and tests cover each event.
     from tyro import _errors
 
     def refuse(event: _errors.ParseErrorEvent) -> None:

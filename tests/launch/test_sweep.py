@@ -16,6 +16,7 @@ from filelock import FileLock
 
 from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
+from labs.course import studies
 from labs.launch import capacity
 from labs.launch.sweep import run_sweep
 from labs.results import plots, speed_tables
@@ -157,8 +158,8 @@ def test_of_two_sweeps_at_once_the_second_leaves_the_cell_and_calls_it_no_failur
 
 
 def test_a_sweep_ends_with_what_the_lab_says_of_its_runs(tmp_path, monkeypatch, capsys):
-    summarized = dataclasses.replace(lab.LAB, summary=lambda records: f"a summary of {len(records)} runs")
-    monkeypatch.setattr(lab, "LAB", summarized)
+    summaries = {lab.LAB.name: [lambda records: f"a summary of {len(records)} runs"]}
+    monkeypatch.setattr(studies, "SUMMARIES", summaries)
     write_runs(tmp_path, *records_of("weak"), sound("another", 1, 100.0) | {"lab": "lab04_speedup"})
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     assert capsys.readouterr().out.startswith("a summary of 12 runs\n\n12 of 12 runs done")
@@ -175,7 +176,7 @@ def test_a_sweep_ends_with_its_speedups_as_the_page_has_them(tmp_path, capsys):
 
 def test_a_sweep_writes_what_the_lab_draws_of_its_runs(tmp_path, monkeypatch, capsys):
     figures = lambda records: [("Speed (images/s)", plots.curves(records[:1]))]  # noqa: E731
-    monkeypatch.setattr(lab, "LAB", dataclasses.replace(lab.LAB, summary=lambda records: "", figures=figures))
+    monkeypatch.setattr(studies, "FIGURES", {lab.LAB.name: figures})
     write_runs(tmp_path, *records_of("weak"))
     assert commands.dispatch(["sweep", "lab04", "--only", "weak", "--results", str(tmp_path)]) == 0
     plot = tmp_path / "lab04_speedup" / "speed-images-s.png"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import sysconfig
 import tomllib
@@ -74,7 +75,8 @@ def test_what_is_installed_is_what_is_pinned():
 @pytest.mark.parametrize("stack", GPU_FILES)
 def test_the_gpu_environment_has_the_same_versions(stack):
     conda, pip = gpu_environment(GPU_FILES[stack])
-    assert f"-c {CONSTRAINTS[stack]}" in pip
+    # pip's paths begin at the file's folder.
+    assert f"-c {os.path.relpath(ROOT / CONSTRAINTS[stack], (ROOT / GPU_FILES[stack]).parent)}" in pip
     named = [Requirement(entry) for entry in pip if "==" in entry]
     assert {requirement.name for requirement in named} > {"tensorflow", "keras", "jupyterlab"}
     for requirement in named:
@@ -86,7 +88,7 @@ def test_the_gpu_environment_has_the_same_versions(stack):
 @pytest.mark.parametrize("stack", GPU_FILES)
 def test_the_gpu_environment_takes_all_else_from_the_pins(stack):
     _, pip = gpu_environment(GPU_FILES[stack])
-    kit = next(entry.removeprefix("-e .") for entry in pip if entry.startswith("-e ."))
+    kit = next(entry.removeprefix("-e ").lstrip(".") for entry in pip if entry.startswith("-e ."))
     assert Requirement(f"labs{kit}").extras == set(EXTRAS) - {"nvcc"}, "conda brings CUDA's compiler"
 
 

@@ -150,7 +150,7 @@ def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
 
 def test_wrong_is_wrong_without_assertions(results_root):
     """As PYTHONOPTIMIZE=1 runs the kit."""
-    program = ("from labs import exercises\n"
+    program = ("from labs.course import exercises\n"
                "def never(images, batch_size): return 0\n"
                "for question, wrong in {\n"
                "        'lab02.q1': 99, 'lab02.q2': 'x', 'lab06.q2': {}, 'lab01.steps_per_epoch': never,\n"
@@ -240,7 +240,7 @@ def test_a_notebook_ends_with_its_questions(lab):
 def test_without_the_solutions_and_without_tensorflow(tmp_path, results_root):
     shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "try.py").write_text(
-        "import sys\nfrom labs import exercises\nfrom labs.run import catalogue\n"
+        "import sys\nfrom labs.course import exercises\nfrom labs.run import catalogue\n"
         "exercises.check('lab02.q1', 2.3)\n"
         "for lab in catalogue.lab_names():\n    print(*exercises.listing(lab), sep='\\n')\n"
         "assert 'tensorflow' not in sys.modules\n")
@@ -278,5 +278,5 @@ def test_a_lab_without_questions_says_so_in_one_line(tmp_path):
     listed = run("-m", "labs", "exercises", "lab99")
     assert (listed.returncode, listed.stderr) == (0, "")
     assert listed.stdout == "lab99_elastic has no questions that are graded from your own records\n"
-    checked = run("-c", "from labs import exercises; exercises.check('lab99.q1', 1)")
+    checked = run("-c", "from labs.course import exercises; exercises.check('lab99.q1', 1)")
     assert checked.stderr == "labs: error: no question is called 'lab99.q1'; lab99_elastic has none\n"

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from labs import lab04_speedup
+from labs.course import studies
 from labs.results import plots, scaling, speed_tables
 from labs.run import catalogue, sweeps
 from labs.run.paths import ROOT
@@ -142,8 +143,8 @@ def test_a_question_that_lacks_runs_says_so(tmp_path):
 
 def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypatch):
     text = "two workers win\n  from <1,000> parameters"
-    lab = dataclasses.replace(lab04_speedup.LAB, summary=lambda runs: text if len(runs) == 12 else "wrong")
-    monkeypatch.setattr(lab04_speedup, "LAB", lab)
+    monkeypatch.setattr(studies, "SUMMARIES",
+                        {lab04_speedup.LAB.name: [lambda runs: text if len(runs) == 12 else "wrong"]})
     page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
     assert lab.startswith(" (demo)\n\nIn the course reports, C1: How long is an epoch")
@@ -154,8 +155,8 @@ def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypa
 def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
     values = pd.DataFrame([[1, 2]]).rename_axis(index="depth", columns="width")
     figure = plots.heatmaps("peak (MiB)", {"1 worker": (values, values < 2)})
-    lab = dataclasses.replace(lab04_speedup.LAB, figures=lambda runs: [(f"peaks of {len(runs)}", figure)])
-    monkeypatch.setattr(lab04_speedup, "LAB", lab)
+    monkeypatch.setattr(studies, "FIGURES",
+                        {lab04_speedup.LAB.name: lambda runs: [(f"peaks of {len(runs)}", figure)]})
     page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
     lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
     assert lab.partition("**Speed")[0].count("peaks of 12") >= 1

@@ -1,0 +1,13 @@
+"""A committed notebook as tests read it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from labs.run.paths import ROOT
+
+
+def cells(lab: str) -> list[dict[str, Any]]:
+    """Return all cells of a lab's notebook."""
+    return json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
