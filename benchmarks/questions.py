@@ -14,8 +14,8 @@ from benchmarks.cases import PHOTO_SIDES, STEPS
 from benchmarks.rounds import interleaved
 from benchmarks.table import Row, rows
 from labs import SETTINGS
-from labs.run.fast import CYCLE_MS, FUSION_MB
 from labs.run.paths import ROOT
+from labs.run.speed_settings import CYCLE_MS, FUSION_MB
 from labs.run.text import plural
 
 PYTHON = sys.executable

@@ -9,11 +9,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from labs.run import fast, lazy, quiet, uncaught
+from labs.run import lazy, quiet, speed_settings, uncaught
 
 __version__ = "0.1.0"
 
-SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_NNX_ENABLED": "false"} | fast.ENVIRONMENT
+SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_NNX_ENABLED": "false",
+            **speed_settings.ENVIRONMENT}
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras uses TensorFlow
 whatever keras.json says, and the faster options apply."""
 for _name, _value in SETTINGS.items():
@@ -25,7 +26,7 @@ if isinstance(sys.stdout, io.TextIOWrapper):
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = uncaught.show
 if "tensorflow" not in sys.modules:
-    sys.meta_path.insert(0, quiet.QuietImport(fast.unused_packages()))
+    sys.meta_path.insert(0, quiet.QuietImport(speed_settings.unused_packages()))
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
-        job.say(f"{digits.description}; {len(train)} used for training" if config.images else digits.description)
+        job.print_once(f"{digits.description}; {len(train)} used for training" if config.images else digits.description)
         model = models.mnist_cnn()
         with measure.Utilization() as busy:
             history = training.fit(

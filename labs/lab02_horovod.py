@@ -119,7 +119,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         arrays = dataclasses.replace(arrays, train_images=arrays.train_images[kept],
                                      train_labels=arrays.train_labels[kept])
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
-        job.say(digits.description)
+        job.print_once(digits.description)
         if config.code == "textbook":
             return _run_by_hand(job, digits)
 

@@ -111,11 +111,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         arrays = dataclasses.replace(arrays, train_images=arrays.train_images[kept],
                                      train_labels=arrays.train_labels[kept])
         images = datasets.from_arrays(arrays, config.validation_split, config.seed)
-        job.say(images.description)
+        job.print_once(images.description)
 
         schedule = learning_rate(config, len(images.train), job.size)
         after = f" in the first step, {schedule.peak:.4g} after the warmup" if config.warmup_epochs else ""
-        job.say(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
+        job.print_once(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
                 f"learning rate {float(schedule(0)):.4g}{after}")
         model = getattr(models, config.model)(len(images.class_names))
         if config.optimizer == "adam":

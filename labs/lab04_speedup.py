@@ -79,7 +79,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     with training.start(config, options) as job:
         arrays = datasets.read_cifar10(datasets.locate("cifar10", config.data))
         images = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
-        job.say(images.description)
+        job.print_once(images.description)
         train = dataclasses.replace(images.train, positions=images.train.positions[:config.images or None])
         model = getattr(models, config.model)(len(images.class_names))
         # Horovod: the learning rate follows the global batch, the images of all workers in one step.

@@ -97,7 +97,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
-        job.say("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
+        job.print_once("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
         if config.study in MEASUREMENTS:
             return _measured(job)
         return {"messages": _messages, "links": _links}[config.study](job)
@@ -151,8 +151,8 @@ def _links(job):
             measured = measure.network.allreduces(job, sizes, config.seconds)
             rows += [{"bandwidth": bandwidth} | row for row in measured]
             links.append({"bandwidth": bandwidth} | _link(allreduces(measured, library), job.size))
-            job.say("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, a ring "
-                    "needs {predicted_bytes:,.0f}".format(**links[-1]))
+            job.print_once("{bandwidth:>9}: {megabits_per_sec:,.0f} Mbit/s; each node sent {sent_bytes:,.0f} bytes, "
+                           "a ring needs {predicted_bytes:,.0f}".format(**links[-1]))
     return results.finish(job, [], tables={"over_links": rows, "links": links, "built": [built()]})
 
 

@@ -12,7 +12,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
-from labs.run.fast import FOR_MEMORY
+from labs.run.speed_settings import FOR_MEMORY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         measure.memory.return_freed()
         trial = _try(job, config)
         if not trial.fits:
-            job.say(f"does not fit: {trial.cause}")
+            job.print_once(f"does not fit: {trial.cause}")
             return results.finish(job, [], fits=False, peak_mb=trial.peak_mb, parameters=parameters(config))
         return _train(job)
 
@@ -106,7 +106,7 @@ def _train(job):
     config = job.config
     root = datasets.locate("caltech256", config.data)
     photos = datasets.from_folder(root, config.image_size, config.test_split, 0.0, config.seed)
-    job.say(photos.description)
+    job.print_once(photos.description)
     some = np.random.default_rng(config.seed).permutation(photos.train.positions)[:config.images or None]
     # The model returns its errors, so every label is 0.
     train, test = (dataclasses.replace(subset, labels=np.zeros(len(subset.labels), np.float32), positions=positions)
@@ -195,7 +195,7 @@ def _search(job):
         share = -(-value // job.size) if name == "batch_size" else value
         trial = _try(job, dataclasses.replace(job.config, **{name: share}))
         rows.append({name: value, **dataclasses.asdict(trial)})
-        job.say(f"{name} {value}: {trial.peak_mb:.0f} MiB, {'fits' if trial.fits else 'does not fit'}")
+        job.print_once(f"{name} {value}: {trial.peak_mb:.0f} MiB, {'fits' if trial.fits else 'does not fit'}")
         return trial.fits
 
     smallest = 3 if name == "depth" else 1

@@ -89,7 +89,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         train = dataclasses.replace(images.train, positions=images.train.positions[:config.images or None])
         classes = len(images.class_names)
         model = models.vit(32, classes, config.width, config.depth, config.heads, config.patch_size)
-        job.say(f"{images.description}; {model.count_params():,} parameters")
+        job.print_once(f"{images.description}; {model.count_params():,} parameters")
         optimizer = _optimizer(config, job.size, len(train))
         history = training.fit(job, model, optimizer, train, batch_size=config.batch_size, epochs=config.epochs)
         test = training.evaluate(job, model, images.test, config.batch_size)

@@ -63,7 +63,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
     with training.start(config, options) as job, training.bind_to_cores(job.layout):
         faces = _faces(config, job.size)
-        job.say(faces.description)
+        job.print_once(faces.description)
         model = models.age_model(config.model, config.image_size)
         optimizer = tf.keras.optimizers.Adam(learning_rate(config, job.size))
         with measure.Utilization() as busy:

@@ -104,7 +104,7 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
     with training.start(config, options) as job:
         root = datasets.locate("fruits360", config.data)
         fruits = datasets.from_tree(root, config.image_size, config.test_split, config.validation_split, config.seed)
-        job.say(fruits.description)
+        job.print_once(fruits.description)
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
         learning_rate = training.scaled_lr(config.base_lr, job.size, config.scaling)
         if config.optimizer == "adam":
@@ -139,7 +139,7 @@ def _leak(fruits) -> dict[str, Any]:
     images = fruits.test.images
     seen, test = ([images.paths[index] for subset in subsets for index in subset.positions]
                   for subsets in ((fruits.train, fruits.validation), (fruits.test,)))
-    leak = datasets.leak(images.root, seen, test)
+    leak = datasets.find_test_leakage(images.root, seen, test)
     print(f"\n{leak}")
     return {"leak_identical": len(leak.identical), "leak_alike": len(leak.alike)}
 

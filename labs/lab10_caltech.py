@@ -58,7 +58,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     with training.start(config, options) as job:
         root = datasets.locate("caltech256", config.data)
         photos = datasets.from_folder(root, config.image_size, config.test_split, config.validation_split, config.seed)
-        job.say(photos.description)
+        job.print_once(photos.description)
 
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
         peak = training.scaled_lr(config.base_lr, job.size, config.scaling)

@@ -108,7 +108,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
         machines, planned = _machines(), plan(config, len(train), job.size)
-        job.say("\n".join(describe(config, job.layout.hosts, machines, planned)))
+        job.print_once("\n".join(describe(config, job.layout.hosts, machines, planned)))
 
         model = models.mnist_cnn()
         warmup_steps = int(config.warmup_epochs * planned["steps_per_epoch"])

@@ -93,7 +93,7 @@ def fault(worker) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     due = config.return_epoch and worker.done >= config.return_epoch
     if worker.job.rank == 0 and due and lost and launch.elastic.return_host(worker.folder):
-        worker.job.say(f"epoch {worker.state.epoch + 1}: another worker may join")
+        worker.job.print_once(f"epoch {worker.state.epoch + 1}: another worker may join")
 
 
 def _resume(config: Config, options: Options):
@@ -107,7 +107,7 @@ def _resume(config: Config, options: Options):
     before = _interrupted_run(runs / options.name) if options.resume and options.name else None
     with training.start(config, options) as job:
         digits = _digits(config)
-        job.say(digits.description)
+        job.print_once(digits.description)
         steps = datasets.steps_per_epoch(len(digits.train), config.batch_size, job.size)
         progress = before or {"began": began, "events": []}
         if job.rank == 0:
@@ -177,7 +177,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict):
     columns = ("kind", "seconds", "size", "step", "steps_lost", "seconds_lost")
     rows = [[results.tables.figure(event[name]) if name != "kind" else event[name] for name in columns]
             for event in tables["events"]]
-    job.say("\n" + results.tables.text([[name.replace("_", " ") for name in columns], *rows]))
+    job.print_once("\n" + results.tables.text([[name.replace("_", " ") for name in columns], *rows]))
     return results.finish(
         job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
         steps_lost=sum(event["steps_lost"] for event in losses),

@@ -57,7 +57,7 @@ def _tree(module: str) -> ast.Module:
 @functools.cache
 def _homes(package: str) -> dict[str, str]:
     """Return the public names of a package, each with its module."""
-    if not _path(package).name == "__init__.py":
+    if _path(package).name != "__init__.py":
         return {}
     blocks = [block for block in _tree(package).body if isinstance(block, ast.If)]
     return {alias.name: statement.module if statement.module != package else f"{package}.{alias.name}"

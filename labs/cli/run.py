@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> None:
     words = args.lab_options + ["--help"] * args.help
     try:
         record = local.run(args.lab, words, args.workers, args.oversubscribe, announce=True)
-    except local.Finished:  # Exit code 0: a job that ends with an error goes back into the queue.
+    except local.InterruptedAfterRecord:  # Exit code 0: a job that ends with an error goes back into the queue.
         print("labs: the run had already finished", file=sys.stderr)
     else:
         print(_next(record, words))

@@ -157,8 +157,8 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
-    from labs.course import studies
-    from labs.results import plots, records, speed_tables
+    from labs.course import plots, studies
+    from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}
     runs = [record for record in records.read_all(lab.name, results_root) if record["run"] in names]

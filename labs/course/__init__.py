@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         layouts,
         memory_limits,
         over_links,
+        plots,
         proportions,
         reports,
         seeds,

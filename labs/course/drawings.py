@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from labs.course import plots
 from labs.measure import timeline
-from labs.results import cost_model, plots
+from labs.results import cost_model
 from labs.run.errors import LabError
 from labs.run.text import plural
 

@@ -31,7 +31,8 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
 
 def figures(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[str, Figure]]:
     """Yield the heatmaps of the grid with their titles, one figure per value and one heatmap per number of workers."""
-    from labs.results import plots, records
+    from labs.course import plots
+    from labs.results import records
 
     for title, group in itertools.groupby(heatmaps(records.table(runs)), key=lambda heatmap: heatmap[0]):
         yield title, plots.heatmaps(title, {plural(size, "worker"): (table, fits) for _, size, table, fits in group})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from labs.course import layouts, transports
-from labs.results import over_links, plots
+from labs.course import layouts, plots, transports
+from labs.results import over_links
 from labs.run.errors import LabError
 from labs.run.links import bits_per_second
 

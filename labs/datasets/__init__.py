@@ -7,7 +7,7 @@ from labs.run import lazy
 if TYPE_CHECKING:
     from labs.datasets.arrays import read_cifar10, read_mnist
     from labs.datasets.augment import Augment
-    from labs.datasets.duplicates import leak
+    from labs.datasets.duplicates import find_test_leakage
     from labs.datasets.fetch import locate
     from labs.datasets.pipeline import eval_batches, train_batches
     from labs.datasets.sharding import coverage, refuse_unequal, shard, steps_per_epoch

@@ -55,7 +55,7 @@ class Leak:
         return bool(self.identical) or len(self.alike) > FALSE_ALARMS * self.tests
 
 
-def leak(root: Path, train: Sequence[str], test: Sequence[str]) -> Leak:
+def find_test_leakage(root: Path, train: Sequence[str], test: Sequence[str]) -> Leak:
     """Compare every test image with every training image; the paths are relative to `root`."""
     paths = [*train, *test]
     with ThreadPoolExecutor(resources.cores()) as pool:

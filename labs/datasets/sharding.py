@@ -26,7 +26,7 @@ class Shard:
     def steps(self) -> int:
         return len(self.rows)
 
-    def cut(self, micro_batches: int) -> Shard:
+    def into_micro_batches(self, micro_batches: int) -> Shard:
         """Return the same shard with each batch cut into this many micro-batches, one per step."""
         rows, weights = (values.reshape(len(values) * micro_batches, -1) for values in (self.rows, self.weights))
         return Shard(rows, weights, self.epoch)

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from labs.run import command_line, fast, lifeline
+from labs.run import command_line, lifeline, speed_settings
 from labs.run.catalogue import load_lab
 
 OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--timeout=60", "--log-level=40"]
@@ -27,7 +27,7 @@ def main() -> None:
     rank, size = (int(os.environ[f"OMPI_COMM_WORLD_LOCAL_{name}"]) for name in ("RANK", "SIZE"))
     devices.pin_gpu(rank, size)
     devices.set_threads(int(sys.argv[1]) or devices.share_of_cores(size))
-    fast.set_horovod_defaults(devices.has_nccl())
+    speed_settings.set_horovod_defaults(devices.has_nccl())
     IPEngine.launch_instance(OPTIONS)
 
 

@@ -20,7 +20,7 @@ from labs.run.paths import python_path
 from labs.run.text import plural
 
 
-class Finished(KeyboardInterrupt):
+class InterruptedAfterRecord(KeyboardInterrupt):
     """A run was interrupted just after it had written its record: there is nothing to resume."""
 
 
@@ -41,7 +41,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
 
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
-        Finished: The run was interrupted after it had written its record.
+        InterruptedAfterRecord: The run was interrupted after it had written its record.
         KeyboardInterrupt: It was interrupted; its text is the command that resumes it, if anything is saved.
     """
     from labs.results import records
@@ -81,7 +81,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             _launch(launcher, workers, program, variables, log, options.stall_seconds, folder)
         except KeyboardInterrupt:
             if (folder / "record.json").exists():
-                raise Finished from None
+                raise InterruptedAfterRecord from None
             if run_lock.is_saved(folder):
                 raise KeyboardInterrupt(_to_resume(lab, arguments, workers, oversubscribe)) from None
             raise

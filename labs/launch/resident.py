@@ -242,7 +242,7 @@ class Workers:
         if not errors:
             return [call.get() for call in calls.values()]
         problem = _explain(errors)
-        if waiting := stuck or [rank for rank, error in errors.items() if worker.is_echo(error)]:
+        if waiting := stuck or [rank for rank, error in errors.items() if worker.is_secondary_failure(error)]:
             # Horovod cannot forget an exchange that some ranks have begun.
             self.stop(f"{problem}; {_names(waiting)} waited, so the workers were stopped")
             problem.args = (self._farewell(),)
@@ -306,7 +306,7 @@ def _has_failed(call: AsyncResult) -> bool:
 
 def _explain(errors: dict[int, Any]) -> WorkerError:
     """Return the error of the first rank that failed by itself, not because another one did."""
-    own = [rank for rank, error in errors.items() if not worker.is_echo(error)]
+    own = [rank for rank, error in errors.items() if not worker.is_secondary_failure(error)]
     if not own:
         return WorkerError("not all ranks have joined an exchange: all must call the same operations of Horovod, in "
                            "the same order")

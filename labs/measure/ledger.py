@@ -120,7 +120,7 @@ def _epoch_timer(job: Job, model: tf.keras.Model, train: Subset, batch_size: int
     def one_step_epoch(_: int) -> float:
         mine = shard(train.positions, batch_size, job.rank, job.size, next(numbers), job.seed)
         callback = Steps(heart, mine.epoch + 1, mine.steps, 1, False, first=mine.steps - 1, begin=lambda: None,
-                         between=lambda step: False)
+                         after_step=lambda step: False)
         hvd_ops.barrier()
         began = time.perf_counter()
         model.fit(

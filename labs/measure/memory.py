@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from labs.run.errors import LabError
-from labs.run.fast import FOR_MEMORY
+from labs.run.speed_settings import FOR_MEMORY
 
 SAMPLE_SECONDS = 0.005
 """Seconds between two samples of the process's memory."""

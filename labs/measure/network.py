@@ -129,12 +129,12 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
              **_alone(local, batches, seconds)}
     for bandwidth in bandwidths:
         predicted = predict(known, bandwidth)
-        job.say(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
+        job.print_once(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
         set_bandwidth(bandwidth)
         alone, (step, low, high) = _timed([local, model], batches, seconds)
         again = predict(_scaled(known, alone[0]), bandwidth)
-        job.say(f"{'':>40} {1e3 * step:.0f} ms measured ({predicted / step - 1:+.1%}; for the machine's speed in these "
-                f"seconds {again / step - 1:+.1%})")
+        job.print_once(f"{'':>40} {1e3 * step:.0f} ms measured ({predicted / step - 1:+.1%}; for the machine's speed "
+                       f"in these seconds {again / step - 1:+.1%})")
         yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": step,
                        "step_seconds_low": low, "step_seconds_high": high,
                        "alone_in_turn_seconds": alone[0], "predicted_in_turn_seconds": again}

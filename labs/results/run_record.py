@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import throughput
-from labs.results import plots
+from labs.results import curves
 from labs.results import tables as texts
 from labs.results.records import FORMAT, Record
 from labs.run import atomic, fields
@@ -58,11 +58,11 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
     }
     if job.rank == 0:
         if history:
-            plots.save(plots.curves([record]), job.folder / "curves.png")
+            curves.save(curves.curves([record]), job.folder / "curves.png")
         atomic.write_json(job.folder / "record.json", record)
         for folder in ("heartbeats", "places"):  # Older versions wrote `places`.
             shutil.rmtree(job.folder / folder, ignore_errors=True)
-    job.say("\n" + texts.closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
+    job.print_once("\n" + texts.closing(record) + f"\n\n{'curves and ' if history else ''}record: {shown(job.folder)}")
     return record
 
 
@@ -80,7 +80,7 @@ def _timeline(job: Job) -> list[dict]:
     from labs.training.timeline import FILE
 
     rows = exchanged(job)
-    job.say(f"\n{texts.messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
+    job.print_once(f"\n{texts.messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
     return rows
 
 

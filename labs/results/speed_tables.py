@@ -25,7 +25,7 @@ TITLES = {"weak": "Speed and weak scaling: constant batch per worker",
 class Speeds:
     """A table of `scaling.speedups` over `base` workers; its configurations differ in the columns `by`."""
 
-    held: Literal["weak", "strong", ""]
+    scaling: Literal["weak", "strong", ""]
     table: pd.DataFrame
     by: list[str]
     base: int
@@ -33,15 +33,16 @@ class Speeds:
     @property
     def title(self) -> str:
         """The table's title; it names no scaling if only one number of workers ran."""
-        return TITLES[self.held]
+        return TITLES[self.scaling]
 
     def grid(self) -> Grid:
         """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
-        ratios = ["speedup", "scaling_efficiency", *(["why"] if self.table["why"].any() else [])] if self.held else []
+        why = ["why"] if self.table["why"].any() else []
+        ratios = ["speedup", "scaling_efficiency", *why] if self.scaling else []
         note = "images/s: median over the repeats, without the first epoch [95 % interval; " \
                f"{tables.FEW}]"
-        if self.held:
+        if self.scaling:
             note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration; "
                      f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")
         times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]

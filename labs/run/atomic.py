@@ -30,7 +30,7 @@ def explain_os_error(problem: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
+def with_filename(path: Path) -> Iterator[None]:
     """Add the file's name to an OSError of this block: Python's error for a failed write has none."""
     try:
         yield
@@ -124,7 +124,7 @@ def writing(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
         mode: "wb" or "w".
     """
     path = Path(path)
-    with naming(path):
+    with with_filename(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         try:

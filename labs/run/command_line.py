@@ -46,7 +46,7 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
         groups.append(("launch", flat[launch], launch()))
         known = LAUNCH_FLAGS
     prog = f"labs run {lab.name}"
-    with usage.one_line(["--preset", *known, *flags(lab.Config), *flags(Options)], prog):
+    with usage.errors_as_one_line(["--preset", *known, *flags(lab.Config), *flags(Options)], prog):
         args: Any = tyro.cli(
             dataclasses.make_dataclass("CommandLine", groups),
             prog=prog,

@@ -17,7 +17,7 @@ from typing import Any
 
 from labs.run import atomic, installed, shadows
 from labs.run.errors import LabError, quoted
-from labs.run.fast import NUMBERS
+from labs.run.speed_settings import NUMBERS
 from labs.run.text import printable
 
 

@@ -80,7 +80,7 @@ def parse_beats(text: str) -> Iterator[Beat]:
             continue  # Truncated on its way; the next one comes in a second.
 
 
-def culprit(beats: list[Beat], alive_before: Mapping[int, float]) -> Beat:
+def slowest_worker(beats: list[Beat], alive_before: Mapping[int, float]) -> Beat:
     """Return the heartbeat of the worker for which the others wait.
 
     It is a worker whose heartbeat thread has stopped, or if all threads run, the worker that is furthest behind.
@@ -107,7 +107,8 @@ class Heartbeat:
         self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
         folder.mkdir(parents=True, exist_ok=True)
         self._file = open(folder / f"rank-{rank:05d}", "w+b")  # noqa: SIM115 - open for the whole run.
-        with atomic.naming(Path(self._file.name)):  # Written, not truncated: on a full disk the map would be a SIGBUS.
+        # Written, not truncated: on a full disk the map would be a SIGBUS.
+        with atomic.with_filename(Path(self._file.name)):
             self._file.write(bytes(BEAT_BYTES))
             self._file.flush()
         self._map = mmap.mmap(self._file.fileno(), BEAT_BYTES)
@@ -214,7 +215,7 @@ class Heartbeat:
     def _end_the_run(self, idle: float) -> None:
         """End this process; its exit code makes the launcher end all others."""
         beats = read_beats(self.folder)
-        stalled = culprit(beats, self._alive_before)
+        stalled = slowest_worker(beats, self._alive_before)
         waiting = [beat.rank for beat in beats if beat.rank != stalled.rank]
         time.sleep(0.2 * waiting.index(self.rank) if self.rank in waiting else 1.0)  # So that one worker reports it.
         print(

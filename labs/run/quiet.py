@@ -40,7 +40,7 @@ class QuietImport(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
             return None
-        with uncollected():
+        with gc_disabled():
             environment.refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
@@ -48,7 +48,7 @@ class QuietImport(MetaPathFinder):
             load = spec.loader.exec_module
 
             def load_quietly(module) -> None:
-                with filtered_stderr(), hidden(self.unused), uncollected():
+                with filtered_stderr(), hidden(self.unused), gc_disabled():
                     load(module)
                     environment.restore_keras(module.keras.backend)
 
@@ -86,7 +86,7 @@ def hidden(packages: Collection[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Turn the garbage collector off during the block, then exempt all objects from later collections.
 
     Imported modules live as long as the process.

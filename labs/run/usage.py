@@ -109,7 +109,7 @@ def writing_to(option: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def one_line(known: Iterable[str], prog: str) -> Iterator[None]:
+def errors_as_one_line(known: Iterable[str], prog: str) -> Iterator[None]:
     """Within this block, turn tyro's errors into LabErrors; tyro itself would print a box.
 
     Args:

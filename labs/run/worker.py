@@ -45,7 +45,7 @@ def leave(problem: BaseException, where: str) -> None:
     """
     problem = _explain_out_of_memory(problem)
     sys.stdout.flush()
-    echo = is_echo(problem)
+    echo = is_secondary_failure(problem)
     if echo or heartbeat.rank() != 0:
         time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
     if not echo and not isinstance(problem, LabError | KeyboardInterrupt | SystemExit):
@@ -62,7 +62,7 @@ def _exit_code(problem: BaseException) -> int:
     return 130 if isinstance(problem, KeyboardInterrupt) else 1
 
 
-def is_echo(problem: BaseException) -> bool:
+def is_secondary_failure(problem: BaseException) -> bool:
     """Return whether a worker's error only says that another worker has ended an exchange."""
     return "Horovod has been shut down" in _text(problem) or "HorovodInternalError" in _text(problem)
 

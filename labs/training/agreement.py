@@ -41,7 +41,7 @@ def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
     return {"data": data, "settings": {"workers": workers, **versions, **environment.recorded()}}
 
 
-def agree(**items: Any) -> None:
+def check_same_on_all_workers(**items: Any) -> None:
     """Raise unless every item is identical on all workers; cheapest to find before step 1.
 
     Args:

@@ -27,7 +27,7 @@ class Steps(tf.keras.callbacks.Callback):
     Keras returns to Python after every `steps_per_execution` steps. For small models that return costs more than the
     step. So the first few steps are timed one by one, and then their number is set so that Keras returns about every
     BETWEEN_CALLBACKS seconds. This changes no result. But all workers must use the same number: they return after the
-    same steps, and `between` may communicate.
+    same steps, and `after_step` may communicate.
 
     Args:
         heart: This worker's heartbeat.
@@ -37,15 +37,15 @@ class Steps(tf.keras.callbacks.Callback):
         bar: Whether to show a progress bar, if there is a terminal.
         first: Steps of the epoch that were taken before, by the run that this one resumes.
         begin: Called once before the first step, when Keras has reset all metrics.
-        between: Called with the steps taken, on all workers after the same ones, but not after the last; True ends the
+        after_step: Called with the steps taken, on all workers after the same ones, but not after the last; True ends
             epoch there.
     """
 
     def __init__(self, heart: Heartbeat, epoch: int, steps: int, micro_batches: int, bar: bool, *, first: int,
-                 begin: Callable[[], None], between: Callable[[int], bool]):
+                 begin: Callable[[], None], after_step: Callable[[int], bool]):
         super().__init__()
         self.heart, self.epoch, self.steps, self.micro_batches, self.first = heart, epoch, steps, micro_batches, first
-        self.begin, self.between, self.stopped = begin, between, False
+        self.begin, self.after_step, self.stopped = begin, after_step, False
         self.pace, self.paced = 1, steps - first <= 8
         self.columns = bar and terminal.width(sys.stderr)
         self.step, self.since = first, time.perf_counter()
@@ -65,7 +65,7 @@ class Steps(tf.keras.callbacks.Callback):
         self._show(logs["loss"])
         if not self.paced and step - self.first >= 3:
             self._set_pace(done)
-        self.stopped = step < self.steps and self.between(step)
+        self.stopped = step < self.steps and self.after_step(step)
         if self.stopped or step == self.steps:
             self.model.stop_training = True
         else:

@@ -41,7 +41,7 @@ JOINED = "worker joined"
 
 
 @dataclasses.dataclass
-class Memory:
+class Progress:
     """The state of a run that each worker keeps besides the weights; a new worker gets rank 0's."""
 
     began: float
@@ -83,7 +83,7 @@ class Elastic:
             raise LabError("workers that join later must find the run; give it a --name")
         self.options, self.folder = options, runs / options.name
         began = time.monotonic() - (time.time() - psutil.Process().create_time())
-        self.memory = Memory(began=began, stopped=began)
+        self.memory = Progress(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
         self.uncommitted = 0
         self.in_step = self.running = False
@@ -156,7 +156,7 @@ class Elastic:
         # Horovod: with fewer workers the global batch is smaller, and the learning rate follows it.
         scaled_lr = schedule.scaled_lr(self.config.base_lr, layout.size, self.config.scaling)
         self.model.optimizer.learning_rate.assign(scaled_lr)
-        self.job.say(f"{self.lab}: {layout}, learning rate {scaled_lr:.4g}")
+        self.job.print_once(f"{self.lab}: {layout}, learning rate {scaled_lr:.4g}")
 
     def _start_heartbeat(self, layout: Layout) -> None:
         """Start the heartbeat under the rank that this worker has now, and delete those of lost workers."""
@@ -177,7 +177,7 @@ class Elastic:
         mine = shard(left, config.batch_size, job.rank, job.size, state.epoch, config.seed, shuffle=False)
         line = coverage(hvd_ops.gather_object(mine), left)
         if not self.running:
-            job.say(line)
+            job.print_once(line)
         seed_dropout(self.model, config.seed, state.epoch, job.rank)
         self.model.reset_metrics()
         batches = iter(train_batches(self.images.images, self.images.labels, mine, epoch=state.epoch, seed=config.seed))
@@ -203,7 +203,7 @@ class Elastic:
                      "steps_lost": memory.steps_lost, "seconds_lost": now - memory.stopped}
             memory.events += (event,)
             memory.progress += (self._point(memory.stopped, self.state.seen), self._point(now, self.seen))
-            self.job.say(f"{kind}: size {event['size']} from step {event['step']} on, "
+            self.job.print_once(f"{kind}: size {event['size']} from step {event['step']} on, "
                          f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
         self.running, memory.stopped = True, now
         if self.fault:
@@ -236,7 +236,7 @@ class Elastic:
         if job.rank == 0:
             position = checkpoint.Position(state.epoch, memory.history)
             checkpoint.save(self.folder / "checkpoints", self.model, position, job.config, self.identity)
-        job.say(epoch_line(row, self.config.epochs))
+        job.print_once(epoch_line(row, self.config.epochs))
         self._commit()
 
     def _point(self, when: float, seen: int) -> dict[str, float]:

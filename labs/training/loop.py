@@ -89,7 +89,7 @@ def fit(
     identity = agreement.identity(job.size, train=train, validation=validation)
     position = _begin(job, model, identity, epochs)
     job.data.update(identity["data"])
-    job.say(_coverage(job, train, batch_size, position.epoch))
+    job.print_once(_coverage(job, train, batch_size, position.epoch))
     saver = Saver(job, model, position, identity)
     # Horovod: all workers have the same history; one of them logs it.
     board = tensorboard.TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
@@ -103,7 +103,7 @@ def fit(
             saver.end_epoch(row)
             if board:
                 board.add(row)
-            job.say(epoch_line(row, epochs))
+            job.print_once(epoch_line(row, epochs))
             if stop_when and stop_when(row):
                 break
             saver.stop_if_requested()
@@ -154,7 +154,7 @@ def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs:
         raise LabError(problem)
     # Horovod: all workers begin with rank 0's weights and optimizer state.
     hvd_ops.broadcast_state(model)
-    agreement.agree(
+    agreement.check_same_on_all_workers(
         config=dataclasses.asdict(job.config),
         versions=machine_info.versions(),
         **identity,
@@ -162,9 +162,9 @@ def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs:
     )
     agreement.compare_weights(model, "before step 1")
     if position.epoch or position.step:
-        job.say(f"resumed after epoch {position.epoch}" + f", step {position.step}" * (position.step > 0))
+        job.print_once(f"resumed after epoch {position.epoch}" + f", step {position.step}" * (position.step > 0))
     elif job.options.resume:
-        job.say("nothing to resume: starting from the beginning")
+        job.print_once("nothing to resume: starting from the beginning")
     return position
 
 
@@ -178,11 +178,11 @@ def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, aug
     """Train for one epoch, or the rest of it, and return its row of the history."""
     epoch, first, seed = saver.position.epoch, saver.position.step, job.seed
     # Horovod: does not shard data. All workers use one order, new in each epoch; each takes its own shard of it.
-    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).cut(micro_batches)
+    mine = shard(train.positions, batch_size, job.rank, job.size, epoch, seed).into_micro_batches(micro_batches)
     passes = (steps - first) * micro_batches
     seed_dropout(model, seed, epoch, job.rank)
     callback = Steps(heartbeat.current(), epoch + 1, steps, micro_batches, job.rank == 0, first=first,
-                     begin=saver.restore_worker_state, between=saver.between)
+                     begin=saver.restore_worker_state, after_step=saver.after_step)
     saver.begin_epoch()
     try:
         logs = model.fit(

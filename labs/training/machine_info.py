@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from labs.run import environment, fast, links, resources
+from labs.run import environment, links, resources, speed_settings
 from labs.training import keras_internals
 
 
@@ -33,7 +33,7 @@ def machine() -> dict[str, Any]:
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),
         "variables": environment.recorded(),
-        **fast.horovod_settings(),
+        **speed_settings.horovod_settings(),
         "huge_pages_mb": huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],

@@ -45,7 +45,7 @@ class Saver:
             for variable, value in zip(checkpoint.worker_state(self.model), values, strict=True):
                 variable.assign(value)
 
-    def between(self, step: int) -> bool:
+    def after_step(self, step: int) -> bool:
         """Save after this step of the epoch if a save is due, and return whether the run must stop there."""
         due, stopping = self._due()
         if due or stopping:
@@ -80,7 +80,7 @@ class Saver:
         """
         epoch, step = self.position.epoch, self.position.step
         reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
-        self.job.say(f"stopped and saved after {reached}")
+        self.job.print_once(f"stopped and saved after {reached}")
         # Horovod: only rank 0 saves. A worker that stops exits with code 130, and mpirun then kills all others: wait.
         hvd_ops.barrier()
         raise stop.Stopped(f"asked to stop, and saved after {reached}")

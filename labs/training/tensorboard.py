@@ -29,7 +29,7 @@ class TensorBoard:
         shutil.rmtree(self.folder, ignore_errors=True)
         for row in history:
             self.add(row)
-        job.say(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
+        job.print_once(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
 
     def add(self, row: dict[str, float]) -> None:
         """Log a row of the history, and write it at once."""

@@ -14,7 +14,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import allocation, fast, fields, heartbeat, naming, stop, terminal
+from labs.run import allocation, fields, heartbeat, naming, speed_settings, stop, terminal
 from labs.run import environment as surroundings
 from labs.run.errors import LabError
 from labs.run.fields import Role
@@ -55,7 +55,7 @@ class Job:
         """The Config's seed."""
         return fields.value(self.config, Role.SEED)
 
-    def say(self, text: str) -> None:
+    def print_once(self, text: str) -> None:
         """Print a line once, not once per worker."""
         if self.rank == 0:
             terminal.live.write(terminal.folded(text, indent=2) + "\n", sys.stdout)
@@ -95,7 +95,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         at_exit.callback(beats.close)
         at_exit.enter_context(beats.note_stops())
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
-        job.say(f"{lab}: {layout}; {shown(folder)}")
+        job.print_once(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
             timeline.start(folder)
             at_exit.callback(timeline.stop)
@@ -137,7 +137,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    fast.set_horovod_defaults(devices.has_nccl())
+    speed_settings.set_horovod_defaults(devices.has_nccl())
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with rendezvous.gloo_rendezvous(node_name()):
         hvd.init()

@@ -39,7 +39,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
 
     with training.start(config, options) as job:
         digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", config.data)), 0.0, config.seed)
-        job.say(digits.description)
+        job.print_once(digits.description)
         model = models.mnist_cnn()
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
         optimizer = tf.keras.optimizers.Adam(training.scaled_lr(config.base_lr, job.size, config.scaling))

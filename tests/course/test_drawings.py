@@ -10,8 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
-from labs.course import drawings
-from labs.results import plots
+from labs.course import drawings, plots
 from labs.run.errors import LabError
 from tests.measure.test_timeline import begin, end, tensor
 

@@ -65,7 +65,7 @@ def leak(tree):
     tested = predefined_split.in_test(index)
     train, test = ([path for path, is_test in zip(index.paths, tested, strict=True) if is_test == wanted]
                    for wanted in (False, True))
-    return duplicates.leak(index.root, train, test)
+    return duplicates.find_test_leakage(index.root, train, test)
 
 
 def test_different_pictures_are_no_leak(tree):

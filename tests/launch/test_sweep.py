@@ -16,10 +16,10 @@ from filelock import FileLock
 
 from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
-from labs.course import studies
+from labs.course import plots, studies
 from labs.launch import capacity
 from labs.launch.sweep import run_sweep
-from labs.results import plots, speed_tables
+from labs.results import speed_tables
 from labs.run.sweeps import Sweep, cells, finished
 from tests.course.plausibility.test_lint import sound, write_runs
 from tests.tools.report.test_page import cells as records_of

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from labs.cli import commands
+from labs.course import plots
 from labs.course.plausibility import checker
 from labs.measure import throughput
-from labs.results import plots, records, scaling, speed_tables, tables
+from labs.results import records, scaling, speed_tables, tables
 from labs.run.errors import LabError
 
 HISTORY = [

@@ -19,9 +19,9 @@ def beat(rank: int, step: int, moved: float, alive: float) -> Beat:
 def test_the_stalled_worker_is_named_not_those_that_wait_for_it():
     before = {0: 100, 1: 80, 2: 99.5}
     frozen = beat(1, 8, moved=80, alive=80)  # Stopped: its heartbeat thread does not run either.
-    assert heartbeat.culprit([beat(0, 7, 81, 110), frozen, beat(2, 7, 81, 109.5)], before) == frozen
+    assert heartbeat.slowest_worker([beat(0, 7, 81, 110), frozen, beat(2, 7, 81, 109.5)], before) == frozen
     behind = beat(0, 6, moved=79, alive=110)  # In an endless loop: alive, and a step behind the others.
-    assert heartbeat.culprit([behind, beat(1, 7, 80, 110)], before) == behind
+    assert heartbeat.slowest_worker([behind, beat(1, 7, 80, 110)], before) == behind
 
 
 @pytest.fixture

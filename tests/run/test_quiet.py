@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from labs.run import fast
+from labs.run import speed_settings
 from labs.run.paths import ROOT
 
 COLLECTED = """
@@ -24,7 +24,7 @@ SHOW = """
 import json, sys
 import labs
 import tensorflow
-found = [name for name in labs.run.fast.UNUSED if name in sys.modules]
+found = [name for name in labs.run.speed_settings.UNUSED if name in sys.modules]
 import matplotlib, sklearn  # A lab finds them.
 print(json.dumps(found))
 """
@@ -42,7 +42,7 @@ def test_a_worker_imports_tensorflow_without_packages_that_it_does_not_use(launc
 def test_nothing_is_hidden_where_no_launcher_started_the_process(monkeypatch):
     for name in ("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    assert fast.unused_packages() == ()
+    assert speed_settings.unused_packages() == ()
 
 
 @pytest.mark.slow

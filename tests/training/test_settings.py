@@ -6,7 +6,7 @@ import horovod.tensorflow as hvd
 import pytest
 import tensorflow as tf
 
-from labs.run import fast
+from labs.run import speed_settings
 from labs.run.errors import LabError
 from labs.training import devices, workers
 
@@ -29,7 +29,7 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", operations)
     monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
-    assert set(fast.horovod_defaults(devices.has_nccl()).items()) == expected
+    assert set(speed_settings.horovod_defaults(devices.has_nccl()).items()) == expected
 
 
 def test_a_worker_that_finds_no_other_is_refused(monkeypatch):

@@ -86,7 +86,7 @@ CALLS = "from labs.launch import local; from tests.workers.programs import ends_
 
 
 @pytest.mark.parametrize(("program", "code", "last"), [
-    (LABS, 0, "labs: the run had already finished"), (CALLS, 1, "labs.launch.local.Finished"),
+    (LABS, 0, "labs: the run had already finished"), (CALLS, 1, "labs.launch.local.InterruptedAfterRecord"),
 ], ids=["labs run", "a sweep"])
 def test_a_signal_that_comes_when_all_is_done(tmp_path, program, code, last):
     words = ["run", "ends_late", "--workers", "1", "--name", "it", "--results", "."]

@@ -23,11 +23,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.course import reports, studies
+from labs.course import plots, reports, studies
 from labs.course.plausibility import checker, rules
 from labs.course.plausibility.findings import Finding, brief
 from labs.measure import ledger_columns
-from labs.results import confusion, plots, records, scaling, speed_tables, statistics, tolerant
+from labs.results import confusion, records, scaling, speed_tables, statistics, tolerant
 from labs.results.tables import FEW, Grid, grid, markdown
 from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
@@ -286,8 +286,8 @@ def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
     for speeds in speed_tables.compared(frame, varying):
         yield speeds.grid()
         table, by = speeds.table[speeds.table["speedup"].notna()], speeds.by
-        if speeds.held and len(table[by].drop_duplicates() if by else ()) <= LINES:
-            reference = reports.speedups(frame["lab"].iloc[0], by) if speeds.held == "weak" else None
+        if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
+            reference = reports.speedups(frame["lab"].iloc[0], by) if speeds.scaling == "weak" else None
             yield _plot(speeds.title, plots.scaling(table, by, reference),
                            "dashed and hollow: the course report" if reference is not None else "")
 

@@ -20,8 +20,9 @@ import pandas as pd
 import pytest
 
 from labs.cli import commands
+from labs.course import plots
 from labs.course.exercises import listing
-from labs.results import plots, records, reference, schema, speed_tables
+from labs.results import records, reference, schema, speed_tables
 from labs.run.errors import LabError
 from labs.run.text import printable
 from labs.tools.report import page

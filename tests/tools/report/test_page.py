@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from labs import lab04_speedup
-from labs.course import studies
-from labs.results import plots, scaling, speed_tables
+from labs.course import plots, studies
+from labs.results import scaling, speed_tables
 from labs.run import catalogue, sweeps
 from labs.run.paths import ROOT
 from labs.tools.report import page

@@ -24,9 +24,9 @@ model = tf.keras.Sequential([layers.Input((4,)), layers.Dense(3), layers.BatchNo
 model.compile(tf.keras.optimizers.Adam())
 model.optimizer.build(model.trainable_variables)
 
-finding(lambda: agreement.agree(config={"epochs": 3, "seed": 1}, versions={"keras": "2.15"}))
-finding(lambda: agreement.agree(config={"epochs": 3 + rank, "seed": 1}, versions={"keras": "2.15"}))
-finding(lambda: agreement.agree(data=["a", f"b{rank}"]))
+finding(lambda: agreement.check_same_on_all_workers(config={"epochs": 3, "seed": 1}, versions={"keras": "2.15"}))
+finding(lambda: agreement.check_same_on_all_workers(config={"epochs": 3 + rank, "seed": 1}, versions={"keras": "2.15"}))
+finding(lambda: agreement.check_same_on_all_workers(data=["a", f"b{rank}"]))
 finding(lambda: agreement.compare_weights(model, "at the start"))
 
 kernel = model.layers[0].kernel

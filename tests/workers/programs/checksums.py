@@ -38,7 +38,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = tf.keras.Sequential([layers.Input((8, 8, 1), dtype="uint8"), layers.Rescaling(1 / 255),
                                      layers.Flatten(), layers.Dense(32, activation="relu"), layers.Dropout(0.5),
                                      layers.Dense(10, activation="softmax")])
-        job.say("training begins")
+        job.print_once("training begins")
         history = fit(job, model, tf.keras.optimizers.Adam(0.01), Subset(images, np.arange(150) % 10, np.arange(150)),
                       batch_size=config.batch_size, epochs=config.epochs)
         return run_record.finish(job, history, tables={"checksums": [agreement.checksums(model)]})

@@ -53,7 +53,7 @@ class Call:
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class StudentFunction:
     """A function that a student wrote, which names its arguments as its stub does."""
 
     function: Callable
@@ -94,7 +94,7 @@ class Written:
         return f"{self.stub.__name__}({text})", given, value, error
 
 
-def code(text: str, stub: Callable, grade: Callable[[Written], str], *, alone: bool = True) -> Task:
+def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, alone: bool = True) -> Task:
     """Return the task to write a function.
 
     Args:
@@ -108,7 +108,7 @@ def code(text: str, stub: Callable, grade: Callable[[Written], str], *, alone: b
 
     def grade_answer(answer: Any) -> str:
         require(callable(answer), f"the answer is a function, `{signature}`, not {shown(answer)}")
-        return grade(Written(answer, stub))
+        return grade(StudentFunction(answer, stub))
 
     return Task(text, f"the function `{signature}`", grade_answer, stub, alone)
 

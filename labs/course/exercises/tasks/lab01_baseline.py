@@ -7,7 +7,7 @@ from numbers import Integral
 import numpy as np
 
 from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Written, close, code, numbers
+from labs.course.exercises.tasks.functions import StudentFunction, close, code, numbers
 
 
 def steps_per_epoch(images, batch_size):
@@ -23,7 +23,7 @@ def steps_per_epoch(images, batch_size):
     ...  # YOUR CODE
 
 
-def _grade_steps(run: Written) -> str:
+def _grade_steps(run: StudentFunction) -> str:
     for images, batch_size in ((1, 1), (1, 8), (4, 2), (5, 2), (7, 8), (9, 8), (1438, 128), (60_000, 128)):
         call = run(images, batch_size)
         steps = call.value
@@ -57,7 +57,7 @@ MEASURED = (
 """Batch sizes and milliseconds: first points of a line, then points with errors."""
 
 
-def _grade_cost(run: Written) -> str:
+def _grade_cost(run: StudentFunction) -> str:
     for batch_sizes, milliseconds in MEASURED:
         b, t = np.array(batch_sizes), np.array(milliseconds)
         call = run(b, t)

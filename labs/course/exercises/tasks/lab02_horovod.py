@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, Written, arrays, close, code, shown
+from labs.course.exercises.tasks.functions import Call, StudentFunction, arrays, close, code, shown
 from labs.course.exercises.tasks.two_workers import grade_step, step
 
 
@@ -27,7 +27,7 @@ VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 
           [[[1.0, 2.0], [3.0, 4.0]], [[3.0, 2.0], [1.0, 0.5]]])
 
 
-def _grade_allreduce(run: Written) -> str:
+def _grade_allreduce(run: StudentFunction) -> str:
     for ranks in VALUES:
         values = [np.array(each) for each in ranks]
         call = run(values)
@@ -59,7 +59,7 @@ WEIGHTS = (([[[1.0]], [[2.0]]], 0), ([[[1.0]], [[2.0]]], 1), ([[[1.0, 2.0], [3.0
                                                                [[7.0, 8.0], [9.0]]], 2))
 
 
-def _grade_broadcast(run: Written) -> str:
+def _grade_broadcast(run: StudentFunction) -> str:
     for ranks, root in WEIGHTS:
         weights = [[np.array(array) for array in of_rank] for of_rank in ranks]
         call = run(weights, root)
@@ -99,7 +99,7 @@ def shard(indices, rank, size, epoch, seed):
     ...  # YOUR CODE
 
 
-def _grade_shard(run: Written) -> str:
+def _grade_shard(run: StudentFunction) -> str:
     remainder = re.search(r"Remainder: (pad|drop)\b", run.function.__doc__ or "")
     pads = not remainder or remainder[1] == "pad"
     for images, size in ((2, 2), (4, 2), (3, 2), (7, 3), (64, 4)):
@@ -126,7 +126,7 @@ def _grade_shard(run: Written) -> str:
             "(the remainder dropped)") + "; the order depends on seed and epoch alone")
 
 
-def _shards(run: Written, indices: np.ndarray, size: int) -> Call:
+def _shards(run: StudentFunction, indices: np.ndarray, size: int) -> Call:
     """Return the calls of all ranks as one: its value is the list of their shards."""
     calls = [run(indices, rank, size, 0, 1) for rank in range(size)]
     return Call(calls[0].text.replace("rank=0", f"rank=0 ... {size - 1}"), (), [call.value for call in calls])
@@ -141,7 +141,7 @@ def _indices(shard) -> list:
     return plain.tolist() if plain.ndim == 1 and plain.dtype.kind in "iuf" else [float("nan")]
 
 
-def _expect_new_orders(run: Written, indices: np.ndarray) -> None:
+def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
     first = run(indices, 0, 2, 0, 1)
     mine = _indices(first.value)
     first.expect(mine != sorted(mine), "the indices are in the order in which they came: they are not shuffled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, Written, close, code, number
+from labs.course.exercises.tasks.functions import Call, StudentFunction, close, code, number
 
 
 def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
@@ -32,7 +32,7 @@ SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64,
 """batch_size, size, base_batch_size: first three with the same global batch."""
 
 
-def _grade_scaling(run: Written) -> str:
+def _grade_scaling(run: StudentFunction) -> str:
     for batch_size, size, base_batch_size in SETTINGS:
         for scaling in ("none", "linear", "sqrt"):
             call, value = _number(run(0.1, batch_size, size, base_batch_size, scaling))
@@ -71,7 +71,7 @@ CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0
 """steps_per_epoch, base_lr, size, warmup_epochs."""
 
 
-def _grade_warmup(run: Written) -> str:
+def _grade_warmup(run: StudentFunction) -> str:
     for steps, base_lr, size, epochs in CLIMBS:
         end = steps * epochs
         before = math.nan

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Written, close, code, number, numbers
+from labs.course.exercises.tasks.functions import StudentFunction, close, code, number, numbers
 from labs.measure.ledger_columns import ENTRIES
 from labs.results import statistics
 
@@ -49,7 +49,7 @@ REPEATS = (
 """Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n."""
 
 
-def _grade_efficiency(run: Written) -> str:
+def _grade_efficiency(run: StudentFunction) -> str:
     for one, many, n in REPEATS:
         call = run(one.round(1).tolist(), many.round(1).tolist(), n)
         triple = numbers(call.value, 3)
@@ -103,7 +103,7 @@ LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
 """Entries of one worker and of n: first those of ideal workers."""
 
 
-def _grade_excess(run: Written) -> str:
+def _grade_excess(run: StudentFunction) -> str:
     for one, many, n in LEDGERS:
         ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
         call = run(*ledgers, n)

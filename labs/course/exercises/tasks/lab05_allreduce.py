@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, Written, arrays, close, code, number, numbers
+from labs.course.exercises.tasks.functions import Call, StudentFunction, arrays, close, code, number, numbers
 
 
 def ring(chunks):
@@ -34,7 +34,7 @@ def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
              for chunk in range(size)] for rank in range(size)]
 
 
-def _grade_ring(run: Written) -> str:
+def _grade_ring(run: StudentFunction) -> str:
     for size, length, dtype in ((1, 1, "f4"), (2, 3, "f4"), (2, 1, "f8"), (3, 1, "f4"), (4, 5, "f4"), (5, 2, "f8")):
         tensors = _tensors(size, length, dtype)
         call = run(tensors)
@@ -54,7 +54,7 @@ def _grade_ring(run: Written) -> str:
     return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes, chunk by chunk"
 
 
-def _expect_way_round(run: Written) -> None:
+def _expect_way_round(run: StudentFunction) -> None:
     """Raise AssertionError unless each chunk went round the ring from its own rank: rounding shows the order."""
     size, rng = 4, np.random.default_rng(1)
     tensors = [[rng.normal(size=99) for _ in range(size)] for _ in range(size)]
@@ -110,7 +110,7 @@ BUCKETS: tuple[tuple[list[int], int, int], ...] = (
 """Sizes, largest bucket, and the number of buckets."""
 
 
-def _grade_buckets(run: Written) -> str:
+def _grade_buckets(run: StudentFunction) -> str:
     alpha, beta = 0.01, 0.001
     for sizes, bucket_bytes, buckets in BUCKETS:
         call = run(sizes, bucket_bytes, alpha, beta)

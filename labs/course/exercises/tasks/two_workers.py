@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from labs.course.exercises.grading import cut, require
-from labs.course.exercises.tasks.functions import Written
+from labs.course.exercises.tasks.functions import StudentFunction
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
 from labs.run import atomic, terminal
@@ -50,7 +50,7 @@ def step(model, images, labels, optimizer, hvd):
     ...  # YOUR CODE
 
 
-def grade_step(run: Written) -> str:
+def grade_step(run: StudentFunction) -> str:
     """Run a student's train step on two workers; return what was checked, or raise AssertionError."""
     source = source_of(run.function)
     with tempfile.TemporaryDirectory() as name:

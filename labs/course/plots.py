@@ -1,17 +1,17 @@
-"""Plots: labelled, with units, in colours that a colour-blind reader can tell apart (Okabe and Ito 2008)."""
+"""Plots of several runs: labelled, with units."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from labs.measure import ledger_columns
+from labs.results.curves import BESIDE, COLOURS, RANK_COLOURS, curves, empty, save  # noqa: F401 - for the pages.
 from labs.results.tables import figure as figure_of
 from labs.results.tables import named
-from labs.run.text import plural, printable
+from labs.run.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,54 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from labs.course.step_cost import StepCost
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""The colours of all plots; everything else is grey."""
-RANK_COLOURS = (*COLOURS, "#F0E442")
-"""The colour of each rank, the same in every figure that shows ranks; from rank 8 on they repeat."""
-BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-"""Position of a legend: next to the plot, not over it."""
-
-
-def curves(records: Sequence[dict[str, Any]], labels: Sequence[str] | None = None,
-           reference: dict[str, float] | None = None) -> Figure:
-    """Draw loss and accuracy (or error) over the epochs, training dashed and validation solid, one colour per run.
-
-    Args:
-        records: Records of runs.
-        labels: Their labels in the legend; by default their number of workers.
-        reference: Accuracies of a course report by their label: grey lines.
-    """
-    figure = empty(11, 3.4)
-    loss, accuracy = figure.subplots(1, 2)
-    labels = labels or [plural(record["layout"]["size"], "worker") for record in records]
-    first = [record["history"][0] for record in records if record["history"]]
-    metric = "mae" if first and all("mae" in row for row in first) else "accuracy"
-    for record, label, colour in zip(records, labels, COLOURS, strict=False):
-        for axes, name in ((loss, "loss"), (accuracy, metric)):
-            _draw(axes, record["history"], name, label, colour)
-    for gap, (label, value) in enumerate((reference or {}).items(), start=1):
-        accuracy.axhline(value, color="0.6", linewidth=1, linestyle=(0, (1, gap)), label=label)
-    loss.set(xlabel="epoch", ylabel="loss", title="Loss")
-    if metric == "accuracy":
-        accuracy.set(xlabel="epoch", ylabel="accuracy (share of right answers)", ylim=(0, 1), title="Accuracy")
-    else:
-        accuracy.set(xlabel="epoch", ylabel="mean absolute error (years)", ylim=(0, None), title="Mean absolute error")
-    for axes in (loss, accuracy):
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.3)
-    if accuracy.get_legend_handles_labels()[0]:
-        accuracy.legend(fontsize=8, **BESIDE)
-    return figure
-
-
-def _draw(axes, history: Sequence[dict[str, float]], name: str, label: str, colour: str) -> None:
-    epochs = [row["epoch"] for row in history]
-    for column, style, subset in ((name, "--", "training"), (f"val_{name}", "-o", "validation")):
-        if history and column in history[0]:
-            values = [row.get(column, np.nan) for row in history]
-            axes.plot(epochs, values, style, markersize=3, color=colour, label=f"{label}, {subset}")
-
 
 def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
                dashed: Sequence[str] = ()) -> Figure:
@@ -94,14 +46,6 @@ def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequenc
         axes.grid(alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
     return figure
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as a PNG."""
-    from labs.run import atomic
-
-    with atomic.writing(path) as file:
-        figure.savefig(file, format="png", dpi=120)
 
 
 def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
@@ -382,14 +326,6 @@ def _hatched(axes: Axes, row: int, column: int) -> None:
 
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="0.92", edgecolor="0.6", hatch="//"))
     axes.text(column, row, "does not\nfit", ha="center", va="center", fontsize=8)
-
-
-def empty(width: float, height: float) -> Figure:
-    """Return an empty figure; matplotlib is imported here, because workers import this module."""
-    from matplotlib.figure import Figure
-
-    # White whatever the style: labels are black, and a dark page would swallow them.
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def _errors(rows: pd.DataFrame, value: str):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from labs.course import step_cost
-from labs.results import plots
+from labs.course import plots, step_cost
 
 
 def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
