@@ -1,4 +1,4 @@
-"""The curves of a run, and what all figures share: colours that the colour-blind can tell apart (Okabe and Ito 2008)."""
+"""The curves of a run; colours for all figures that the colour-blind can tell apart (Okabe and Ito 2008)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Slurm's commands: the cluster's nodes and partitions, the queue, and trial submissions. Imports no TensorFlow."""
+"""Slurm's commands, and what they say of the cluster's nodes and partitions. Imports no TensorFlow."""
 
 from __future__ import annotations
 
-import datetime
-import math
 import os
 import re
 import subprocess
@@ -14,10 +12,6 @@ from pathlib import Path
 from labs.run.errors import LabError
 
 SEPARATOR = "|"
-# Columns with a separator, not JSON: they are the same in every Slurm, and 22.05's JSON lacks half of them.
-JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
-
-
 @dataclass(frozen=True)
 class Node:
     """A node's resources, as its partitions offer them."""
@@ -48,39 +42,6 @@ class Partition:
     def most_nodes(self, nodes: Sequence[Node]) -> int:
         """Return how many nodes a job may have, given this partition's nodes."""
         return min(len(nodes), int(self.max_nodes) if self.max_nodes.isdigit() else len(nodes))
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job in the queue, as squeue shows it."""
-
-    id: str
-    base: str
-    """The number that commands take: "12" for all of the array "12_[0-7]"."""
-    state: str
-    partition: str
-    limit: str
-    used: str
-    nodes: str
-    cpus: str
-    memory: str
-    shared: str
-    """"NO" for a job that wants whole nodes."""
-    priority: str
-    start: str
-    gres: str
-    account: str
-    qos: str
-    dependency: str
-    node_list: str
-    """Its nodes; for a waiting job, Slurm's reason in brackets."""
-    reason: str
-    name: str
-
-    @property
-    def number(self) -> str:
-        """Its number for scontrol and scancel."""
-        return self.base if "[" in self.id else self.id
 
 
 class NoSlurmError(LabError):
@@ -137,12 +98,6 @@ def table(*command: str) -> list[list[str]]:
     return [line.split(SEPARATOR, width) for line in ask(*command).splitlines() if line.count(SEPARATOR) >= width]
 
 
-def jobs(*filters: str) -> list[Job]:
-    """Return the jobs in the queue that pass squeue's filters."""
-    # Without --noconvert, squeue writes 1024 CPUs as "1K".
-    return [Job(*row) for row in table("squeue", "--noheader", "--noconvert", *filters, f"--format={JOB_FORMAT}")]
-
-
 def partitions() -> dict[str, Partition]:
     """Return the partitions of this cluster, by name."""
     by_name = {}
@@ -194,65 +149,3 @@ def gpus(gres: str) -> int:
 def typed_gpus(text: str) -> int:
     """Return the GPUs in the value of an option that is for GPUs only: "4", "a100" (one) or "a100:2,v100:1"."""
     return gpus(re.sub(r"(^|,)(?!gpu\b)", r"\1gpu:", text)) if text else 0
-
-
-def seconds(limit: str) -> float:
-    """Return a time limit in seconds; Slurm writes minutes, [D-]H:M:S, M:S or D-H, and a word for "no limit".
-
-    Raises:
-        ValueError: It is none of these.
-    """
-    if re.fullmatch(r"(?i)unlimited|infinite|-1", limit):
-        return math.inf
-    if not re.fullmatch(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}", limit):
-        raise ValueError(limit)
-    days, _, rest = limit.rpartition("-")
-    parts = [int(part) for part in rest.split(":")]
-    if days:
-        hours, minutes, rest_seconds = [*parts, 0, 0][:3]
-    else:  # Without days one number is minutes, and two are minutes and seconds.
-        hours, minutes, rest_seconds = {1: [0, *parts, 0], 2: [0, *parts], 3: parts}[len(parts)]
-    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest_seconds
-
-
-def start(text: str) -> datetime.datetime | None:
-    """Return the start that Slurm expects, or None if it has no estimate.
-
-    Behind a job without a time limit Slurm names a day at least a year away, which is of no use for planning.
-    """
-    try:
-        moment = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return None if moment - datetime.datetime.now() > datetime.timedelta(days=300) else moment
-
-
-def when(moment: datetime.datetime) -> str:
-    """Write a moment as a person would: "Sat 21 Nov 14:05, in 25 min"."""
-    minutes = round((moment - datetime.datetime.now()).total_seconds() / 60)
-    size, unit = next((size, unit) for size, unit in ((1440, "days"), (60, "h"), (1, "min")) if minutes >= 2 * size or
-                      size == 1)
-    return "now" if minutes < 1 else f"{moment:%a %d %b %H:%M}, in {minutes // size} {unit}"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What `sbatch --test-only` answered; nothing was submitted."""
-
-    problem: str
-    """Why Slurm would refuse the job; empty if it would accept it."""
-    start: datetime.datetime | None = None
-    """None if Slurm has no usable estimate."""
-    nodes: str = ""
-    partition: str = ""
-
-
-def trial(*args: str) -> Trial:
-    """Ask Slurm whether it would accept a job, and when the job would start."""
-    code, out, errors = run("sbatch", "--test-only", *args)
-    answer = out + errors
-    accepted = re.search(r"to start at (\S+) using \d+ processors on(?: nodes)? (\S+) in partition (\S+)", answer)
-    if code or not accepted:
-        lines = [line for line in answer.strip().splitlines() if not line.startswith("Try ")]
-        return Trial(re.sub(r"^(sbatch|allocation failure)(: error)?: ", "", lines[-1]) if lines else "no reason given")
-    return Trial("", start(accepted[1]), accepted[2], accepted[3])

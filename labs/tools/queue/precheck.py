@@ -10,6 +10,7 @@ from pathlib import Path
 from labs.run import atomic, catalogue, slurm
 from labs.run.paths import user_name
 from labs.run.text import plural
+from labs.tools.queue import site
 from labs.tools.queue.sbatch_parser import DIRECTIVE, VALUED, Request, header, read
 
 
@@ -26,7 +27,7 @@ def check(args: Sequence[str]) -> tuple[list[str], list[str]]:
     partitions, nodes = slurm.partitions(), slurm.nodes()
     problems = [*_misplaced(request), *_gpus(request), *_log_folders(request), *_late(request), *_signal(request),
                 *_partition(request, partitions, nodes)]
-    trial = slurm.trial(*args)
+    trial = site.trial(*args)
     if trial.problem and not problems:
         problems = [_with_cure(trial.problem)]
     return problems, [] if problems else _summary(request, trial, args, nodes)
@@ -140,7 +141,7 @@ def never(request: Request, partition: slurm.Partition, nodes: Sequence[slurm.No
         nodes: The nodes of that partition.
     """
     name, problems = partition.name, []
-    if request.limit is not None and request.limit > slurm.seconds(partition.max_time):
+    if request.limit is not None and request.limit > site.seconds(partition.max_time):
         problems.append(f"{request.describe('time')} is above the limit of partition {name}, {partition.max_time}: the "
                         f"job would wait forever; --time={partition.max_time}, and continue with --resume")
     most = partition.most_nodes(nodes)
@@ -208,11 +209,11 @@ def _with_cure(problem: str) -> str:
     return f"sbatch would refuse it: {problem}; {cure}"
 
 
-def _summary(request: Request, trial: slurm.Trial, args: Sequence[str], nodes: Sequence[slurm.Node]) -> list[str]:
+def _summary(request: Request, trial: site.Trial, args: Sequence[str], nodes: Sequence[slurm.Node]) -> list[str]:
     """Return what the job asks for, when it would start, and how to submit it."""
     gpus = f" and {plural(request.gpus_per_node, 'GPU')}" if request.gpus_per_node else ""
     limit = f"at most {request.get('time')}" if "time" in request.settings else "the partition's time limit"
-    start = f"would start {slurm.when(trial.start)}" if trial.start else \
+    start = f"would start {site.when(trial.start)}" if trial.start else \
         "its start time is unknown: a running job has no time limit"
     return [
         f"asks partition {trial.partition} for {plural(request.nodes, 'node')}, "

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from labs.run import slurm, terminal
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import user_name
-from labs.run.slurm import Job, Node, Partition
+from labs.run.slurm import Node, Partition
 from labs.run.text import plural, printable
-from labs.tools.queue import precheck, reasons, sbatch_parser, sooner
+from labs.tools.queue import precheck, reasons, sbatch_parser, site, sooner
+from labs.tools.queue.site import Job
 
 MOST_TRIALS = 6  # Everybody shares Slurm's controller.
 
@@ -31,7 +32,7 @@ def main(jobs: Sequence[str] = (), user: str | None = None, check: Sequence[str]
         print(f"no jobs of {user or user_name()} in the queue; finished ones: sacct, or labs results")
         return 0
     # What everybody's jobs wait for, as far as this site lets one see it; the jobs of an array one by one.
-    waiting, partitions, nodes = slurm.jobs("--states=PENDING", "--array"), slurm.partitions(), slurm.nodes()
+    waiting, partitions, nodes = site.jobs("--states=PENDING", "--array"), slurm.partitions(), slurm.nodes()
     trials = MOST_TRIALS
     for job in shown:
         print(terminal.folded(_head(job), 4))
@@ -55,15 +56,15 @@ def _check(args: Sequence[str]) -> int:
 def _select(jobs: Sequence[str], user: str | None) -> list[Job]:
     """Return the jobs with these numbers, or all jobs of a user."""
     if not jobs:
-        return slurm.jobs(f"--user={user or user_name()}")
+        return site.jobs(f"--user={user or user_name()}")
     wrong = [number for number in jobs if not number.replace("_", "").isdigit()]
     if wrong:
         raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
                        "to check a job file: labs queue --check FILE")
-    shown = [job for job in slurm.jobs() if {job.id, job.base} & {*jobs}]
+    shown = [job for job in site.jobs() if {job.id, job.base} & {*jobs}]
     # A waiting task "12_3" is hidden in its array's entry "12_[0-7]".
     if tasks := {number for number in jobs if "_" in number} - {job.id for job in shown}:
-        shown += [job for job in slurm.jobs("--array") if job.id in tasks]
+        shown += [job for job in site.jobs("--array") if job.id in tasks]
     if gone := {*jobs} - {name for job in shown for name in (job.id, job.base)}:
         raise LabError(f"no job {', '.join(sorted(gone))} in the queue: finished or never submitted; "
                        f"how it ended: sacct -j {','.join(sorted(gone))}")
@@ -160,8 +161,8 @@ def _order(job: Job) -> tuple[int, int]:
 
 def _expected_start(job: Job) -> list[str]:
     """Return when Slurm expects to start a job: what `squeue --start` shows."""
-    if moment := slurm.start(job.start):
-        return [f"expected start: {slurm.when(moment)} (Slurm's estimate; earlier if jobs end before their limits)"]
+    if moment := site.start(job.start):
+        return [f"expected start: {site.when(moment)} (Slurm's estimate; earlier if jobs end before their limits)"]
     if not reasons.waits_for_nodes(job.reason):
         return []
     why = "a job ahead of it has no time limit" if job.start[:1].isdigit() else "Slurm has not computed it yet"

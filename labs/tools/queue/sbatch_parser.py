@@ -15,6 +15,7 @@ from pathlib import Path
 
 from labs.run import atomic, slurm
 from labs.run.errors import LabError, quoted
+from labs.tools.queue import site
 
 # sbatch's options that take a value; to find the job file, the parser must know them all.
 SHORT = {
@@ -130,7 +131,7 @@ class Request:
     def limit(self) -> float | None:
         """The time limit in seconds; None: the partition's, or a malformed one."""
         try:
-            return slurm.seconds(self.get("time"))
+            return site.seconds(self.get("time"))
         except ValueError:
             return None
 

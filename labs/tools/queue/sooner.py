@@ -9,7 +9,8 @@ import datetime
 from collections.abc import Mapping
 
 from labs.run import slurm
-from labs.run.slurm import Job
+from labs.tools.queue import site
+from labs.tools.queue.site import Job
 
 LONG_SECONDS = 600
 """A shorter limit needs no halving."""
@@ -23,12 +24,12 @@ def suggestions(job: Job, partitions: Mapping[str, slurm.Partition], trials: int
         partitions: By name.
         trials: How many other partitions to try; 0 tries nothing.
     """
-    lines, expected = [], slurm.start(job.start)
+    lines, expected = [], site.start(job.start)
     others = [name for name, each in partitions.items() if name not in job.partition.split(",") and each.state == "UP"]
     for partition in others[:trials]:
-        trial = slurm.trial(*sbatch_args(job, partition))
+        trial = site.trial(*sbatch_args(job, partition))
         if _is_sooner(trial, expected) and trial.start:
-            lines.append(f"sooner in partition {partition} ({slurm.when(trial.start)}): "
+            lines.append(f"sooner in partition {partition} ({site.when(trial.start)}): "
                          f"scontrol update jobid={job.number} partition={partition}")
     if trials:
         lines += _half_request(job)
@@ -37,8 +38,8 @@ def suggestions(job: Job, partitions: Mapping[str, slurm.Partition], trials: int
 
 def _half_request(job: Job) -> list[str]:
     """Return how much sooner half the request would start than the whole: both are trials, queued behind the job."""
-    whole = slurm.trial(*sbatch_args(job, job.partition))
-    half = slurm.trial(*sbatch_args(job, job.partition, divisor=2))
+    whole = site.trial(*sbatch_args(job, job.partition))
+    half = site.trial(*sbatch_args(job, job.partition, divisor=2))
     if whole.start is None or half.start is None or not _is_sooner(half, whole.start):
         return []
     gain = round((whole.start - half.start).total_seconds() / 60)
@@ -48,7 +49,7 @@ def _half_request(job: Job) -> list[str]:
 
 def _half_limit(job: Job) -> list[str]:
     """Return the command that halves the limit: Slurm fits short jobs into gaps before longer ones."""
-    limit = slurm.seconds(job.limit)
+    limit = site.seconds(job.limit)
     if limit < LONG_SECONDS:
         return []
     half = "04:00:00" if limit == float("inf") else _clock(int(limit) // 2)
@@ -56,7 +57,7 @@ def _half_limit(job: Job) -> list[str]:
             f"scontrol update jobid={job.number} timelimit={half}"]
 
 
-def _is_sooner(trial: slurm.Trial, expected: datetime.datetime | None) -> bool:
+def _is_sooner(trial: site.Trial, expected: datetime.datetime | None) -> bool:
     """Return whether a trial would start at least a minute before the expected start."""
     if trial.problem or trial.start is None:
         return False

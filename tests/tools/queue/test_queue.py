@@ -15,7 +15,7 @@ from labs.run import slurm
 from labs.run.errors import LabError
 from labs.run.paths import search_path
 from labs.tools.cluster.command import NEXT_WITH_SLURM
-from labs.tools.queue import queue, reasons, sbatch_parser
+from labs.tools.queue import queue, reasons, sbatch_parser, site
 from tests.slurm.client import ROOT, Slurm, unavailable
 from tests.tools.cluster.client import until
 
@@ -199,10 +199,10 @@ def test_numbers_that_sbatch_refuses_do_not_break_the_reader():
 
 
 def test_a_task_of_a_waiting_array_is_found(monkeypatch):
-    def job(number: str) -> slurm.Job:
-        return slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
+    def job(number: str) -> site.Job:
+        return site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {"id": number, "base": "12"})
 
-    monkeypatch.setattr(slurm, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
+    monkeypatch.setattr(site, "jobs", lambda *filters: [job(f"12_{task}") for task in range(3)]
                         if "--array" in filters else [job("12_[0-2]")])
     assert [each.id for each in queue._select(["12_1"], None)] == ["12_1"]
     assert [each.id for each in queue._select(["12"], None)] == ["12_[0-2]"]
@@ -219,7 +219,7 @@ def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, c
     nodes = [slurm.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
              for name, count in (("lab", 4), ("small", 1)) for number in range(count)]
     partitions = {name: slurm.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
-    job = slurm.Job(**dict.fromkeys(slurm.Job.__dataclass_fields__, "") | {
+    job = site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {
         "id": "12", "base": "12", "partition": partition, "nodes": "1", "cpus": str(cpus), "limit": "10:00"})
     lines = queue._never(job, partitions, nodes)
     assert lines[0].startswith(never) if never else not lines
