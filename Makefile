@@ -26,8 +26,8 @@ CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-classic test-fast env horovod notebook notebooks notebook-run lab slurm drill bench sizes \
-    pins clean distclean FORCE
+.PHONY: help lab10 test test-all test-classic test-notebooks env horovod notebook notebooks notebook-run lab slurm \
+    drill bench sizes pins clean distclean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,25 +35,41 @@ help: ## List the targets
 lab10: env ## Train on two workers with a validation split: the first thing to run (20 seconds, after `make env`)
 	@$(BIN)/labs run lab10_caltech --workers 2
 
-test: env ## Check style, types and imports, run all tests, execute the notebooks
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@failed=; $(PYTEST) || failed=1; \
-	if compgen -G 'notebooks/*.ipynb' >/dev/null; then \
-	    $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg notebooks || failed=1; fi; \
-	[ -z "$$failed" ]  # A failed test does not keep the notebooks from being executed.
+EVERYDAY := everyday or not (workers or slurm or notebooks or network or slow)
+EVERYDAY_LABS := 01 02 05 10
+define check
+@$(BIN)/ruff check .
+@$(BIN)/mypy
+@$(BIN)/lint-imports --no-logo
+endef
+# All parts run, whatever fails: $(1) selects tests, $(2) are notebooks, $(3) is a further command.
+define tests
+@failed=; \
+$(PYTEST) $(1) || failed=1; \
+$(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg $(2) || failed=1; \
+$(3) \
+[ -z "$$failed" ]
+endef
+
+test: env ## Check style, types and imports; run the everyday tests and four notebooks (ten minutes)
+	$(check)
+	$(call tests,-m '$(EVERYDAY)',$(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb),)
+
+test-all: env ## Run everything: all tests, all notebooks, the classic stack (50 minutes)
+	$(check)
+	$(call tests,,notebooks,$(MAKE) --no-print-directory test-classic || failed=1;)
+
+test-notebooks: env ## Execute the notebooks that `make test` leaves out
+	@$(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg \
+	    $(filter-out $(wildcard $(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb)),$(wildcard notebooks/*.ipynb))
 
 test-classic: BIN := .venv-classic/bin
 test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classic stack, in .venv-classic
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
 	@$(BY_FILE) $(CLASSIC_TESTS)
 
-test-fast: env ## Check style, types and imports, run the tests that take less than a few seconds each (3 minutes)
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo
-	@$(PYTEST) -m 'not (workers or slurm or notebooks or network or slow)'
+sizes: env ## Print the lines of each part, and the files on which each lab stands
+	@$(BIN)/python -m tests.sizes
 
 env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR
 

@@ -46,6 +46,7 @@ def test_a_tool_can_be_deleted(copy, tmp_path, tool):
         shutil.move(tmp_path / tool, copy / "labs/tools" / tool)
 
 
+@pytest.mark.everyday
 @pytest.mark.workers
 def test_a_lab_trains_without_any_tool(copy, tmp_path):
     shutil.move(copy / "labs/tools", tmp_path / "tools")

@@ -15,6 +15,7 @@ from labs.run.paths import ROOT
 SECTION = (ROOT / "README.md").read_text().partition("## Your own script\n")[2].partition("\n## ")[0]
 
 
+@pytest.mark.everyday
 @pytest.mark.workers
 def test_a_script_of_ones_own_trains_on_two_workers_from_readme_alone(tmp_path):
     (script,), (commands,) = (re.findall(f"```{kind}\n(.*?)```", SECTION, re.DOTALL) for kind in ("python", "shell"))

@@ -46,6 +46,7 @@ def test_two_workers_by_hand_compute_what_one_computes():
     tf.keras.backend.clear_session()
 
 
+@pytest.mark.everyday
 @pytest.mark.workers
 def test_two_workers_with_the_kit_learn_the_digits():
     record = local.run(lab, ["--epochs", "4"], workers=2, oversubscribe=True)

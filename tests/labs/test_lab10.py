@@ -18,6 +18,7 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 
 
+@pytest.mark.everyday
 @pytest.mark.workers
 def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     """Group norm normalizes each image by itself; batch norm would normalize over the images of one worker."""
@@ -32,6 +33,7 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     assert there["val_loss"] == pytest.approx(here["val_loss"], rel=2e-3)
 
 
+@pytest.mark.everyday
 @pytest.mark.workers
 def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, capsys):
     """Red and green squares: 30 steps suffice to tell them apart, and all of the test images are counted."""

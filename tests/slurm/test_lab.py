@@ -15,6 +15,7 @@ JOB = "jobs/lab10_caltech.sh"
 DAEMONS = {"munged", "slurmctld", "slurmscriptd", "slurmd"}
 
 
+@pytest.mark.everyday
 def test_it_trains_on_two_nodes(slurm, tmp_path):
     words = ["--epochs", "1", "--image-size", "32", "--results", tmp_path / "my results", "--name", "two"]
     job = slurm.submit("-N2", JOB, *words, output=tmp_path / "out")

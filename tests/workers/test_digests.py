@@ -36,6 +36,7 @@ def digest(checkpoint: Path) -> str:
     return whole.hexdigest()
 
 
+@pytest.mark.everyday
 @pytest.mark.skipif(processor() != WEIGHTS["processor"],
                     reason=f"the digests are from a processor that rounds differently: {WEIGHTS['processor']['model']} "
                            f"with {WEIGHTS['processor']['instructions']}")

@@ -93,6 +93,7 @@ def weights(root) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
+@pytest.mark.everyday
 def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undisturbed):
     process, everyone, ranks = start(labs)
     ranks[1].send_signal(signal.SIGKILL)
@@ -114,7 +115,7 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
         np.testing.assert_array_equal(mine[name], undisturbed[name], err_msg=name)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.everyday)])
 def test_frozen_worker(labs, rank):
     process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 12)
     ranks[rank].suspend()
@@ -124,6 +125,7 @@ def test_frozen_worker(labs, rank):
     assert_all_gone(everyone)
 
 
+@pytest.mark.everyday
 def test_loss_that_is_no_number_names_step_and_rate(labs):
     process = labs("run", "lab10", "--workers", 2, *SMALL, "--base-lr", 1e30, "--warmup-epochs", 0)
     code, last = end(process, timeout=120)
@@ -132,6 +134,7 @@ def test_loss_that_is_no_number_names_step_and_rate(labs):
                      r"learning rate 2e\+30", last), last
 
 
+@pytest.mark.everyday
 def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path):
     process, everyone, _ = start(labs, *ENDLESS)
     process.send_signal(signal.SIGINT)

@@ -48,7 +48,7 @@ def undisturbed(run):
     return outcome(folder)
 
 
-@pytest.mark.parametrize("end", ["stopped", "killed"])
+@pytest.mark.parametrize("end", ["stopped", pytest.param("killed", marks=pytest.mark.everyday)])
 def test_it_goes_on_between_two_steps(run, undisturbed, end):
     first, folder = run(end, end)
     assert first.returncode != 0

@@ -62,7 +62,8 @@ def left(folder) -> list[psutil.Process]:
     return result
 
 
-@pytest.mark.parametrize("fault", CASES)
+@pytest.mark.parametrize("fault", [pytest.param(case, marks=[pytest.mark.everyday] * (case == "1 raises"))
+                                   for case in CASES])
 def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
     monkeypatch.setenv("FAULT", fault)
     with pytest.raises(LabError) as caught:

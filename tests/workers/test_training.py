@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 
+@pytest.mark.everyday
 def test_two_workers_compute_what_one_computes(workers, tmp_path):
     """150 images, global batch 64: two full steps and a last one of 22, with augmentation and momentum.
 
@@ -29,6 +31,7 @@ def test_so_they_do_for_ages(workers, tmp_path):
         np.testing.assert_allclose(two[name], one[name], rtol=2e-4, atol=2e-6, err_msg=name)
 
 
+@pytest.mark.everyday
 def test_workers_that_differ_are_found(workers):
     output = workers("agreement.py", 2).stdout
     result = [line.removeprefix("found: ") for line in output.splitlines() if line.startswith("found: ")]
@@ -46,6 +49,7 @@ def test_workers_that_differ_are_found(workers):
     assert result[8] == "nothing"
 
 
+@pytest.mark.everyday
 def test_workers_of_unequal_speed_take_equal_steps(workers, tmp_path):
     """One returns to Python every few steps, the other never: both take 2 x 40 steps."""
     output = workers("pace.py", 2, tmp_path).stdout
