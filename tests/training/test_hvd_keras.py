@@ -50,7 +50,7 @@ def test_a_missing_package_is_named(tmp_path):
     folder = os.path.dirname(horovod_keras3.__file__)
     done = subprocess.run([sys.executable, "-c", MISSING, folder], cwd=tmp_path, env=os.environ | {
         "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False)
-    assert re.search(r"LabError: horovod_keras3 is not installed for \S+; make ", done.stderr), done.stderr
+    assert re.fullmatch(r"labs: error: horovod_keras3 is not installed for \S+; make .*\n", done.stderr), done.stderr
 
 
 @needs_keras3
