@@ -101,7 +101,7 @@ MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(f
 VERSION := import sys; print('%d.%d' % sys.version_info[:2])
 ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
 REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
-$(STAMP): pyproject.toml setup/constraints.txt setup/constraints-classic.txt $(wildcard setup/*.py setup/*.cmake setup/*.cc) \
+$(STAMP): pyproject.toml horovod_keras3/pyproject.toml $(wildcard setup/constraints*.txt setup/*.py setup/*.cmake setup/*.cc) \
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
 	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
 	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))
@@ -143,7 +143,8 @@ define pins
 endef
 
 clean: ## Remove the environments and tool caches; keep work/, data/ and results/
-	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info
+	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info \
+	    horovod_keras3/*.egg-info horovod_keras3/build
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets
 	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"{,-[0-9]*}

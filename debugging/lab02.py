@@ -6,7 +6,7 @@
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras as hvd
+import horovod_keras3 as hvd
 
 IMAGES, BATCH_SIZE, EPOCHS = 256, 32, 2
 

@@ -7,7 +7,7 @@
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras as hvd
+import horovod_keras3 as hvd
 
 GLOBAL_BATCH_SIZE, EPOCHS = 512, 25
 BASE_LR = 0.6  # Found on one worker with 512 images per step.

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras as hvd
+import horovod_keras3 as hvd
 
 IMAGES, BATCH_SIZE, EPOCHS, SEED = 1024, 32, 3, 1
 

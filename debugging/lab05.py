@@ -8,7 +8,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras as hvd
+import horovod_keras3 as hvd
 
 IMAGES, BATCH_SIZE, EPOCHS, TARGET = 256, 32, 20, 0.45
 

@@ -88,7 +88,7 @@ def train_together(images, labels, batch_size, epochs, base_lr, seed):
     """Train with plain Keras and Horovod, and return the model."""
     import tensorflow as tf
 
-    from labs.training import hvd_keras as hvd  # Horovod: its functions for Keras.
+    import horovod_keras3 as hvd  # Horovod: its functions for Keras.
 
     hvd.init()  # Horovod: find the other workers; now rank() and size() are known.
     gpus = tf.config.list_physical_devices("GPU")  # Horovod: all GPUs of this node,

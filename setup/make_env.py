@@ -121,6 +121,7 @@ def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
         launchers.patch_horovod(Path(steps.run([python, "-c", where], packages.clean_environment()).splitlines()[-1]))
         if build.mpi.folder == python.parent and (python.parent / "ompirun_wrapper").exists():  # Not conda's.
             launchers.set_up_mpi(python.parent.parent)
+        packages.install_layer(steps, python, ROOT, build.tensorflow)
     with steps.step("proof: two workers take a step"):
         return prove(steps, build.mpi, python)
 

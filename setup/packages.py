@@ -23,7 +23,11 @@ MISLEADING = {
     "PYTHONDONTWRITEBYTECODE",  # Set in many images; each start would recompile TensorFlow's Python code (12 s).
 }
 PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
-
+# The mode adds a folder to sys.path. In the default mode Python would prefer a folder of the same name in the working
+# folder: a clone named `labs`, or the folder horovod_keras3 of any clone.
+EDITABLE = ["--no-build-isolation", "--no-deps", "--config-settings=editable_mode=compat"]
+KERAS_3 = (2, 16)
+"""The first TensorFlow whose tf.keras is Keras 3."""
 
 # The pins of each stack. A new stack needs a Python range in suitable.py, too.
 CONSTRAINTS = {"default": "setup/constraints.txt", "classic": "setup/constraints-classic.txt"}
@@ -78,6 +82,10 @@ def install(steps: Steps, python: Path, root: Path, wanted: list[str], stack: st
         wanted = [line for line in wanted if line != "uv"]
     steps.run([*tool, "-c", root / CONSTRAINTS[stack], *wanted], env)
     # The kit itself comes last and alone: its build needs the setuptools that was just installed.
-    # By its path: else Python would take a clone named `labs` in the working folder for the package.
-    compat = "--config-settings=editable_mode=compat"
-    steps.run([*tool, "--no-build-isolation", "--no-deps", compat, "-e", root], env)
+    steps.run([*tool, *EDITABLE, "-e", root], env)
+
+
+def install_layer(steps: Steps, python: Path, root: Path, tensorflow: str) -> None:
+    """Install horovod_keras3 beside Horovod, unless this TensorFlow has Keras 2, on which it refuses to load."""
+    if tuple(map(int, tensorflow.split(".")[:2])) >= KERAS_3:
+        steps.run([python, *PIP_INSTALL, *EDITABLE, "-e", root / "horovod_keras3"], clean_environment())

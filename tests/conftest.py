@@ -12,9 +12,9 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
-LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/slurm": "clusters",
-         "tests/tools/cluster": "clusters", "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks",
-         "tests/scaffold": "notebooks"}
+LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers",
+         "horovod_keras3/tests": "workers", "tests/slurm": "clusters", "tests/tools/cluster": "clusters",
+         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
@@ -49,13 +49,20 @@ def pytest_collection_modifyitems(config, items):
         items.sort(key=lambda item: [*order, lane(item.nodeid)].index(lane(item.nodeid)))
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item):
-    """Run a test marked `alone` while xdist's other processes run none."""
-    if not hasattr(item.config, "workerinput"):
-        return (yield)
-    with taking_turns.turn(alone=item.get_closest_marker("alone") is not None):
-        return (yield)
+class Turns:
+    """A plugin, because pytest does not call this file's own hook for the tests of horovod_keras3."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        """Run a test marked `alone` while xdist's other processes run none."""
+        with taking_turns.turn(alone=item.get_closest_marker("alone") is not None):
+            return (yield)
+
+
+def pytest_configure(config):
+    """Let tests take turns under xdist."""
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Turns())
 
 
 @pytest.fixture(autouse=True)

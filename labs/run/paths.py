@@ -82,7 +82,9 @@ def python_path() -> str:
 
     kit = next(iter(metadata.distributions(name="labs", path=site.getsitepackages())), None)
     installed = kit and f'"{ROOT.as_uri()}"' in (kit.read_text("direct_url.json") or "")
-    entries = [str(ROOT) * (not installed), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    # A folder for each: `labs` is in the first, `horovod_keras3` in the second.
+    kits = [] if installed else [str(ROOT), str(ROOT / "horovod_keras3")]
+    entries = [*kits, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     return os.pathsep.join(filter(None, entries))
 
 

@@ -34,7 +34,7 @@ from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
 from labs.training.workers import Job
 
 if TYPE_CHECKING:
-    from labs.training.horovod_keras3 import KerasState
+    from horovod_keras3 import KerasState
 
 LOST = "worker lost"
 JOINED = "worker joined"

@@ -1,17 +1,26 @@
 """Horovod's Keras layer for the Keras that is installed: `from labs.training import hvd_keras as hvd`.
 
 Horovod's own layer is written for Keras 2. On Keras 3 its optimizer trains without an error but never exchanges a
-gradient, so `horovod_keras3` replaces it there.
+gradient, so the package `horovod_keras3` replaces it there.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.machinery import PathFinder
 
 import tensorflow as tf
 
+from labs.run import installed
 from labs.run.errors import LabError
 from labs.training.keras_internals import GENERATION
+
+
+def refuse_missing_layer() -> None:
+    """Raise LabError if `horovod_keras3` is not installed, as in an environment that an older kit made."""
+    spec = PathFinder.find_spec("horovod_keras3")
+    if spec is None or spec.origin is None:  # Without an origin it is the folder in the clone.
+        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {installed.install('horovod_keras3')}")
 
 
 def refuse_horovods_own_layer() -> None:
@@ -20,17 +29,21 @@ def refuse_horovods_own_layer() -> None:
     import horovod._keras as horovods_own
 
     def refuse(*args, **kwargs):
-        raise LabError("Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
-                       "use labs.training.hvd_keras")
+        raise LabError("Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; use horovod_keras3")
 
     horovods_own.create_distributed_optimizer = refuse
 
 
 if GENERATION >= 3:
-    from labs.training.horovod_keras3 import *  # noqa: F403
+    refuse_missing_layer()
+    from horovod_keras3 import *  # noqa: F403
 
     refuse_horovods_own_layer()
 else:
     # With TF_USE_LEGACY_KERAS=1 tf.keras is `tf_keras`, but Horovod imports `keras`, and its callbacks would raise.
     sys.modules["keras"] = sys.modules[tf.keras.Model.__module__.partition(".")[0]]
+    import horovod.tensorflow.keras
     from horovod.tensorflow.keras import *  # noqa: F403
+
+    # Lab 2 imports its layer as students do. On Keras 2 Horovod's own has that name's functions.
+    sys.modules["horovod_keras3"] = horovod.tensorflow.keras

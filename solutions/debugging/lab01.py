@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras as hvd
+import horovod_keras3 as hvd
 
 IMAGES, BATCH_SIZE, EPOCHS = 256, 32, 3
 

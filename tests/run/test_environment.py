@@ -143,4 +143,4 @@ def test_a_user_without_a_name_is_a_number(monkeypatch):
 
 def test_an_empty_entry_of_pythonpath_is_no_working_folder(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ":/elsewhere:")
-    assert paths.python_path() in ("/elsewhere", f"{paths.ROOT}:/elsewhere")
+    assert paths.python_path() in ("/elsewhere", f"{paths.ROOT}:{paths.ROOT}/horovod_keras3:/elsewhere")

@@ -28,7 +28,8 @@ class Clone:
         self.bin.mkdir()
         self.active = folder.parent / "active" / "bin"
         pins = ("setup/constraints.txt", "setup/constraints-classic.txt")
-        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml", "labs/run/terminal.py"):
+        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml", "labs/run/terminal.py",
+                     "horovod_keras3/pyproject.toml"):
             self._copy(name)
         for name in ("awk", "bash", "cat", "make", "sort"):
             self.link(name, Path(shutil.which(name)))

@@ -14,7 +14,7 @@ from labs.run.paths import ROOT
 from labs.training import keras_internals, schedule
 
 HOMES = {Path("labs/training", f"{name}.py")
-         for name in ("keras_internals", "keras2_internals", "keras3_internals", "horovod_keras3")}
+         for name in ("keras_internals", "keras2_internals", "keras3_internals")}
 FOREIGN = {"os._exit", "module._make_subgraph", "argparse._SubParsersAction",
            "getattr(action, '_get_subactions', list)"}
 """Underscored names of other libraries than Keras."""

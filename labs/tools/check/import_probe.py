@@ -41,8 +41,10 @@ def main() -> None:
     import horovod
     import horovod.tensorflow as hvd
 
+    from labs.training import hvd_keras  # Raises if it finds no layer for this Keras.
+
     report(horovod=horovod.__version__, mpi=hvd.mpi_built(), gloo=hvd.gloo_built(), nccl=bool(hvd.nccl_built()),
-        library=mpi_library())
+        library=mpi_library(), layer=hvd_keras.DistributedOptimizer.__module__)
 
 
 if __name__ == "__main__":

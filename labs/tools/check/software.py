@@ -99,7 +99,8 @@ def horovod() -> Finding:
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
     built_for = installed.built_for() or version_number(str(version("tensorflow")))
-    return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}")
+    layer = f"; {name} {version(name) or ''}".rstrip() if (name := facts["layer"]) == "horovod_keras3" else ""
+    return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}{layer}")
 
 
 def mpi() -> Finding:

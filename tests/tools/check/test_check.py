@@ -137,6 +137,10 @@ def another_horovod(machine: Machine) -> None:
     pretend_installed(machine.environment("horovod-"), "horovod", "0.27.0")
 
 
+def horovod_without_its_layer(machine: Machine) -> None:
+    machine.environment("__editable__.horovod_keras3", "horovod_keras3-")
+
+
 def damaged_horovod(machine: Machine) -> None:
     machine.part("horovod")
     damage(next(machine.part("horovod", "tensorflow").glob("mpi_lib*.so")))
@@ -319,6 +323,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("horovod", "fail", horovod_for_another_tensorflow, f"built for TensorFlow 2.14.0, and {PINS['tensorflow']} is",
      "make env"),
     ("horovod", "fail", another_horovod, "0.27.0 is in .*: the labs need 0.28.1", "make env"),
+    ("horovod", "fail", horovod_without_its_layer, "does not load: .*horovod_keras3 is not installed", "make env"),
     ("horovod", "fail", damaged_horovod, "does not load: .*file too short", "make env"),
     ("horovod", "fail", another_mpirun, "it loads Open MPI v5.* and mpirun is 4.1.4", "make env"),
     ("mpi", "fail", no_mpirun, "no mpirun beside this Python or on the PATH", "make env"),

@@ -45,7 +45,7 @@ def step(model, images, labels, optimizer, hvd):
             shape [8, 4].
         labels: Their classes, an array of length 8.
         optimizer: A Keras optimizer, which exchanges nothing itself.
-        hvd: Horovod, `labs.training.hvd_keras`, already initialized.
+        hvd: Horovod, `horovod_keras3`, already initialized.
     """
     ...  # YOUR CODE
 

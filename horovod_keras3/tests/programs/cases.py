@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.training import horovod_keras3 as hvd
+import horovod_keras3 as hvd
 
 K = tf.keras
 SIZE_OF_VOCABULARY, WORDS, STEPS, BATCH = 9, 5, 6, 16

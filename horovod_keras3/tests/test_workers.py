@@ -1,20 +1,17 @@
-"""Horovod's layer for Keras 3 on real workers: its cases are in programs/horovod_keras3.py, and run in one launch."""
+"""The layer on real workers: its cases are in programs/cases.py, and run in one launch."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
+import shlex
 import sys
-from importlib import metadata
+from pathlib import Path
 
 import pytest
 
-from labs.launch import elastic, mpirun
-from tests.workers.conftest import PROGRAMS
-
-pytestmark = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3,
-                                reason="Keras 2 has Horovod's own layer")
+PROGRAMS = Path(__file__).parent / "programs"
+pytestmark = pytest.mark.workers
 
 CASES = [
     # Two workers end bit-equal, and where one worker with the whole batch ends.
@@ -37,19 +34,20 @@ STALLED = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "20", "HOROVOD_STALL_SHUTDOWN_TIM
 """A case in which one worker waits for another ends the program."""
 
 
-def run(cases: list[str], size: int, folder) -> dict[str, list[str]]:
-    """Return the failures of each case, one per worker that failed."""
-    done = subprocess.run(
-        [*mpirun.command(size), sys.executable, str(PROGRAMS / "horovod_keras3.py"), ",".join(cases),
-         str(folder / "results.json")],
-        env=mpirun.environment() | STALLED, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-6000:]
-    return json.loads((folder / "results.json").read_text())
+@pytest.fixture(scope="module")
+def failures(launch, tmp_path_factory):
+    """Return a function that runs cases and returns the failures of each, one per worker that failed."""
+    def run(cases: list[str], size: int) -> dict[str, list[str]]:
+        file = tmp_path_factory.mktemp("cases") / "results.json"
+        launch("horovodrun", "-np", size, sys.executable, PROGRAMS / "cases.py", ",".join(cases), file, env=STALLED)
+        return json.loads(file.read_text())
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    return run(CASES, 2, tmp_path_factory.mktemp("two"))
+def results(failures):
+    return failures(CASES, 2)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -58,20 +56,23 @@ def test_on_two_workers(results, case):
 
 
 def test_all_cases_are_run():
-    program = (PROGRAMS / "horovod_keras3.py").read_text()
+    program = (PROGRAMS / "cases.py").read_text()
     assert set(re.findall(r"^def case_(\w+)", program, re.MULTILINE)) == {*CASES, "process_set"}
 
 
-def test_a_process_set_of_two_among_three_workers(tmp_path):
-    assert run(["process_set"], 3, tmp_path) == {"process_set": []}
+def test_a_process_set_of_two_among_three_workers(failures):
+    assert failures(["process_set"], 3) == {"process_set": []}
 
 
-def test_elastic_training_goes_on_with_one_worker_and_with_two_again(tmp_path):
+def test_elastic_training_goes_on_with_one_worker_and_with_two_again(launch, tmp_path):
     """A worker is killed in epoch 2 of 5; the other one goes on from the last commit, until a new one joins it."""
-    program = [sys.executable, str(PROGRAMS / "horovod_keras3_elastic.py"), str(tmp_path)]
-    done = subprocess.run([*elastic.horovodrun(2, tmp_path), *program], env=mpirun.environment(),
-                          capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost:1\n127.0.0.1:1\n")  # Two names, since a host that loses a worker loses all of them.
+    options = ["-np", 2, "--min-np", 1, "--max-np", 2, "--host-discovery-script", f"cat {shlex.quote(str(hosts))}",
+               "--blacklist-cooldown-range", 1, 2,  # Otherwise a host on which a worker failed is excluded for ever.
+               "--network-interfaces", "lo",  # Otherwise Horovod looks for a network that two hosts share.
+               "--gloo-timeout-seconds", 300]
+    launch(sys.executable, PROGRAMS / "loopback.py", *options, sys.executable, PROGRAMS / "elastic.py", tmp_path)
     result = json.loads((tmp_path / "results.json").read_text())
     sizes = [size for index, (*_, size) in enumerate(result["log"])
              if not index or size != result["log"][index - 1][2]]

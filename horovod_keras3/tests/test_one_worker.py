@@ -1,39 +1,23 @@
-"""Horovod's layer for Keras 3: what it refuses, and the guard that refuses Horovod's own one on Keras 3."""
+"""The layer in one process: what it refuses, and what it saves."""
 
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from labs.launch import mpirun
-from labs.run.errors import LabError
-from labs.run.paths import ROOT
-from labs.training.keras_internals import GENERATION
+import horovod_keras3 as hvd
 
-needs_keras3 = pytest.mark.skipif(GENERATION < 3, reason="Keras 2 has Horovod's own layer")
 K = tf.keras
-if GENERATION >= 3:
-    from labs.training import horovod_keras3 as hvd
 
 
 def sgd(**arguments) -> K.optimizers.Optimizer:
     return K.optimizers.SGD(0.1, **arguments)
 
 
-@pytest.mark.skipif(GENERATION >= 3, reason="this is Keras 3")
-def test_keras_2_is_refused():
-    with pytest.raises(ImportError, match=r"needs Keras 3, and tf\.keras is Keras 2"):
-        import labs.training.horovod_keras3  # noqa: F401
-
-
-@needs_keras3
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: hvd.DistributedOptimizer("adam"), "takes an optimizer of Keras 3, not 'adam'"),
     (lambda: hvd.DistributedOptimizer(hvd.DistributedOptimizer(sgd())), "call DistributedOptimizer once"),
@@ -62,13 +46,11 @@ def test_what_cannot_work_is_refused(make, message):
         make()
 
 
-@needs_keras3
 def test_a_graph_of_tensorflow_1_is_refused():
     with tf.Graph().as_default(), pytest.raises(ValueError, match="remove disable_eager_execution"):
         hvd.DistributedOptimizer(sgd())
 
 
-@needs_keras3
 def test_a_process_set_in_an_elastic_job_is_refused(monkeypatch):
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
     with pytest.raises(ValueError, match="an elastic job has one process set"):
@@ -82,7 +64,6 @@ def model(optimizer, **compiled) -> K.Model:
     return network
 
 
-@needs_keras3
 @pytest.mark.parametrize(("wrapped", "compiled", "message"), [
     ({}, {"jit_compile": True}, "compile the model with jit_compile=False"),
     ({"backward_passes_per_step": 2}, {}, "set sparse_as_dense=True"),
@@ -93,7 +74,6 @@ def test_a_step_that_cannot_work_is_refused(wrapped, compiled, message):
         network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0)
 
 
-@needs_keras3
 def test_a_loss_scale_optimizer_outside_is_refused():
     """So it is where `compile` puts it: around the optimizer of a model made under the policy, wrapped before it."""
     distributed = hvd.DistributedOptimizer(sgd())
@@ -106,7 +86,6 @@ def test_a_loss_scale_optimizer_outside_is_refused():
         network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), verbose=0)
 
 
-@needs_keras3
 def test_so_it_is_in_eager_mode():
     """There Keras calls the branch itself, so no graph shows that it is one."""
     outside = K.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))
@@ -124,7 +103,6 @@ def passes_of(number: int) -> tuple:
     return optimizer, *variables
 
 
-@needs_keras3
 def test_the_passes_of_an_update_have_the_same_variables():
     """Otherwise the gradients of the first pass would be lost: the update applies those of the last one."""
     optimizer, head, body = passes_of(2)
@@ -140,7 +118,6 @@ def test_the_passes_of_an_update_have_the_same_variables():
     assert (float(head), float(body)) == (0, 0)
 
 
-@needs_keras3
 def test_updates_may_have_different_variables():
     """Also where a step for another batch is traced between two passes."""
     optimizer, head, body = passes_of(2)
@@ -151,7 +128,6 @@ def test_updates_may_have_different_variables():
     np.testing.assert_allclose([head, body], [-0.4, -0.2], 1e-5)
 
 
-@needs_keras3
 def test_names_in_an_elastic_job_do_not_depend_on_earlier_optimizers(monkeypatch):
     """A worker that joins has not made those; a generator and a discriminator must differ."""
     monkeypatch.setenv("HOROVOD_ELASTIC", "1")
@@ -161,7 +137,6 @@ def test_names_in_an_elastic_job_do_not_depend_on_earlier_optimizers(monkeypatch
     assert names[0] == names[1] != names[2]
 
 
-@needs_keras3
 def test_momentum_correction_scales_only_velocities():
     """Muon's momentum is a mean of gradients, without the learning rate."""
     network = model(K.optimizers.Muon(0.1, momentum=0.9))
@@ -170,13 +145,11 @@ def test_momentum_correction_scales_only_velocities():
         network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), epochs=2, verbose=0, callbacks=[schedule])
 
 
-@needs_keras3
 def test_apply_needs_variables_or_a_built_optimizer():
     with pytest.raises(ValueError, match="needs a built optimizer"):
         hvd.DistributedOptimizer(sgd()).apply([tf.ones(1)])
 
 
-@needs_keras3
 def test_a_saved_model_is_the_one_that_keras_saves(tmp_path):
     configs = []
     for wrap in (lambda each: each, hvd.DistributedOptimizer):
@@ -188,14 +161,12 @@ def test_a_saved_model_is_the_one_that_keras_saves(tmp_path):
         assert b"orovod" not in b"".join(file.read(name) for name in file.namelist())
 
 
-@needs_keras3
 def test_a_config_makes_an_optimizer_again():
     optimizer = hvd.DistributedOptimizer(K.optimizers.Adam(0.01, clipnorm=1.0))
     config = optimizer.get_config()
     assert optimizer.from_config(config).get_config() == type(optimizer).from_config(config).get_config() == config
 
 
-@needs_keras3
 def test_best_model_checkpoint_needs_its_path(tmp_path):
     network = model(sgd())
     network.optimizer = sgd()
@@ -207,62 +178,3 @@ def test_best_model_checkpoint_needs_its_path(tmp_path):
         best.filepath = str(tmp_path / name)
         network.fit(*data, verbose=0, callbacks=[best])
         assert (tmp_path / name).exists()
-
-
-@needs_keras3
-def test_it_stands_alone(tmp_path):
-    """The file works as a copy beside a script, without the kit."""
-    source = (ROOT / "labs/training/horovod_keras3.py").read_text()
-    assert "labs" not in source
-    (tmp_path / "horovod_keras3.py").write_text(source)
-    done = subprocess.run([sys.executable, "-c", "import horovod_keras3 as hvd; hvd.init(); print(hvd.size())"],
-                          cwd=tmp_path, env=mpirun.environment() | {"PYTHONPATH": ""}, capture_output=True, text=True,
-                          timeout=120, check=False)
-    assert done.stdout == "1\n", done.stderr
-
-
-@needs_keras3
-def test_horovods_own_layer_is_stopped_by_name():
-    import horovod.keras
-    import horovod.tensorflow.keras
-
-    from labs.training import hvd_keras
-
-    assert hvd_keras.DistributedOptimizer is hvd.DistributedOptimizer
-    for make in (horovod.keras.DistributedOptimizer, horovod.keras.PartialDistributedOptimizer,
-                 horovod.tensorflow.keras.DistributedOptimizer, horovod.tensorflow.DistributedOptimizer):
-        with pytest.raises(LabError, match=r"Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
-                                           r"use labs\.training\.hvd_keras"):
-            make(sgd())
-
-
-LAB = """
-import dataclasses
-from labs import Lab, Options, fields, main, training
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    seed: fields.Seed = 1
-
-def run(config, options=Options()):
-    import horovod.tensorflow.keras as hvd
-    import tensorflow as tf
-    with training.start(config, options):
-        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
-
-LAB = Lab(Config, {"demo": Config()}, run)
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-@needs_keras3
-def test_a_lab_with_horovods_own_layer_ends_with_one_line(tmp_path):
-    (tmp_path / "lab99_own.py").write_text(LAB)
-    done = subprocess.run([sys.executable, "-m", "lab99_own", "--results", str(tmp_path)], cwd=tmp_path,
-                          env=mpirun.environment(), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1
-    assert re.fullmatch("labs: error: rank 0 .*: Horovod's own DistributedOptimizer never exchanges .*",
-                        done.stderr.splitlines()[-1]), done.stderr
-    assert "Traceback" not in done.stderr

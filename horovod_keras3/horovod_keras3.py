@@ -2,7 +2,7 @@
 
 Horovod 0.28.1 has a Keras layer for Keras 2. On Keras 3 its DistributedOptimizer trains without an error but never
 exchanges a gradient, and its callbacks raise. This file replaces that layer. It needs only TensorFlow, Keras 3 and
-Horovod: copy it beside your script.
+Horovod: install it (README.md), or copy it beside your script.
 
     import horovod_keras3 as hvd
 

@@ -1,0 +1,59 @@
+"""The package as pip installs it: one module, without what surrounds its folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1]
+FILES = ("pyproject.toml", "README.md", "LICENSE", "horovod_keras3.py")
+pytest.importorskip("pip")
+PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+OFFLINE = ["--no-deps", "--no-build-isolation", "--no-index"]
+TRY = """
+import importlib.util
+import horovod_keras3 as hvd
+hvd.init()
+print(hvd.__file__, hvd.size(), importlib.util.find_spec("labs"))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Build the wheel from a copy, since setuptools writes into the folder from which it builds."""
+    folder = tmp_path_factory.mktemp("package")
+    for name in FILES:
+        shutil.copy(PACKAGE / name, folder)
+    subprocess.run([*PIP, "wheel", *OFFLINE, "--wheel-dir", folder, folder], check=True)
+    return next(folder.glob("horovod_keras3-*.whl"))
+
+
+def test_the_wheel_has_one_module_and_the_licence(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if ".dist-info/" not in name] == ["horovod_keras3.py"]
+    assert [name for name in names if name.endswith("/LICENSE")]
+
+
+def test_horovod_is_no_requirement(wheel):
+    """pip would build a missing Horovod from source, where its build finds no TensorFlow."""
+    name = f"{wheel.name.partition('-py3')[0]}.dist-info/METADATA"
+    lines = zipfile.ZipFile(wheel).read(name).decode().splitlines()
+    required = [line.removeprefix("Requires-Dist: ") for line in lines if line.startswith("Requires-Dist: ")]
+    assert [line for line in required if "extra" not in line] == ["tensorflow>=2.16", "keras>=3", "numpy"]
+
+
+def test_it_is_imported_from_a_fresh_folder_without_the_kit(wheel, tmp_path):
+    target = tmp_path / "target"
+    subprocess.run([*PIP, "install", *OFFLINE, "--target", target, wheel], check=True)
+    # -S: without .pth files, which put an editable install of this package, and the kit, on sys.path.
+    path = f"{target}:{sysconfig.get_path('platlib')}:{sysconfig.get_path('purelib')}"
+    env = {"PYTHONPATH": path, "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-S", "-c", TRY], cwd=tmp_path, env=env, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.stdout.split() == [str(target / "horovod_keras3.py"), "1", "None"], done.stderr
