@@ -153,7 +153,7 @@ def test_a_wrong_folder_is_one_clear_line(slurm, clone, tmp_path, subfolder, lin
     ids=["plain", "uneven", "whole node"],
 )
 def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
-    code = "from labs.tools.queue import allocation; print(allocation.current())"
+    code = "from labs.run import allocation; print(allocation.current())"
     command = f"source jobs/env.sh && python -c {shlex.quote(code)}"
     job = slurm.submit(*args, f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
     assert job.wait() == "COMPLETED", job.text()
@@ -161,7 +161,7 @@ def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
 
 
 def test_tasks_that_mpi_did_not_join_are_refused(slurm, tmp_path):
-    code = "from labs.tools.queue import allocation; allocation.check_step()"
+    code = "from labs.run import allocation; allocation.check_step()"
     command = f"source jobs/env.sh && srun --mpi=none python -c {shlex.quote(code)}"
     job = slurm.submit("-N2", f"--wrap=bash -c {shlex.quote(command)}", output=tmp_path / "out")
     assert job.wait() == "FAILED"
