@@ -179,7 +179,7 @@ def test_no_lab_has_a_setting_that_would_be_refused():
 NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
          "first\r=second", "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "<script>alert(1)</script>",
          "[a](http://x)", "![a](http://x)", "*bold*", "__bold__", "`code`", "a|b", "```", "$\\frac$"]
-"""What a run may be called in a record that somebody else wrote."""
+"""What a run may be called in a record that someone else wrote."""
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
 
 
 def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_path, capsys):
-    """Such as a record of lab 11 that has no hosts: another version wrote it, or somebody by hand."""
+    """Such as a record of lab 11 that has no hosts: another version wrote it, or someone by hand."""
     sound = [json.loads(path.read_text()) for path in sorted(reference.FOLDER.glob("laptop-cluster/lab11*/*-w*/*"))[:2]]
     for run in (*sound, record("strange") | {"lab": "lab11_multinode"}):
         write(tmp_path, run["run"], json.dumps(run))
