@@ -1,4 +1,4 @@
-"""A worker that dies, raises, freezes or computes NaN ends the run; the last line names the worker, the step and the cause."""
+"""A worker that dies, raises, freezes or computes NaN ends the run; the last line says which worker, when and why."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ WAITING = {
 
 
 class Student:
-    """Somebody who types `labs queue` and `sbatch` on the test cluster."""
+    """Someone who types `labs queue` and `sbatch` on the test cluster."""
 
     def __init__(self, slurm: Slurm):
         self.slurm = slurm
