@@ -21,7 +21,7 @@ def turn(alone: bool) -> Iterator[None]:
         alone: Whether nothing else may run meanwhile.
     """
     with locked(RUNNING) as running:
-        # Who waits to be alone holds the queue. Otherwise the others would start test after test, and it would starve.
+        # A test that must run alone keeps the queue's lock while it waits: else others would start and it would starve.
         with locked(QUEUE) as queue:
             fcntl.flock(queue, fcntl.LOCK_EX)
             fcntl.flock(running, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)

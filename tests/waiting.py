@@ -1,4 +1,4 @@
-"""A limit for what may wait for ever."""
+"""A limit for what may wait forever."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ COMMANDS = {
     "results": "show finished runs as a table, or write them to a CSV file",
     "predict": "classify pictures with a trained network; show which classes it confuses",
     "exercises": "list the questions and tasks that are graded",
-    "completion": "print a script that completes `labs` in bash or zsh",
+    "completion": "print a script that completes `labs` in bash",
 }
 """The subcommands of this package, each with its line in `labs --help`."""
 
@@ -75,7 +75,6 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
-    streams.reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
     quiet.hide_warnings()
     try:

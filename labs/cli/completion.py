@@ -1,9 +1,8 @@
-"""`labs completion`: a script that completes commands, labs and their options in bash or zsh."""
+"""`labs completion`: a script that completes commands, labs and their options in bash."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import typing
 from typing import Literal
 
@@ -28,42 +27,23 @@ _labs() {{
 complete -o default -F _labs labs
 """
 """`labs cluster run` is completed like `labs run`. What matches nothing is completed as a file name (-o default)."""
-ZSH = """\
-(( $+functions[compdef] )) || {{ autoload -Uz compinit && compinit; }}
-eval {quoted}
-_labs_of_number() {{ case $1 in {numbers} *) echo "$1" ;; esac; }}
-_labs() {{
-    if (( CURRENT > 3 )) && [[ $words[2,3] =~ '^cluster ({take_labs})$' ]]; then
-        words[2]=()
-        (( CURRENT-- ))
-    fi
-    (( CURRENT < 4 )) || words[3]=$(_labs_of_number "$words[3]")
-    _shtab_labs || _files
-}}
-compdef _labs labs
-"""
-"""shtab's script would call its function at once, instead of defining it, if it were not inside `eval`."""
-SHELLS = {"bash": BASH, "zsh": ZSH}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
     parser.description = ("Print a script that completes commands, labs and their options. "
                           "Source it: source <(labs completion bash)")
-    parser.add_argument("shell", choices=tuple(SHELLS), help="the shell that sources the script")
+    parser.add_argument("shell", choices=["bash"], help="the shell that sources the script")
 
 
 def main(args: argparse.Namespace) -> None:
     """Print the script."""
-    print(script(args.shell), end="")
+    print(script(), end="")
 
 
-def script(shell: str) -> str:
-    """Return the script for a shell, "bash" or "zsh"."""
-    text = shtab.complete(commands.parser(commands.summaries(), _offer_labs), shell)
+def script() -> str:
+    """Return the script for bash."""
+    text = shtab.complete(commands.parser(commands.summaries(), _offer_labs), "bash")
     numbers = " ".join(f"{'|'.join(_short_names(name))}) echo {name} ;;" for name in catalogue.lab_names())
-    return SHELLS[shell].format(script=text, quoted=shlex.quote(text), numbers=numbers,
-                                take_labs="|".join(commands.TAKE_LAB_OPTIONS))
+    return BASH.format(script=text, numbers=numbers, take_labs="|".join(commands.TAKE_LAB_OPTIONS))
 
 
 def _short_names(name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The options of every run, whichever lab it is."""
+"""The options that all labs have."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Steps(tf.keras.callbacks.Callback):
     def _set_pace(self, done: int) -> None:
         seconds_per_step = (time.perf_counter() - self.since) / done
         pace = max(1, min(MOST_STEPS, int(BETWEEN_CALLBACKS / seconds_per_step)))
-        # Horovod: workers that return after different steps would wait for each other for ever.
+        # Horovod: workers that return after different steps would wait for each other forever.
         self.pace = int(hvd_ops.gather_in_graph([pace]).min())
         self.paced = True
 

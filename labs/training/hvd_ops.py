@@ -61,7 +61,7 @@ def broadcast_state(model: tf.keras.Model) -> None:
     Args:
         model: Compiled and built.
     """
-    # Horovod: workers that start from different weights and apply equal gradients stay different for ever.
+    # Horovod: workers that start from different weights and apply equal gradients stay different.
     variables = [keras_internals.tf_variable(each) for each in [*model.weights, *model.optimizer.variables]]
     timeline.note_sizes(variables)
     hvd.broadcast_variables(variables, root_rank=0)

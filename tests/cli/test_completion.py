@@ -1,11 +1,8 @@
-"""Completion of the command line, in real shells."""
+"""Completion of the command line, in a real shell."""
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -16,7 +13,6 @@ from labs.cli import commands
 from labs.datasets import registry
 from labs.run import catalogue, command_line
 from labs.run.paths import ROOT
-from tests.waiting import ends
 
 BASH = """
 source <("$0" -m labs completion bash)
@@ -28,20 +24,6 @@ while IFS= read -r line; do
 done
 """
 """Completes each line of standard input as bash does when Tab is typed after it."""
-ZSH = r"""
-source <("$PYTHON" -m labs completion zsh)
-compadd() {
-    if [[ -n ${(M)@:#-[OAD]} ]]; then builtin compadd "$@"; return; fi  # Such a call only compares.
-    local -a offered
-    builtin compadd -A offered "$@"
-    print -r -- $offered >> $ANSWERS
-    builtin compadd "$@"
-}
-next() { print -r -- = >> $ANSWERS; BUFFER= }
-zle -N next
-bindkey '^I' complete-word '^N' next
-"""
-"""Makes an interactive zsh write down what it offers when Tab is typed; Ctrl-N goes on to the next line."""
 LINES = {
     "labs ": list(commands.summaries()),
     "labs re": ["results", "report"],
@@ -69,7 +51,7 @@ LINES = {
     "labs cluster run lab1": [lab for lab in catalogue.lab_names() if lab.startswith("lab1")],
     "labs cluster run lab10 --workers 2 --no-a": ["--no-augment"],
     "labs cluster sweep 2 --co": ["--code"],
-    "labs completion ": ["bash", "zsh"],
+    "labs completion ": ["bash"],
 }
 FILES = {"labs run lab10 --data ./so": "solutions", "labs lint da": "data"}
 """Whatever has no completions is completed as a file's name."""
@@ -87,29 +69,6 @@ def bash(lines: Iterable[str]) -> list[list[str]]:
 def test_bash_completes_what_help_names():
     assert dict(zip(LINES, bash(LINES), strict=True)) == LINES
     assert bash(FILES) == [[], []], "bash itself adds the names of files"
-
-
-@pytest.mark.skipif(not shutil.which("zsh"), reason="no zsh on this machine")
-def test_an_interactive_zsh_completes_the_same(tmp_path):
-    answers, setup = tmp_path / "answers", tmp_path / "setup.zsh"
-    setup.write_text(ZSH)
-    child, terminal = pty.fork()
-    if child == 0:
-        os.chdir(ROOT)
-        variables = {"ANSWERS": str(answers), "PYTHON": sys.executable, "TERM": "dumb", "HOME": str(tmp_path)}
-        os.execvpe("zsh", ["zsh", "-f", "-i"], os.environ | variables)
-    typed = "".join(f"{line}\t\x0e" for line in (*LINES, *FILES))
-    os.write(terminal, f"source {setup}\n{typed}exit\n".encode())
-    screen = b""
-    with ends(120), open(terminal, "rb", buffering=0) as output:
-        try:
-            while seen := output.read(4096):
-                screen += seen
-        except OSError:  # The terminal is gone: zsh has ended.
-            os.waitpid(child, 0)
-    offered = [sorted(answer.split()) for answer in answers.read_text().split("=\n")[:-1]]
-    wanted = [*map(sorted, LINES.values()), *([name] for name in FILES.values())]
-    assert dict(zip((*LINES, *FILES), offered, strict=True)) == dict(zip((*LINES, *FILES), wanted, strict=True)), screen
 
 
 @pytest.fixture(scope="module")

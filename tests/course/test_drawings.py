@@ -105,25 +105,6 @@ def texts(figure) -> list[Text]:
             if each.get_visible() and each.get_text().strip() and each not in beyond]
 
 
-def test_no_text_is_outside_of_its_figure(figure):
-    renderer = figure.canvas.get_renderer()
-    outside = []
-    for each in texts(figure):
-        box = each.get_window_extent(renderer)
-        if not (box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1):
-            outside.append(each.get_text())
-    assert not outside
-
-
-def test_no_text_covers_another(figure):
-    renderer = figure.canvas.get_renderer()
-    boxes = [(each.get_text(), each.get_window_extent(renderer)) for each in texts(figure)]
-    covered = [(one, other) for number, (one, box) in enumerate(boxes) for other, second in boxes[:number]
-               if min(box.x1, second.x1) - max(box.x0, second.x0) > 1
-               and min(box.y1, second.y1) - max(box.y0, second.y0) > 2]
-    assert not covered
-
-
 def test_a_figure_is_as_wide_as_a_page_and_white_under_any_style(figure):
     assert figure.get_size_inches()[0] <= drawings.WIDTH
     assert to_hex(figure.get_facecolor()) == "#ffffff"

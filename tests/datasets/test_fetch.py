@@ -337,7 +337,7 @@ def test_a_full_disk_is_told_before_the_download(offer, tmp_path):
     assert server.requests == []
 
 
-def test_a_folder_of_somebody_else_is_told_before_the_download(offer, tmp_path):
+def test_a_folder_of_someone_else_is_told_before_the_download(offer, tmp_path):
     server = offer(tar(PICTURES))
     (tmp_path / "data").mkdir(mode=0o555)
     says, answered = forked.Pipe()

@@ -214,7 +214,7 @@ def test_nowhere_to_keep_them(index, tmp_path, monkeypatch):
         make(index)
 
 
-@pytest.mark.parametrize("taken", ["link to a folder of mine", "open to all", "somebody else's", "file"])
+@pytest.mark.parametrize("taken", ["link to a folder of mine", "open to all", "someone else's", "file"])
 def test_a_folder_that_others_may_have_made_is_not_used(index, tmp_path, taken, monkeypatch):
     """In /tmp anyone may take the folder's name; the files in it could be read, replaced, or deleted to make space."""
     folder, mine = Path(tempfile.gettempdir()) / f"labs-{os.getuid()}", tmp_path / "mine"
@@ -227,7 +227,7 @@ def test_a_folder_that_others_may_have_made_is_not_used(index, tmp_path, taken, 
     else:
         folder.mkdir()
         folder.chmod(0o777 if taken == "open to all" else 0o700)
-    if taken.startswith("somebody"):
+    if taken.startswith("someone"):
         if os.geteuid() != 0:
             pytest.skip("only root can give a folder away")
         os.chown(folder, 65534, 65534)

@@ -92,7 +92,7 @@ def test_one_look_alike_in_120_synthetic_fruits_does_not_prove_a_leak():
     """No two synthetic fruits are copies; the hash, of 64 bits, takes one pair for alike all the same."""
     result = leak(fetch.locate("fruits360", "embedded"))
     assert (result.tests, result.identical, len(result.alike)) == (120, (), 1)
-    assert str(result).endswith("so few may be false alarms of the hash: look at the images")
+    assert str(result).endswith("these few may be false alarms of the hash: look at the images")
 
 
 def test_many_are_compared_in_blocks(monkeypatch):

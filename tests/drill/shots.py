@@ -146,7 +146,7 @@ def shoot(launcher: Callable, run: Run, shot: Shot | None, pace: Pace, tally: Ta
         tally.kills[target, shot.aimed] += 1
         tally.landed[target] += bool(run.torn() - torn)
     if f"{training.LAB.name}: {SIZE} workers" in output and run.torn() & torn:
-        raise BreachError("what a killed writer left stays for ever")
+        raise BreachError("what a killed writer left stays forever")
     for path in run.saved():
         try:
             load(path)

@@ -53,7 +53,7 @@ def test_folders_of_killed_launches_are_removed_by_the_next_start_and_those_of_l
 
 
 @pytest.mark.workers
-def test_what_a_killed_launcher_has_left_is_in_nobodys_way(temporary):
+def test_what_a_killed_launcher_has_left_is_in_no_ones_way(temporary):
     """Open MPI's folder has the number of a process, and each of the next processes would find one of its number."""
     killed = psutil.Popen([*mpirun.command(1), "sleep", "60"], env=mpirun.environment(), stderr=subprocess.DEVNULL)
     left = temporary / f"ompi.{killed.pid}"

@@ -102,7 +102,7 @@ def processes(conf: Path, name: str = "") -> list[str]:
         try:
             mine = f"SLURM_CONF={conf}".encode() in (process / "environ").read_bytes().split(b"\0")
             comm = (process / "comm").read_text().strip()
-        except OSError:  # It ended while we looked, or is somebody else's.
+        except OSError:  # It ended while we looked, or is someone else's.
             continue
         if mine and name in ("", comm):
             result.append(comm)

@@ -1,4 +1,4 @@
-"""A worker that dies, raises, freezes or goes astray ends the run, and the last line says who, where and why."""
+"""A worker that dies, raises, freezes or computes NaN ends the run; the last line says which worker, when and why."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def start(labs, *arguments):
 
 
 def works(process: psutil.Process) -> bool:
-    """Whether a process does anything: an orphan may stay as a zombie for as long as the machine's init likes."""
+    """Whether a process does anything: an orphan may stay a zombie until the machine's init reaps it."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

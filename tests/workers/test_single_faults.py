@@ -64,7 +64,7 @@ def left(folder) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("fault", [pytest.param(case, marks=[pytest.mark.everyday] * (case == "1 raises"))
                                    for case in CASES])
-def test_the_last_line_names_it_and_nobody_is_left(folder, monkeypatch, fault):
+def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, fault):
     monkeypatch.setenv("FAULT", fault)
     with pytest.raises(LabError) as caught:
         run()

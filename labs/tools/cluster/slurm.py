@@ -18,7 +18,7 @@ from labs.tools.cluster import enter
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "sinfo", "scontrol")
 TASK_CPUS = 2
-"""CPUs that the kit's jobs request per task. Slurm would keep a job pending for ever if no node had as many."""
+"""CPUs that the kit's jobs request per task. Slurm would keep a job pending forever if no node had as many."""
 # The spool is in each node's own /tmp, because the sockets in it need a short path.
 # config_overrides: a node has the CPUs written here, not those of the machine. MinJobAge: scontrol shows finished jobs
 # for a day.

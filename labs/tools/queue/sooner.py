@@ -1,7 +1,4 @@
-"""Ways to start a waiting job sooner: another partition, half the request, a shorter limit.
-
-The first two are tried with `sbatch --test-only`, which submits nothing.
-"""
+"""Ways to start a waiting job sooner: another partition, tried with `sbatch --test-only`, or a shorter limit."""
 
 from __future__ import annotations
 
@@ -31,20 +28,7 @@ def suggestions(job: Job, partitions: Mapping[str, slurm.Partition], trials: int
         if _is_sooner(trial, expected) and trial.start:
             lines.append(f"sooner in partition {partition} ({site.when(trial.start)}): "
                          f"scontrol update jobid={job.number} partition={partition}")
-    if trials:
-        lines += _half_request(job)
     return [*lines, *_half_limit(job)]
-
-
-def _half_request(job: Job) -> list[str]:
-    """Return how much sooner half the request would start than the whole: both are trials, queued behind the job."""
-    whole = site.trial(*sbatch_args(job, job.partition))
-    half = site.trial(*sbatch_args(job, job.partition, divisor=2))
-    if whole.start is None or half.start is None or not _is_sooner(half, whole.start):
-        return []
-    gain = round((whole.start - half.start).total_seconds() / 60)
-    change = f"-N {int(job.nodes) // 2}" if int(job.nodes) > 1 else "half the tasks, CPUs and GPUs"
-    return [f"a smaller request would start about {gain} min sooner: scancel {job.number}, and submit it with {change}"]
 
 
 def _half_limit(job: Job) -> list[str]:
@@ -64,14 +48,10 @@ def _is_sooner(trial: site.Trial, expected: datetime.datetime | None) -> bool:
     return expected is None or (expected - trial.start).total_seconds() > 60
 
 
-def sbatch_args(job: Job, partition: str, divisor: int = 1) -> list[str]:
-    """Return sbatch's arguments for what a job asks for, or for a fraction of it, in a partition."""
+def sbatch_args(job: Job, partition: str) -> list[str]:
+    """Return sbatch's arguments for what a job asks for, in a partition."""
     nodes, gpus = int(job.nodes), slurm.gpus(job.gres)
     cpus = -(-int(job.cpus) // nodes)
-    if nodes > 1:
-        nodes = nodes // divisor
-    else:
-        cpus, gpus = max(1, cpus // divisor), -(-gpus // divisor)
     args = [f"--partition={partition}", f"--nodes={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cpus}"]
     args += [f"--gpus-per-node={gpus}"] if gpus else []
     args += ["--exclusive"] if job.shared == "NO" else []

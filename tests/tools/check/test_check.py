@@ -78,7 +78,7 @@ def another_folder_without_pandas(machine: Machine) -> None:
     machine.python = elsewhere / "bin" / "python"
 
 
-def somebodys_environment_without_pandas(machine: Machine) -> None:
+def someones_environment_without_pandas(machine: Machine) -> None:
     machine.environment("pandas")
     (machine.folder / ".venv").rename(machine.folder / "mine")
     machine.python = machine.folder / "mine" / "bin" / "python"
@@ -230,7 +230,7 @@ def forbidden_results(machine: Machine) -> None:
     machine.results.chmod(0o555)
 
 
-def results_of_somebody_else(machine: Machine) -> None:
+def results_of_someone_else(machine: Machine) -> None:
     if os.geteuid():
         pytest.skip("needs root to give a folder away")
     machine.student()
@@ -270,7 +270,7 @@ def killed_holder(machine: Machine) -> None:
     checkpoint.touch()
 
 
-def lock_of_somebody_else(machine: Machine) -> None:
+def lock_of_someone_else(machine: Machine) -> None:
     machine.student()
     lock = machine.results / "lab02_horovod" / "it" / ".lock"
     lock.parent.mkdir(parents=True)
@@ -300,7 +300,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("packages", "warn", another_pandas, r"pandas 1.5.0 \(tested with", "make env"),
     ("packages", "fail", conda_without_pandas, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
     ("packages", "fail", another_folder_without_pandas, "not installed: pandas", "make env VENV=.*/classic$"),
-    ("packages", "fail", somebodys_environment_without_pandas, "not installed: pandas", "pip install pandas=="),
+    ("packages", "fail", someones_environment_without_pandas, "not installed: pandas", "pip install pandas=="),
     ("packages", "ok", tensorflow_of("2.20.0"), r"^\d+, all there$", ""),
     ("keras", "fail", wrong_keras_on_the_path, f"{WRONG_KERAS} is in .*overlay: TensorFlow .* needs keras",
      "unset PYTHONPATH"),
@@ -359,7 +359,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("results", "fail", small_disk, r"2\d MB free for .*results$", "export LABS_RESULTS="),
     ("results", "fail", no_more_files, r"only 4\d\d more files", "export LABS_RESULTS="),
     ("results", "fail", forbidden_results, "results cannot be written: Permission denied", "export LABS_RESULTS="),
-    ("results", "fail", results_of_somebody_else, r"\(it belongs to user 12345\)", "export LABS_RESULTS="),
+    ("results", "fail", results_of_someone_else, r"\(it belongs to user 12345\)", "export LABS_RESULTS="),
     ("results", "fail", results_of_a_run_of_roots, "lab02_horovod cannot be written", r"chown -R \d+ .*lab02_horovod"),
     ("results", "fail", results_in_a_file, "is a file, but should be a folder", "export LABS_RESULTS="),
     ("data", "fail", read_only_data, "data cannot be written: Read-only file system", "export LABS_DATA="),
@@ -367,7 +367,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("locks", "warn", stopped_holder, r"lab02_horovod/it is locked by process \d+, which is stopped",
      r"kill -CONT \d+"),
     ("locks", "ok", killed_holder, "none is held; lab02_horovod/it was interrupted", "labs run .* --name it --resume"),
-    ("locks", "fail", lock_of_somebody_else, r"\.lock cannot be written: Permission denied", "chown"),
+    ("locks", "fail", lock_of_someone_else, r"\.lock cannot be written: Permission denied", "chown"),
     ("slurm", "fail", no_configuration_of_slurm, r"SLURM_CONF=/.*gone.conf is not a file", "unset SLURM_CONF"),
     ("slurm", "fail", nonsense_in_slurm_conf, "Parse error in file .*slurm.conf line 1", "unset SLURM_CONF"),
     ("slurm", "fail", no_munged, "munged does not answer", "systemctl start munge"),

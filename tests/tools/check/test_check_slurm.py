@@ -65,7 +65,7 @@ def socket_that_is_gone(text: str) -> str:
     return text.replace("munge.socket", "gone.socket")
 
 
-def port_of_nobody(text: str) -> str:
+def unused_port(text: str) -> str:
     return text + "SlurmctldPort=1\n"
 
 
@@ -73,7 +73,7 @@ def port_of_nobody(text: str) -> str:
     ("change", "cause", "cure"),
     [
         (socket_that_is_gone, "munged does not answer: .*gone.socket", "systemctl start munge"),
-        (port_of_nobody, r"its controller does not answer \(.* is DOWN\)", "try again on a login node"),
+        (unused_port, r"its controller does not answer \(.* is DOWN\)", "try again on a login node"),
     ],
 )
 def test_what_does_not_answer(change: Callable[[str], str], cause, cure, slurm, tmp_path):

@@ -86,7 +86,7 @@ def test_a_folder_with_other_files_is_not_touched(free):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_a_cluster_of_somebody_else_is_not_entered(tmp_path, monkeypatch):
+def test_a_cluster_of_someone_else_is_not_entered(tmp_path, monkeypatch):
     """In /tmp anyone may make the folder first, with the number of a process of theirs."""
     monkeypatch.setenv(state.FOLDER, str(tmp_path))
     state.sign(psutil.Process())

@@ -33,13 +33,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.mark.parametrize(("lab", "counts_of_epochs"), [("lab01_baseline", 3), ("lab02_horovod", 1)])
 def test_a_notebook_runs_in_jupyterlab(server: Server, browser: Browser, lab, counts_of_epochs, tmp_path):
-    """Lab 1 tells of its epochs while it trains; lab 2 runs cells on two workers."""
+    """Lab 1 prints its epochs while it trains; lab 2 runs cells on two workers."""
     file = ROOT / f"work/{lab}.ipynb"  # The student's copy, which `labs notebook` makes.
     kept = file.read_text()
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(60_000)
     page.goto(server.address.replace("/lab/tree/work", f"/lab/workspaces/{lab}/tree/work/{file.name}"))
-    page.get_by_text(IDLE).wait_for()  # What is run before there is a kernel, JupyterLab forgets silently.
+    page.get_by_text(IDLE).wait_for()  # JupyterLab silently drops cells that are run before there is a kernel.
     choose(page, "Edit", "Clear Outputs of All Cells")
     assert set(prompts(page)) == {"[ ]:"}
     assert not page.locator(PLOT).count()

@@ -99,7 +99,7 @@ def test_a_browser_opens_the_notebooks(server):
     assert "ssh" not in server.output
 
 
-def test_no_browser_is_opened_where_nobody_sees_it():
+def test_no_browser_is_opened_where_no_one_sees_it():
     assert command.opens_browser({"WAYLAND_DISPLAY": "wayland-0"})
     assert not command.opens_browser({"DISPLAY": ""})
     assert not command.opens_browser({"DISPLAY": ":0", "SLURM_JOB_ID": "7"})

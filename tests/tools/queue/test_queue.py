@@ -29,7 +29,6 @@ PARTITIONS = {
 # By reason: how to make a job wait for it, and the advice that a student must get.
 WAITING = {
     "Resources": (["-N2", "--exclusive", "-t20"], ["enough nodes", "no waiting job is ahead", "expected start: ",
-                                                   "a smaller request would start about ", "submit it with -N 1",
                                                    "timelimit=00:10:00"]),
     "Priority": (["-N2", "--exclusive", "-t30"], ["not stuck; 1 job is ahead of it in lab", "expected start: "]),
     "PartitionTimeLimit": (["-pshort", "-t60"], [
@@ -50,7 +49,7 @@ WAITING = {
 
 
 class Student:
-    """Somebody who types `labs queue` and `sbatch` on the test cluster."""
+    """Someone who types `labs queue` and `sbatch` on the test cluster."""
 
     def __init__(self, slurm: Slurm):
         self.slurm = slurm

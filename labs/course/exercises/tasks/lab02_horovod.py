@@ -109,7 +109,7 @@ def _grade_shard(run: StudentFunction) -> str:
         together.expect(all(set(shard) <= set(indices.tolist()) for shard in each),
                         "a shard has something that is not one of the indices")
         together.expect(len({len(shard) for shard in each}) == 1,
-                        "the ranks have unequal numbers of images; the one with more steps would wait for ever")
+                        "the ranks have unequal numbers of images; the one with more steps would wait forever")
         used = [index for shard in each for index in shard]
         if images % size == 0:
             together.expect(len(used) == images, "the shards together have another number of images than there are")
