@@ -48,7 +48,8 @@ class TestEnvironment:
         self.stamp.unlink()
         assert self.due()
 
-    @pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "setup/proof.py", "setup/horovod.cmake"])
+    @pytest.mark.parametrize("name", ["constraints.txt", "pyproject.toml", "setup/proof.py", "setup/horovod.cmake",
+                                      "horovod_keras3/pyproject.toml"])
     def test_after_a_change(self, name):
         os.utime(self.clone.folder / name)
         assert self.due()
