@@ -64,6 +64,27 @@ def test_a_process_set_of_two_among_three_workers(failures):
     assert failures(["process_set"], 3) == {"process_set": []}
 
 
+YOURS = """
+import numpy as np
+random = np.random.default_rng(1)
+images, labels = random.normal(size=(64, 4)).astype("f"), random.integers(2, size=64)
+tf.keras.utils.set_random_seed(hvd.rank())
+model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(2, "softmax")])
+"""
+CHECK = """
+weights = hvd.allgather(model.get_weights()[0][None]).numpy()
+assert len(weights) == 2 and (weights[0] == weights[1]).all()
+"""
+
+
+def test_the_lines_of_the_readme_train_one_model(launch, tmp_path):
+    """The workers start with different weights and have different images."""
+    (lines,) = re.findall("```python\n(.*?)```", (PROGRAMS.parents[1] / "README.md").read_text(), re.DOTALL)
+    start, optimizer, rest = lines.partition("optimizer = ")
+    (tmp_path / "train.py").write_text(start + YOURS + optimizer + rest + CHECK)
+    launch("horovodrun", "-np", 2, sys.executable, tmp_path / "train.py")
+
+
 def test_elastic_training_goes_on_with_one_worker_and_with_two_again(launch, tmp_path):
     """A worker is killed in epoch 2 of 5; the other one goes on from the last commit, until a new one joins it."""
     hosts = tmp_path / "hosts"

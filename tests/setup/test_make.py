@@ -48,8 +48,8 @@ class TestEnvironment:
         self.stamp.unlink()
         assert self.due()
 
-    @pytest.mark.parametrize("name", ["setup/constraints.txt", "pyproject.toml", "setup/proof.py",
-                                      "setup/horovod.cmake"])
+    @pytest.mark.parametrize("name", ["setup/constraints.txt", "pyproject.toml", "horovod_keras3/pyproject.toml",
+                                      "setup/proof.py", "setup/horovod.cmake"])
     def test_after_a_change(self, name):
         os.utime(self.clone.folder / name)
         assert self.due()

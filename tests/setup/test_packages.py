@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
+import sysconfig
 
 import pytest
 from packages import CONSTRAINTS, clean_environment, read_pins, requirements, uv_settings
 from steps import Steps
 from suitable import RANGES
 
-from tests.setup.clone import ROOT
+from tests.setup.clone import ROOT, STACK
 
 
 @pytest.fixture
@@ -68,3 +70,8 @@ def test_a_site_with_its_own_mpi_gets_no_other():
 
 def test_every_stack_has_its_pythons():
     assert set(CONSTRAINTS) < set(RANGES)
+
+
+def test_the_layer_for_keras_3_is_installed_where_keras_3_is():
+    installed = importlib.metadata.distributions(path=[sysconfig.get_path("purelib")])
+    assert ("horovod_keras3" in {each.metadata["Name"] for each in installed}) == (STACK == "default")
