@@ -12,8 +12,9 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
-LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/slurm": "clusters",
-         "tests/cluster": "clusters", "tests/notebooks": "notebooks", "tests/scaffold": "notebooks"}
+LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
+         "tests/slurm": "clusters", "tests/cluster": "clusters", "tests/notebooks": "notebooks",
+         "tests/scaffold": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.

@@ -21,7 +21,7 @@ import pytest
 from labs.run.paths import ROOT
 
 FOLDERS = ("labs", "jobs", "setup", "benchmarks", "solutions", "docs", "notebooks", "tests", "scaffold",
-           "debugging")
+           "debugging", "examples")
 PAGES = ("README.md", "CONTRIBUTING.md", "data/README.md", "Makefile", "environment.yml", "pyproject.toml")
 SUFFIXES = {".py", ".sh", ".md", ".html", ".cmake", ".ipynb"}
 
