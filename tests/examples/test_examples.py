@@ -21,6 +21,7 @@ from tests.cluster.client import until
 FILES = sorted((ROOT / "examples").glob("*.py"))
 STEMS = [file.stem for file in FILES]
 RUNNER = Path(__file__).parent / "programs/run_examples.py"
+pytestmark = pytest.mark.timeout(600)  # The first test of each number of workers waits for all files.
 needs_keras3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3,
                                   reason="horovod_keras3 is for Keras 3")
 
@@ -52,7 +53,7 @@ def run(cases: dict[str, tuple[str, str]], size: int, folder: Path) -> None:
     written = {name: (str(ROOT / f"examples/{stem}.py"), words.split()) for name, (stem, words) in cases.items()}
     (folder / "cases.json").write_text(json.dumps(written))
     command = [*mpirun.command(size), sys.executable, str(RUNNER), "cases.json", "."]
-    done = subprocess.run(command, cwd=folder, env=mpirun.environment(), capture_output=True, text=True, timeout=280,
+    done = subprocess.run(command, cwd=folder, env=mpirun.environment(), capture_output=True, text=True, timeout=550,
                           check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
@@ -134,11 +135,11 @@ def test_every_example_that_trains_is_run_here():
 @pytest.mark.workers
 @pytest.mark.parametrize("stem", TWO)
 def test_two_workers_end_with_equal_weights_and_share_all_images(two, stem):
-    found = result(two, stem)
-    assert found["weights are equal"]
-    assert found["each image once"]
-    assert found["steps"] == [found["steps"][0]] * 2
-    assert np.isfinite(found["history"]["loss"]).all()
+    outcome = result(two, stem)
+    assert outcome["weights are equal"]
+    assert outcome["each image once"]
+    assert outcome["steps"] == [outcome["steps"][0]] * 2
+    assert np.isfinite(outcome["history"]["loss"]).all()
 
 
 @needs_keras3
