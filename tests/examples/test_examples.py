@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from PIL import Image
 
 from labs.launch import local, mpirun
 from labs.run.paths import ROOT
@@ -46,6 +47,16 @@ ONE = {
 }
 """What one worker runs to compute the same. In labs 1 and 9 it cannot: dropout and batch norm depend on the workers."""
 
+DATA = {
+    "lab01_baseline": ("--data mnist.npz", 300),
+    "lab02_horovod": ("--data mnist.npz", 300),
+    "lab03_lr_scaling": ("", 2000),
+    "lab08_throughput": ("--data faces", 16),
+    "lab09_fruits": ("--data classes", 15),
+    "lab10_caltech": ("--data classes", 12),
+}
+"""What one worker runs on the data that an example does not use above, and its number of training images."""
+
 
 def run(cases: dict[str, tuple[str, str]], size: int, folder: Path) -> None:
     """Run examples, given as stem and arguments by name, in one launch, and write their results to a folder."""
@@ -77,6 +88,16 @@ def write_cifar10(folder: Path, images: np.ndarray, labels: np.ndarray) -> Path:
     return folder
 
 
+def write_folders(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    """Write images as the other kinds of data that examples read."""
+    small = images[:, :28, :28, 0]
+    np.savez(folder / "mnist.npz", x_train=small, y_train=labels, x_test=small[:50], y_test=labels[:50])
+    for number, image in enumerate(images[:20]):
+        for file in (f"faces/{20 + number}_face.jpg", f"classes/{'ab'[number % 2]}/{number}.jpg"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(folder / file)
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
@@ -84,6 +105,7 @@ def two(tmp_path_factory):
     labels = random.integers(0, 10, 300)
     images = random.integers(0, 128, (300, 32, 32, 3)) + 10 * labels[:, None, None, None]
     write_cifar10(folder / "cifar10", images.astype(np.uint8), labels)
+    write_folders(folder, images.astype(np.uint8), labels)
     run({stem: (stem, words) for stem, words in TWO.items()}, 2, folder)
     return folder
 
@@ -92,8 +114,10 @@ def two(tmp_path_factory):
 def one(two):
     folder = two / "one"
     folder.mkdir()
-    (folder / "cifar10").symlink_to(two / "cifar10")
-    run({stem: (stem, words) for stem, words in ONE.items()}, 1, folder)
+    for name in ("cifar10", "mnist.npz", "faces", "classes"):
+        (folder / name).symlink_to(two / name)
+    same = {stem: (stem, words) for stem, words in ONE.items()}
+    run(same | {f"{stem}-data": (stem, f"--epochs 1 {words}") for stem, (words, _) in DATA.items()}, 1, folder)
     return folder
 
 
@@ -155,6 +179,16 @@ def test_two_workers_compute_what_one_computes(two, one, stem):
         # Where the last step has more images on one worker, its accuracy is off by less than an image.
         slack = 2 / result(two, stem)["images"] if name == "accuracy" else 1e-5
         assert values == pytest.approx(histories[1][name], rel=1e-3, abs=slack), name
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize("stem", DATA)
+def test_an_example_reads_its_other_data(one, stem):
+    outcome = result(one, f"{stem}-data")
+    assert outcome["images"] == DATA[stem][1]
+    assert outcome["each image once"]
+    assert np.isfinite(outcome["history"]["loss"]).all()
 
 
 @needs_keras3
