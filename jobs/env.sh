@@ -7,6 +7,7 @@ if [ -z "${SLURM_JOB_ID:-}" ]; then
     job=${0##*/} submit="sbatch jobs/${0##*/}"
     case $job in
         lab*) here="labs run ${job%.sh}" ;;
+        example.sh) here="labs launch 2 FILE" submit="sbatch jobs/example.sh FILE" ;;
         sweep.sh) here="labs sweep LAB" submit="labs sweep LAB --sbatch" ;;
         *) here="labs ${job%.sh}" ;;
     esac

@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
-LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers",
+LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
          "horovod_keras3/tests": "workers", "tests/slurm": "clusters", "tests/tools/cluster": "clusters",
          "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""

@@ -1,4 +1,4 @@
-"""README's own script, saved and started as README says: it trains on two workers, and its output is quiet."""
+"""README's own script: both sides of its diff train, the one with Horovod by each command that README names."""
 
 from __future__ import annotations
 
@@ -6,28 +6,57 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from labs.run.paths import ROOT
 
-SECTION = (ROOT / "README.md").read_text().partition("## Your own script\n")[2].partition("\n## ")[0]
+TITLE = "## Take it home: your own script in ten lines\n"
+SECTION = (ROOT / "README.md").read_text().partition(TITLE)[2].partition("\n## ")[0]
+(DIFF,), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", SECTION, re.DOTALL) for kind in ("diff", "shell"))
+COMMANDS = [line.partition(" #")[0].strip() for line in COMMANDS.splitlines()]
+EXAMPLE = "examples/lab02_horovod.py"
+
+
+def side(sign: str) -> str:
+    """Return the script before ("-") or after ("+") the change."""
+    return "".join(line[1:] or "\n" for line in DIFF.splitlines(keepends=True) if line[0] in f" \n{sign}")
+
+
+def test_ten_lines_are_new_and_each_says_why():
+    new = [line for line in DIFF.splitlines() if line.startswith("+")]
+    assert len(new) == 10
+    assert all("# Horovod: " in line for line in new if not line.startswith("+    "))
+    assert "hvd" not in side("-")
+
+
+def test_the_commands_are_those_of_the_example():
+    docstring = (ROOT / EXAMPLE).read_text().split('"""')[1]
+    activate, *started = COMMANDS
+    assert activate == "source .venv/bin/activate"
+    assert {line for line in started if not line.startswith("labs launch")} == {
+        line.strip() for line in docstring.splitlines() if EXAMPLE in line}
 
 
 @pytest.mark.everyday
 @pytest.mark.workers
+@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 def test_a_script_of_ones_own_trains_on_two_workers_from_readme_alone(tmp_path):
-    (script,), (commands,) = (re.findall(f"```{kind}\n(.*?)```", SECTION, re.DOTALL) for kind in ("python", "shell"))
-    (tmp_path / "train.py").write_text(script)
+    (tmp_path / "plain.py").write_text(side("-"))
+    (tmp_path / "train.py").write_text(side("+"))
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    activate, *started = [line.partition(" #")[0].strip() for line in commands.splitlines()]
-    assert (activate, [line.split()[0] for line in started]) == ("source .venv/bin/activate", ["labs", "horovodrun"])
-    for line in started:
-        done = subprocess.run(line.split(), cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    started = [line.replace(EXAMPLE, "train.py") for line in COMMANDS[1:] if not line.startswith("sbatch")]
+    assert [line.split()[0] for line in started] == ["python", "horovodrun", "mpirun", "labs"]
+    for line in ["python plain.py", *started]:
+        done = subprocess.run(line.split(), cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
         accuracies = [float(number) for number in re.findall(r"- accuracy: (\S+)", done.stdout)]
         assert len(accuracies) == 5, "one worker prints"
         assert accuracies[-1] > 0.85
-        assert line.startswith("horovodrun") or not done.stderr
+        steps = {int(number) for number in re.findall(r"(\d+)/\d+ - ", done.stdout)}
+        assert steps == ({57} if line.startswith("python") else {29}), "two workers share the images"
+        assert not line.startswith("labs") or not done.stderr
         assert (tmp_path / "digits.keras").exists()
         (tmp_path / "digits.keras").unlink()

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from importlib import metadata
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
+EXAMPLE = ROOT / "jobs/example.sh"
 needs_labs = pytest.mark.skipif(
     not (ROOT / ".venv/bin/labs").exists(), reason="no .venv/bin/labs: run `make env`"
 )
@@ -39,7 +41,7 @@ def test_job_file(slurm, job):
     "command",
     [
         line.strip("# \n")
-        for job in JOBS
+        for job in [*JOBS, EXAMPLE]
         for line in job.read_text().splitlines()
         if line.startswith("#   sbatch")
     ],
@@ -68,8 +70,9 @@ def test_words_survive(slurm, clone, tmp_path, launcher, first):
     assert json.loads(job.text()) == {"words": [*first, *words], "folder": str(clone)}
 
 
-def test_an_unknown_launcher_is_one_clear_line(slurm, clone, tmp_path):
-    job = slurm.submit("jobs/lab10_caltech.sh", cwd=clone, output=tmp_path / "out", LABS_LAUNCHER="prun")
+@pytest.mark.parametrize("words", [["lab10_caltech.sh"], ["example.sh", "jobs/env.sh"]], ids=["lab", "example"])
+def test_an_unknown_launcher_is_one_clear_line(slurm, clone, tmp_path, words):
+    job = slurm.submit(f"jobs/{words[0]}", *words[1:], cwd=clone, output=tmp_path / "out", LABS_LAUNCHER="prun")
     assert job.wait() == "FAILED"
     assert job.text() == "labs: error: LAUNCHER is 'prun'; choose mpirun or srun\n"
 
@@ -79,7 +82,8 @@ def test_a_job_file_does_not_run_without_slurm(clone, job):
     before = sorted(clone.rglob("*"))
     done = subprocess.run(["bash", f"jobs/{job.name}", "--epochs", "1"], cwd=clone, capture_output=True, text=True,
                           env={"PATH": os.environ["PATH"]}, timeout=60, check=False)
-    submit, here = {"sweep": ("labs sweep LAB --sbatch", "labs sweep LAB"),
+    submit, here = {"example": ("sbatch jobs/example.sh FILE", "labs launch 2 FILE"),
+                    "sweep": ("labs sweep LAB --sbatch", "labs sweep LAB"),
                     "report": ("sbatch jobs/report.sh", "labs report")}.get(
                         job.stem, (f"sbatch jobs/{job.name}", f"labs run {job.stem}"))
     assert done.returncode != 0
@@ -189,3 +193,31 @@ def test_no_process_is_left_after_scancel(slurm, tmp_path):
     slurm.run("scancel", job.number)
     assert job.wait() == "CANCELLED"
     until(lambda: not processes(slurm.conf, "sleep"))
+
+
+@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
+def test_an_example_trains_on_two_nodes(slurm, tmp_path):
+    """With the command of its docstring; it writes into the folder in which sbatch was typed."""
+    for name in ("jobs", "examples", ".venv"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    words = ["-N2", "--ntasks-per-node=1", "--cpus-per-task=1", "jobs/example.sh", "examples/lab02_horovod.py",
+             "--epochs", "2"]
+    job = slurm.submit(*words, cwd=tmp_path, output=tmp_path / "out")
+    assert job.wait(180) == "COMPLETED", job.text()
+    assert "\n2 workers, 23 steps per epoch, " in job.text()
+    assert (tmp_path / "lab02_horovod.keras").is_file()
+
+
+def test_a_script_of_ones_own_gets_its_words_and_its_exit_code(slurm, tmp_path):
+    script = tmp_path / "my script.py"
+    script.write_text("import os, sys\nprint(os.environ['OMPI_COMM_WORLD_SIZE'], sys.argv[1:])\nsys.exit(3)\n")
+    job = slurm.submit("-n1", "--ntasks-per-node=1", "jobs/example.sh", script, "a  b", "", output=tmp_path / "out")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "3:0"), job.text()
+    assert job.text().startswith("1 ['a  b', '']\n")
+
+
+@pytest.mark.parametrize("words", [[], ["no such.py"]])
+def test_an_example_without_a_file_is_one_clear_line(slurm, tmp_path, words):
+    job = slurm.submit("jobs/example.sh", *words, output=tmp_path / "out")
+    assert (job.wait(), job.facts()["ExitCode"]) == ("FAILED", "1:0")
+    assert job.text() == f"labs: error: no file '{''.join(words)}'; type `sbatch jobs/example.sh FILE`\n"

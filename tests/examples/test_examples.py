@@ -1,0 +1,268 @@
+"""The examples: plain scripts that train the same on one worker and on two, and as the labs of the kit."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from labs.launch import local, mpirun
+from labs.run.paths import ROOT
+from tests.tools.cluster.client import until
+
+FILES = sorted((ROOT / "examples").glob("*.py"))
+STEMS = [file.stem for file in FILES]
+RUNNER = Path(__file__).parent / "programs/run_examples.py"
+pytestmark = pytest.mark.timeout(600)  # The first test of each number of workers waits for all files.
+needs_keras3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3,
+                                  reason="horovod_keras3 is for Keras 3")
+
+TWO = {
+    "lab01_baseline": "--epochs 1",
+    "lab02_horovod": "--epochs 2",
+    "lab03_lr_scaling": "--epochs 2 --data cifar10",
+    "lab07_vit": "--epochs 2",
+    "lab08_throughput": "--epochs 2",
+    "lab09_fruits": "--epochs 2",
+    "lab10_caltech": "--epochs 2 --warmup-epochs 0",
+    "lab12_elastic": "--epochs 2 --checkpoint two.npz",
+}
+"""What two workers run."""
+ONE = {
+    "lab02_horovod": "--epochs 2 --batch-size 64 --base-lr 0.002",
+    "lab03_lr_scaling": "--epochs 2 --batch-size 128 --data cifar10",
+    "lab07_vit": "--epochs 2 --batch-size 64",
+    "lab08_throughput": "--epochs 2 --batch-size 32",
+    "lab10_caltech": "--epochs 2 --batch-size 32 --base-lr 0.06 --warmup-epochs 0",
+    "lab12_elastic": "--epochs 2 --batch-size 128 --base-lr 0.002 --checkpoint one.npz",
+}
+"""What one worker runs to compute the same. In labs 1 and 9 it cannot: dropout and batch norm depend on the workers."""
+
+DATA = {
+    "lab01_baseline": ("--data mnist.npz", 300),
+    "lab02_horovod": ("--data mnist.npz", 300),
+    "lab03_lr_scaling": ("", 2000),
+    "lab08_throughput": ("--data faces", 16),
+    "lab09_fruits": ("--data classes", 15),
+    "lab10_caltech": ("--data classes", 12),
+}
+"""What one worker runs on the data that an example does not use above, and its number of training images."""
+
+
+def run(cases: dict[str, tuple[str, str]], size: int, folder: Path) -> None:
+    """Run examples, given as stem and arguments by name, in one launch, and write their results to a folder."""
+    folder.mkdir(exist_ok=True)
+    written = {name: (str(ROOT / f"examples/{stem}.py"), words.split()) for name, (stem, words) in cases.items()}
+    (folder / "cases.json").write_text(json.dumps(written))
+    command = [*mpirun.command(size), sys.executable, str(RUNNER), "cases.json", "."]
+    done = subprocess.run(command, cwd=folder, env=mpirun.environment(), capture_output=True, text=True, timeout=550,
+                          check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def result(folder: Path, name: str) -> dict:
+    return json.loads((folder / f"{name}.json").read_text())
+
+
+def weights(folder: Path, name: str) -> list[np.ndarray]:
+    with np.load(folder / f"{name}.npz") as file:
+        return [file[key] for key in file.files]
+
+
+def write_cifar10(folder: Path, images: np.ndarray, labels: np.ndarray) -> Path:
+    """Write images in CIFAR-10's binary format, and the first of them as its test file."""
+    folder.mkdir(parents=True)
+    planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
+    records = np.concatenate([labels.astype(np.uint8)[:, None], planes], axis=1)
+    records.tofile(folder / "data_batch_1.bin")
+    records[:20].tofile(folder / "test_batch.bin")
+    return folder
+
+
+def write_folders(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    """Write images as the other kinds of data that examples read."""
+    small = images[:, :28, :28, 0]
+    np.savez(folder / "mnist.npz", x_train=small, y_train=labels, x_test=small[:50], y_test=labels[:50])
+    for number, image in enumerate(images[:20]):
+        for file in (f"faces/{20 + number}_face.jpg", f"classes/{'ab'[number % 2]}/{number}.jpg"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(folder / file)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, 300)
+    images = random.integers(0, 128, (300, 32, 32, 3)) + 10 * labels[:, None, None, None]
+    write_cifar10(folder / "cifar10", images.astype(np.uint8), labels)
+    write_folders(folder, images.astype(np.uint8), labels)
+    run({stem: (stem, words) for stem, words in TWO.items()}, 2, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def one(two):
+    folder = two / "one"
+    folder.mkdir()
+    for name in ("cifar10", "mnist.npz", "faces", "classes"):
+        (folder / name).symlink_to(two / name)
+    same = {stem: (stem, words) for stem, words in ONE.items()}
+    run(same | {f"{stem}-data": (stem, f"--epochs 1 {words}") for stem, (words, _) in DATA.items()}, 1, folder)
+    return folder
+
+
+@pytest.mark.parametrize("file", FILES, ids=STEMS)
+def test_an_example_is_short_and_plain(file):
+    text = file.read_text()
+    tree = ast.parse(text)
+    assert (ROOT / f"labs/{file.stem}.py").is_file(), "it has the name of its lab"
+    assert 40 <= len(text.splitlines()) <= 90
+    assert 1 <= text.count(".add_argument(") <= 5
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    packages = {name.partition(".")[0] for name in imported} - set(sys.stdlib_module_names)
+    assert {"horovod_keras3"} <= packages <= {"horovod_keras3", "numpy", "tensorflow", "sklearn", "PIL"}
+    path = f"examples/{file.name}"
+    commands = [line.strip() for line in ast.get_docstring(tree).splitlines() if path in line]
+    assert commands == [f"python {path}", f"horovodrun -np 2 python {path}", f"mpirun -np 2 python {path}",
+                        f"sbatch jobs/example.sh {path}"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=STEMS)
+def test_each_statement_of_horovod_says_why(file):
+    """A statement that uses more of Horovod than rank and size has a comment `# Horovod:`."""
+    text = file.read_text()
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
+            last = node.body[0].lineno - 1 if hasattr(node, "body") else node.end_lineno
+            statement = "\n".join(lines[node.lineno - 1:last])
+            assert not re.search(r"\bhvd\.(?!(rank|size)\b)", statement) or "# Horovod:" in statement, statement
+
+
+def test_every_example_that_trains_is_run_here():
+    assert set(TWO) == set(STEMS) - {"lab05_allreduce"}
+    assert set(STEMS) - set(TWO) == {"lab05_allreduce"}
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize("stem", TWO)
+def test_two_workers_end_with_equal_weights_and_share_all_images(two, stem):
+    outcome = result(two, stem)
+    assert outcome["weights are equal"]
+    assert outcome["each image once"]
+    assert outcome["steps"] == [outcome["steps"][0]] * 2
+    assert np.isfinite(outcome["history"]["loss"]).all()
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize("stem", ONE)
+def test_two_workers_compute_what_one_computes(two, one, stem):
+    assert result(one, stem)["steps"] == result(two, stem)["steps"][:1]
+    for mine, theirs in zip(weights(two, stem), weights(one, stem), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=2e-4)
+    histories = result(two, stem)["history"], result(one, stem)["history"]
+    assert set(histories[0]) == set(histories[1])
+    for name, values in histories[0].items():
+        # Where the last step has more images on one worker, its accuracy is off by less than an image.
+        slack = 2 / result(two, stem)["images"] if name == "accuracy" else 1e-5
+        assert values == pytest.approx(histories[1][name], rel=1e-3, abs=slack), name
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize("stem", DATA)
+def test_an_example_reads_its_other_data(one, stem):
+    outcome = result(one, f"{stem}-data")
+    assert outcome["images"] == DATA[stem][1]
+    assert outcome["each image once"]
+    assert np.isfinite(outcome["history"]["loss"]).all()
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize(("stem", "words"), [("lab03_lr_scaling", ["--validation-split", "0"]),
+                                             ("lab07_vit", ["--no-traffic"])])
+def test_the_learning_curve_is_that_of_the_lab(two, tmp_path, monkeypatch, stem, words):
+    """Labs 3 and 7, on the same images; the other files say in their docstring what differs."""
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
+    with np.load(two / f"{stem}-images.npz") as file:
+        data = write_cifar10(tmp_path / "images", file["images"], file["labels"])
+    record = local.run(stem, ["--epochs", "2", "--data", str(data), *words], workers=2, oversubscribe=True)
+    for name in ("loss", "accuracy"):
+        curve = [row[name] for row in record["history"]]
+        assert result(two, stem)["history"][name] == pytest.approx(curve, rel=1e-3), name
+
+
+@needs_keras3
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem in set(TWO) - {"lab03_lr_scaling", "lab07_vit"}],
+                         ids=lambda file: file.stem)
+def test_a_curve_that_differs_says_so(file):
+    assert re.search(r"curve\sdiffers", ast.get_docstring(ast.parse(file.read_text())))
+
+
+@needs_keras3
+@pytest.mark.workers
+@pytest.mark.parametrize("launcher", ["python", "horovodrun", "mpirun"])
+def test_a_command_of_the_docstring_trains(tmp_path, launcher):
+    docstring = ast.get_docstring(ast.parse((ROOT / "examples/lab02_horovod.py").read_text()))
+    (line,) = (line.strip() for line in docstring.splitlines() if line.strip().startswith(f"{launcher} "))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    env = mpirun.environment() | {"PATH": f"{Path(sys.executable).parent}:{mpirun.environment()['PATH']}"}
+    done = subprocess.run(line.split(), cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (workers, accuracy), = re.findall(r"(\d) workers, .* test accuracy (\S+)", done.stdout)
+    assert (workers, float(accuracy) > 0.85) == ("1" if launcher == "python" else "2", True)
+    assert len(re.findall(r"- loss: ", done.stdout)) == 10, "one worker prints, once per epoch"
+    assert [path.name for path in tmp_path.glob("*.keras")] == ["lab02_horovod.keras"]
+
+
+@needs_keras3
+@pytest.mark.workers
+def test_the_all_reduce_is_measured(tmp_path):
+    command = [*mpirun.command(2), sys.executable, ROOT / "examples/lab05_allreduce.py", "--largest-mb", "0.01"]
+    done = subprocess.run(command, cwd=tmp_path, env=mpirun.environment(), capture_output=True, text=True, timeout=200,
+                          check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    table = np.loadtxt(tmp_path / "lab05_allreduce.csv", delimiter=",", skiprows=1)
+    assert table[:, 0].tolist() == [4, 16, 64, 256, 1024, 4096]
+    nbytes, seconds, algbw, busbw = table.T
+    np.testing.assert_allclose(algbw, nbytes / seconds, rtol=1e-6)
+    np.testing.assert_allclose(busbw, algbw, rtol=1e-6)  # 2 (n - 1) / n is 1 for two workers.
+    assert len(done.stdout.splitlines()) == 1 + len(table), "one worker prints"
+
+
+@needs_keras3
+@pytest.mark.workers
+def test_a_killed_training_goes_on_where_it_was(tmp_path):
+    """One of two workers is killed; the same command then ends with the weights of an uninterrupted run."""
+    command = [*mpirun.command(2), sys.executable, ROOT / "examples/lab12_elastic.py", "--checkpoint", "killed.npz"]
+    checkpoint = tmp_path / "killed.npz"
+    with subprocess.Popen([*command, "--epochs", "9999"], cwd=tmp_path, env=mpirun.environment(),
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until(checkpoint.exists, 120)
+        family = psutil.Process(process.pid).children(recursive=True)
+        workers = [each for each in family if "examples/lab12_elastic.py" in " ".join(each.cmdline())]
+        assert len(workers) == 2
+        workers[0].kill()
+        assert process.wait(60) != 0
+    with np.load(checkpoint) as file:
+        more = int(file["epochs"]) + 2
+    run({name: ("lab12_elastic", f"--epochs {more} --checkpoint {name}.npz".replace("resumed.npz", "killed.npz"))
+         for name in ("resumed", "uninterrupted")}, 2, tmp_path)
+    assert len(result(tmp_path, "resumed")["history"]["loss"]) == 2
+    assert len(result(tmp_path, "uninterrupted")["history"]["loss"]) == more
+    for mine, theirs in zip(weights(tmp_path, "resumed"), weights(tmp_path, "uninterrupted"), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
