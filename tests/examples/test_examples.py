@@ -156,6 +156,7 @@ def test_every_example_that_trains_is_run_here():
 
 
 @needs_keras3
+@pytest.mark.everyday
 @pytest.mark.workers
 @pytest.mark.parametrize("stem", TWO)
 def test_two_workers_end_with_equal_weights_and_share_all_images(two, stem):
@@ -215,7 +216,7 @@ def test_a_curve_that_differs_says_so(file):
 
 @needs_keras3
 @pytest.mark.workers
-@pytest.mark.parametrize("launcher", ["python", "horovodrun", "mpirun"])
+@pytest.mark.parametrize("launcher", ["python", pytest.param("horovodrun", marks=pytest.mark.everyday), "mpirun"])
 def test_a_command_of_the_docstring_trains(tmp_path, launcher):
     docstring = ast.get_docstring(ast.parse((ROOT / "examples/lab02_horovod.py").read_text()))
     (line,) = (line.strip() for line in docstring.splitlines() if line.strip().startswith(f"{launcher} "))
