@@ -38,13 +38,13 @@ if args.data:
     names = sorted({file.parent.name for file in files})
     kinds = np.array([names.index(file.parent.name) for file in files])
     photos = np.stack([np.asarray(Image.open(file).convert("RGB").resize((48, 48))) for file in files])
-else:  # Regular polygons; classes differ in the number of corners and in the typical colour.
+else:  # Regular polygons with noise; classes differ in the number of corners and in the typical colour.
     rng, kinds, pictures = np.random.default_rng(SEED), np.arange(600) * 4 // 600, []
     for kind in kinds.tolist():
         pictures.append(Image.new("RGB", (48, 48), tuple(rng.integers(0, 128, 3).tolist())))
         x, y, radius, tilt, hue = rng.integers((20, 20, 12, 0, 0), (29, 29, 20, 30, 120)).tolist()
         ImageDraw.Draw(pictures[-1]).regular_polygon((x, y, radius), 3 + kind, tilt, f"hsl({90 * kind + hue},70%,60%)")
-    photos = np.stack([np.asarray(picture) for picture in pictures])
+    photos = np.stack([np.asarray(picture) for picture in pictures]) + rng.integers(0, 20, (600, 48, 48, 3), "uint8")
 fifth = np.arange(len(photos)) % 5  # A fifth of each class is for the test and one for validation.
 (test_images, test_labels), (val_images, val_labels), (images, labels) = (
     (photos[some], kinds[some]) for some in (fifth == 0, fifth == 1, fifth > 1))
