@@ -68,20 +68,21 @@ optimizer = tf.keras.optimizers.Adam(args.base_lr)
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
               jit_compile=False)  # Horovod: XLA does not know its operations.
-begins = []  # Of each epoch: the time, and the seconds that all threads of this worker have computed until then.
+ticks = []  # At the start and end of each epoch: the time, and the seconds that this worker's threads have computed.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.
     callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # Horovod: all begin with the weights of rank 0.
                hvd.callbacks.MetricAverageCallback(),  # Horovod: loss and accuracy of all workers' images.
                tf.keras.callbacks.LambdaCallback(
-                   on_epoch_begin=lambda epoch, logs: begins.append((time.perf_counter(), time.process_time())))])
-seconds, computed = np.subtract((time.perf_counter(), time.process_time()), begins[-1])  # Of the last epoch.
+                   on_epoch_begin=lambda *_: ticks.append((time.perf_counter(), time.process_time())),
+                   on_epoch_end=lambda *_: ticks.append((time.perf_counter(), time.process_time())))])
 
 if hvd.rank() == 0:  # Horovod: all workers have the same model; one evaluates it and writes it.
     loss, accuracy = model.evaluate(test_images, test_labels, verbose=0)
     print(f"{hvd.size()} workers, {steps} steps per epoch, test loss {loss:.4f}, test accuracy {accuracy:.4f}")
     model.save("lab01_baseline.keras")
     print(f"{args.epochs * steps} steps in all")
+    seconds, computed = np.subtract(ticks[-1], ticks[-2])
     print(f"the last epoch: {1000 * seconds / steps:.1f} ms per step, {len(images) / seconds:.0f} images/s, "
           f"{computed / seconds:.1f} cores busy per worker")

@@ -74,8 +74,8 @@ model = tf.keras.Sequential([
         layers.Conv2D(channels, 3, strides=2, padding="same"), layers.BatchNormalization(momentum=0.9), layers.ReLU())),
     layers.GlobalAveragePooling2D(), layers.Dense(int(kinds.max()) + 1, activation="softmax"),
 ])
-learning_rate = args.base_lr * (hvd.size() if args.scaling == "linear" else 1)  # Horovod: longer steps.
-optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(learning_rate))  # Horovod: averages the gradients.
+scaled_lr = args.base_lr * (hvd.size() if args.scaling == "linear" else 1)  # Horovod: the batch is larger.
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(scaled_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
               jit_compile=False)  # Horovod: XLA does not know its operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.

@@ -24,7 +24,7 @@ parser = argparse.ArgumentParser(description="Train on pictures, and validate af
 parser.add_argument("--data", help="a folder with a folder of .jpg files per class; by default polygons")
 parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step")
 parser.add_argument("--epochs", type=int, default=10)
-parser.add_argument("--base-lr", type=float, default=0.03, help="learning rate of one worker")
+parser.add_argument("--base-lr", type=float, default=0.01, help="learning rate of one worker")
 parser.add_argument("--warmup-epochs", type=int, default=2, help="epochs in which it rises to that of all workers")
 args = parser.parse_args()
 
@@ -38,13 +38,13 @@ if args.data:
     names = sorted({file.parent.name for file in files})
     kinds = np.array([names.index(file.parent.name) for file in files])
     photos = np.stack([np.asarray(Image.open(file).convert("RGB").resize((48, 48))) for file in files])
-else:  # Regular polygons; the class is the number of corners.
+else:  # Regular polygons with noise; classes differ in the number of corners and in the typical colour.
     rng, kinds, pictures = np.random.default_rng(SEED), np.arange(600) * 4 // 600, []
     for kind in kinds.tolist():
         pictures.append(Image.new("RGB", (48, 48), tuple(rng.integers(0, 128, 3).tolist())))
-        (x, y, radius), colour = rng.integers((20, 20, 12), (29, 29, 20)).tolist(), rng.integers(128, 256, 3).tolist()
-        ImageDraw.Draw(pictures[-1]).regular_polygon((x, y, radius), 3 + kind, rng.random() * 360, fill=tuple(colour))
-    photos = np.stack([np.asarray(picture) for picture in pictures])
+        x, y, radius, tilt, hue = rng.integers((20, 20, 12, 0, 0), (29, 29, 20, 30, 120)).tolist()
+        ImageDraw.Draw(pictures[-1]).regular_polygon((x, y, radius), 3 + kind, tilt, f"hsl({90 * kind + hue},70%,60%)")
+    photos = np.stack([np.asarray(picture) for picture in pictures]) + rng.integers(0, 20, (600, 48, 48, 3), "uint8")
 fifth = np.arange(len(photos)) % 5  # A fifth of each class is for the test and one for validation.
 (test_images, test_labels), (val_images, val_labels), (images, labels) = (
     (photos[some], kinds[some]) for some in (fifth == 0, fifth == 1, fifth > 1))
