@@ -129,7 +129,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("exercises lab04 lab05", "'lab05' belongs to no option"),
     ("notebook lab04", "'lab04' belongs to no option"),
     ("completion", "required"),
-    ("completion fish", "'fish' is not one of bash, zsh"),
+    ("completion fish", "'fish' is not one of bash"),
 ]
 
 
