@@ -40,10 +40,12 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark the tests of real workers; start the lanes first under xdist."""
+    """Mark the tests of real workers and clusters; start the lanes first under xdist."""
     for item in items:
         if item.nodeid.startswith("tests/workers/"):
             item.add_marker(pytest.mark.workers)
+        if item.nodeid.startswith("tests/tools/cluster/"):
+            item.add_marker(pytest.mark.slow)
     if hasattr(config, "workerinput"):
         order = list(dict.fromkeys(LANES.values()))
         items.sort(key=lambda item: [*order, lane(item.nodeid)].index(lane(item.nodeid)))

@@ -309,6 +309,7 @@ def test_what_a_killed_unpacking_left_is_cleared_away(offer, tmp_path):
     assert not (tmp_path / ".cifar10.killed.part").exists()
 
 
+@pytest.mark.slow
 def test_who_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(locks, "PATIENCE", 0.05)
     held, answered = threading.Event(), threading.Event()

@@ -86,6 +86,7 @@ def test_the_search_finds_the_largest_batch():
     solved("lab06.q3")
 
 
+@pytest.mark.slow
 def test_a_batch_that_cannot_be_cut_is_refused():
     with pytest.raises(LabError, match="a batch of 30 cannot be split into 4 equal micro-batches"):
         lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces"))
