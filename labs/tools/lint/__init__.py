@@ -1,0 +1,1 @@
+"""`labs lint`; its rules are in `labs.course.plausibility`."""

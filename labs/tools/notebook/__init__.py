@@ -1,0 +1,1 @@
+"""`labs notebook`: JupyterLab on working copies of the notebooks."""

@@ -1,1 +1,1 @@
-"""Slurm: this job's allocation, why a job waits, and a check before submission. Imports no TensorFlow."""
+"""`labs queue`: why a Slurm job waits, and a check before submission. Imports no TensorFlow."""

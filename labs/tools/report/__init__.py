@@ -1,0 +1,1 @@
+"""`labs report`: all results on one page."""
