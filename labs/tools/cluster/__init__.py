@@ -1,10 +1,11 @@
 """A cluster inside one machine: nodes are Linux namespaces, joined by links whose bandwidth can be set.
 
-    state.py    what is up: nodes, their processes and links; read by every command
     links.py    the links: bandwidth, latency, cut and restored (tc and ip)
     nodes.py    how a node is made: its own /tmp, /dev/shm, host name and hosts file
     head.py     the cluster's first process: makes the nodes and holds them; when it ends, the kernel ends all
     slurm.py    Slurm on the cluster: munged, slurmctld, and a slurmd on each node
     enter.py    runs a command on a node, from outside or from another node (in place of ssh)
     lifetime.py starts the head and ends it
+
+What is up is read by every command: `labs.run.cluster_state`, and `labs.run.links` for a run that sets bandwidths.
 """
