@@ -11,8 +11,9 @@ import resource
 import signal
 import sys
 import time
+from typing import Annotated, Literal
 
-from labs.run.fields import Backend, BatchSize, Seed
+from labs.run.fields import BatchSize, Role, Seed
 from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
@@ -27,7 +28,7 @@ class Config:
     batch_size: BatchSize = 4
     epochs: int = 3
     seed: Seed = 1
-    backend: Backend = "mpi"
+    backend: Annotated[Literal["mpi", "gloo"] | None, Role.BACKEND] = None
 
 
 PRESETS = {"demo": Config()}
