@@ -8,9 +8,9 @@ import pytest
 
 from labs.course import over_links
 from labs.results import records
+from labs.run import links
 from labs.run.lock import Lock
 from labs.run.paths import ROOT
-from labs.tools.cluster import links
 from tests.tools.cluster.client import LABS
 
 pytestmark = [pytest.mark.workers, pytest.mark.slow]
