@@ -5,8 +5,8 @@
     mpirun -np 2 python examples/lab07_vit.py
     sbatch jobs/example.sh examples/lab07_vit.py
 
-Two workers compute what one computes with twice the batch size, up to rounding. The code is that of `labs run
-lab07_vit`; on the same images both have the same loss, up to rounding.
+Two workers compute what one computes with twice the batch size, up to rounding. The model and its training are those of
+`labs run lab07_vit`: on the same images both have the same loss, up to rounding.
 """
 
 import argparse
@@ -75,7 +75,7 @@ for _ in range(2):
 model = tf.keras.Model(pixels, layers.Dense(10, activation="softmax")(layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]))
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(scaled_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: XLA does not know its operations.
+              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.

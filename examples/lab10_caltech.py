@@ -6,7 +6,7 @@
     sbatch jobs/example.sh examples/lab10_caltech.py
 
 With --warmup-epochs 0 two workers compute what one computes with twice the batch size and twice the learning rate, up
-to rounding. The curve differs from that of `labs run lab10_caltech`: images, split, augmentation and norm are others.
+to rounding. The curve differs from that of `labs run lab10_caltech`: images, split, augmentation and norm differ.
 """
 
 import argparse
@@ -25,7 +25,7 @@ parser.add_argument("--data", help="a folder with a folder of .jpg files per cla
 parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step")
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--base-lr", type=float, default=0.01, help="learning rate of one worker")
-parser.add_argument("--warmup-epochs", type=int, default=2, help="epochs in which it rises to that of all workers")
+parser.add_argument("--warmup-epochs", type=int, default=2, help="epochs until the learning rate is scaled")
 args = parser.parse_args()
 
 hvd.init()  # Horovod: finds the other workers; from here on rank() and size() are known.
@@ -71,10 +71,10 @@ model = tf.keras.Sequential([
         layers.Conv2D(channels, 3, strides=2, padding="same"), layers.GroupNormalization(8), layers.ReLU())),
     layers.GlobalAveragePooling2D(), layers.Dense(int(kinds.max()) + 1, activation="softmax"),
 ])
-scaled_lr = args.base_lr * hvd.size()  # Horovod: a larger batch allows longer steps.
+scaled_lr = args.base_lr * hvd.size()  # Horovod: a larger batch allows a higher rate.
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(scaled_lr, 0.9))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: XLA does not know its operations.
+              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -75,7 +75,7 @@ def test_a_step_that_cannot_work_is_refused(wrapped, compiled, message):
 
 
 def test_a_loss_scale_optimizer_outside_is_refused():
-    """So it is where `compile` puts it: around the optimizer of a model made under the policy, wrapped before it."""
+    """`compile` puts it there if the optimizer is already distributed and the model was made under mixed_float16."""
     distributed = hvd.DistributedOptimizer(sgd())
     K.mixed_precision.set_global_policy("mixed_float16")
     try:
