@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
     drill bench pins clean distclean FORCE
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 lab10: env ## Train on two workers with a validation split: the first thing to run (20 seconds, after `make env`)
 	@$(BIN)/labs run lab10_caltech --workers 2
@@ -57,7 +57,7 @@ test: env ## Check style, types and imports; run the everyday tests and four not
 
 test-all: env ## Run everything: all tests, all notebooks, the classic stack (50 minutes)
 	$(check)
-	$(call tests,,notebooks,$(MAKE) --no-print-directory test-classic || failed=1;)
+	$(call tests,,notebooks,make --no-print-directory test-classic || failed=1;)
 
 test-notebooks: env ## Execute the notebooks that `make test` leaves out
 	@$(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg \
@@ -68,7 +68,7 @@ test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classi
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
 	@$(BY_FILE) $(CLASSIC_TESTS)
 
-sizes: env ## Print the lines of each part, and the files on which each lab stands
+sizes: env ## Print the lines of each part, and how many files and lines each lab may load
 	@$(BIN)/python -m tests.sizes
 
 env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR
@@ -131,7 +131,7 @@ drill: env ## Kill a training run 1,000 times, at random times and during saves;
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)
 	@$(BIN)/python -m benchmarks
 
-pins: env ## Update constraints*.txt: the newest compatible versions of what pyproject.toml names
+pins: env ## Update setup/constraints*.txt: the newest compatible versions of what pyproject.toml names
 	$(call pins,setup/constraints.txt,--universal --fork-strategy fewest)
 	$(call pins,setup/constraints-classic.txt,--python-platform x86_64-manylinux_2_28 -c <(echo tensorflow==2.15.1))
 

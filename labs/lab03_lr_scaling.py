@@ -116,7 +116,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         schedule = learning_rate(config, len(images.train), job.size)
         after = f" in the first step, {schedule.peak:.4g} after the warmup" if config.warmup_epochs else ""
         job.print_once(f"k = {config.batch_size * job.size} / {config.base_batch_size}, scaling {config.scaling}: "
-                f"learning rate {float(schedule(0)):.4g}{after}")
+                       f"learning rate {float(schedule(0)):.4g}{after}")
         model = getattr(models, config.model)(len(images.class_names))
         if config.optimizer == "adam":
             optimizer = tf.keras.optimizers.Adam(schedule)

@@ -183,7 +183,7 @@ def _bandwidth(job):
         compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
     figures = results.over_links.errors(cells)
     return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
-                         machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
+                           machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
 
 
 def _constants(job, bandwidths, set_bandwidth):

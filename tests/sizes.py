@@ -1,4 +1,4 @@
-"""Sizes of the kit, and the files on which each lab stands: `make sizes` prints them."""
+"""Lines of code in each part of the kit, and how many files and lines each lab may load: `make sizes`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.run import catalogue
+from labs.run import catalogue, lazy
 from labs.run.paths import ROOT
 
 PARTS = {
@@ -23,11 +23,12 @@ def lines(paths: Iterator[Path]) -> int:
 
 
 def parts() -> dict[str, int]:
-    """Return the lines of Python in each part of the kit, and in its tests."""
+    """Return the lines of Python in each part of labs/ and in the folders beside it; horovod_keras3 has its tests."""
     sizes = {part: lines(path for folder in folders for path in
                          ((ROOT / "labs").glob(folder) if "*" in folder else (ROOT / "labs" / folder).rglob("*.py")))
              for part, folders in PARTS.items()}
-    return sizes | {"tests": lines((ROOT / "tests").rglob("*.py"))}
+    others = ("horovod_keras3", "examples", "tests")
+    return sizes | {folder: lines((ROOT / folder).rglob("*.py")) for folder in others}
 
 
 def closure(lab: str) -> set[Path]:
@@ -57,12 +58,11 @@ def _tree(module: str) -> ast.Module:
 @functools.cache
 def _homes(package: str) -> dict[str, str]:
     """Return the public names of a package, each with its module."""
-    if _path(package).name != "__init__.py":
+    path = _path(package)
+    if path.name != "__init__.py":
         return {}
-    blocks = [block for block in _tree(package).body if isinstance(block, ast.If)]
-    return {alias.name: statement.module if statement.module != package else f"{package}.{alias.name}"
-            for block in blocks for statement in block.body if isinstance(statement, ast.ImportFrom)
-            for alias in statement.names}
+    return {name: f"{package}.{name}" if module == package else module
+            for name, module in lazy.public_names(path).items()}
 
 
 def _imports(module: str) -> Iterator[str]:
@@ -102,12 +102,12 @@ def _running(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def main() -> None:
-    """Print both."""
-    for part, count in parts().items():
-        print(f"{part:8} {count:7,} lines")
+    """Print the size of each part, and what each lab may load."""
+    rows = [f"{part:14} {count:7,} lines" for part, count in parts().items()]
     for lab in catalogue.lab_names():
         files = closure(lab)
-        print(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines")
+        rows.append(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines")
+    print("\n".join(rows))
 
 
 if __name__ == "__main__":

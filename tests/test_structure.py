@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from labs.cli import commands
-from labs.run import catalogue
+from labs.run import catalogue, lazy
 from labs.run.paths import ROOT
 from tests import sizes
 
 TOOLS = sorted(path.name for path in (ROOT / "labs/tools").iterdir() if (path / "command.py").is_file())
 FILES, LINES = 100, 11_000
-"""The most that a lab may stand on."""
+"""Upper limits on the files and lines that a lab may load."""
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,13 @@ def test_a_lab_stands_on_few_files_of_the_core(lab):
     assert not [path for path in files if path.relative_to(ROOT / "labs").parts[0] in ("course", "tools", "cli")]
     assert len(files) <= FILES
     assert sizes.lines(iter(files)) <= LINES
+
+
+@pytest.mark.parametrize("part", sizes.PARTS["core"][:-1])
+def test_no_public_name_of_the_core_comes_from_around_it(part):
+    """import-linter leaves out imports for type checkers, but `lazy.attach` runs those of a package's `__init__`."""
+    homes = lazy.public_names(ROOT / "labs" / part / "__init__.py").values()
+    assert not [home for home in homes if home.startswith(("labs.course", "labs.tools", "labs.cli"))]
 
 
 def test_a_wrong_call_through_a_package_is_refused(tmp_path):

@@ -38,7 +38,8 @@ def tools() -> dict[str, tuple[str, str]]:
     """Return the subcommands of the folders in labs/tools: by name, the module and the line in `labs --help`.
 
     A tool's subcommand is its `command.py`, a further one `command_NAME.py`; the line is the module's docstring. No
-    tool is imported, and any folder may be missing.
+    tool is imported, and any folder may be missing. Three are known by name: what `queue` and `cluster` pass on, and
+    that `accept-gpu` continues after Ctrl-C.
     """
     found = {}
     for path in sorted(Path(__file__).parents[1].glob("tools/*/command*.py")):
@@ -75,6 +76,7 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
+    streams.reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
     quiet.hide_warnings()
     try:
@@ -120,7 +122,7 @@ def dispatch(words: Sequence[str]) -> int:
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
         usage.refuse_foreign_digits(rest)
         usage.refuse_empty(["labs", *words])
-    if command not in summaries():
+    if command not in COMMANDS and command not in tools():
         similar = usage.suggestion(command, summaries())
         raise LabError(f"no command is called {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in TAKE_LAB_OPTIONS:
@@ -151,7 +153,7 @@ def parser(commands: Collection[str],
     """Return the parser of the whole command line.
 
     Args:
-        commands: Subcommands whose arguments are added, which imports their modules; the others have only a name.
+        commands: The subcommands whose arguments are added, which imports their modules; none: the names of all.
         add_lab: Adds the argument LAB to the parser of a subcommand; completion has its own.
     """
     tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES, allow_abbrev=False,
@@ -159,11 +161,12 @@ def parser(commands: Collection[str],
     tree.add_argument("--version", action="store_true",
                       help="show the versions of this kit, TensorFlow, Keras, Horovod and Open MPI")
     subcommands = tree.add_subparsers(title="commands", metavar="COMMAND")
-    for name, summary in summaries().items():
+    for name in commands or summaries():  # A broken tool breaks no other command.
+        summary = COMMANDS[name] if name in COMMANDS else tools()[name][1]
         # `labs run LAB --help` is about the lab, so `run` has its own --help.
         added = subcommands.add_parser(name, help=summary, allow_abbrev=False, add_help=name != "run")
         if name in commands:
-            module = importlib.import_module(tools()[name][0] if name in tools() else f"labs.cli.{name}")
+            module = importlib.import_module(f"labs.cli.{name}" if name in COMMANDS else tools()[name][0])
             module.add_arguments(added)
             added.set_defaults(main=module.main, parser=added)
             if name in TAKE_A_LAB:

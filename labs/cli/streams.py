@@ -6,6 +6,20 @@ import os
 import sys
 
 
+def reopen_closed() -> None:
+    """Open empty standard streams for a process that was started without them (`>&-`).
+
+    Otherwise the next files that it opens would get their descriptors, and with them what child processes print.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode))
+
+
 def output_failed(problem: Exception) -> bool:
     """Return whether an error came from standard output: the error names no file, and printing fails again."""
     if not isinstance(problem, OSError) or problem.filename:

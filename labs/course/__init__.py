@@ -1,4 +1,4 @@
-"""What teaches: exercises and their grading, figures, models of cost, the course reports, plausible figures."""
+"""Teaching material: exercises and their grading, drawings, cost models, the course reports, plausibility rules."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the runs of a lab's sweeps say together: the summary and the figures of labs that have their own."""
+"""Summaries of sweeps: a lab's own text and figures over all runs of its sweeps."""
 
 from __future__ import annotations
 

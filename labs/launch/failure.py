@@ -166,7 +166,7 @@ class Evidence:
         beats = [*self.last_beats.values()]  # A copy: another thread adds to it.
         beat, last = min(beats, key=lambda each: each[1], default=(None, 0.0))
         silence = max((when for _, when in beats), default=0.0) - last
-        return f"{beat}: has not been heard from for {silence:.0f} s; frozen or overloaded" * (silence > seconds)
+        return f"{beat}: no heartbeat for {silence:.0f} s; frozen or overloaded" * (silence > seconds)
 
     def cause(self, code: int, folder: Path) -> str:
         """Return why the run has failed, or an empty string if it has not.

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
-    from labs.course import plots
     from labs.results import cost_model, over_links, records, reference, scaling, speed_tables, statistics, tables
     from labs.results.records import load, read, read_all
     from labs.results.run_record import exchanged, finish

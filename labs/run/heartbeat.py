@@ -139,15 +139,19 @@ class Heartbeat:
         self._write(epoch=epoch, step=step, moved=time.time())
         self._time_step()
 
+    def begin_steps(self) -> None:
+        """Time the next step from now on: what came before it, and a stop in it, belong to no step."""
+        self._step_ended, self._was_stopped = time.perf_counter(), False
+
     def _time_step(self) -> None:
-        """Time the step that has ended; what it took longer than the one before is the stop, if there was one."""
+        """Time the step that has ended; if a stop interrupted it, its time beyond the previous step's is the stop."""
         ended, self._step_ended = self._step_ended, time.perf_counter()
         took = self._step_ended - ended
-        if self._was_stopped:
-            self.stopped_seconds += max(0.0, took - self._step_seconds)
-            self._was_stopped = False
-        else:
+        if not self._was_stopped:
             self._step_seconds = took
+        elif self._step_seconds:  # How long the very first step takes is not known.
+            self.stopped_seconds += max(0.0, took - self._step_seconds)
+        self._was_stopped = False
 
     @contextlib.contextmanager
     def note_stops(self) -> Iterator[None]:

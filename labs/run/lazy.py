@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,15 @@ from typing import Any
 def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` for a package; each name is loaded when it is first used.
 
-    The names are those that the package imports under `if TYPE_CHECKING`, so they are written once. They must differ
-    from the names of the package's modules: importing a module of the same name would replace the public name.
+    The names are those that the package imports under `if TYPE_CHECKING`, so they are written once. A name
+    may be one of the package's modules; any other must differ from all module names, since importing the module would
+    replace it.
 
     Args:
         package: Its `__name__`.
         file: Its `__file__`.
     """
-    homes = dict(_imports(ast.parse(Path(file).read_text(encoding="utf-8"))))
+    homes = public_names(Path(file))
 
     def load(name: str) -> Any:
         if name not in homes:
@@ -37,10 +38,9 @@ def attach(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], 
     return load, lambda: sorted(homes), sorted(homes)
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield each name that a module imports under `if TYPE_CHECKING`, and the module that has it."""
-    for block in tree.body:
-        if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING":
-            for statement in block.body:
-                if isinstance(statement, ast.ImportFrom):
-                    yield from ((alias.name, statement.module or "") for alias in statement.names)
+def public_names(file: Path) -> dict[str, str]:
+    """Return each name that a package's `__init__.py` imports under `if TYPE_CHECKING`, and the module that has it."""
+    blocks = [block for block in ast.parse(file.read_text(encoding="utf-8")).body
+              if isinstance(block, ast.If) and isinstance(block.test, ast.Name) and block.test.id == "TYPE_CHECKING"]
+    return {alias.name: statement.module or "" for block in blocks for statement in block.body
+            if isinstance(statement, ast.ImportFrom) for alias in statement.names}

@@ -1,6 +1,6 @@
 """The links of a cluster made by `labs cluster`: their bandwidth, and how a run sets it.
 
-The kernel's settings are the business of `labs cluster link`, which is called as a program.
+`labs cluster link` changes the kernel's settings; this module runs it as a program.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
+        ended = f"`labs cluster link` ended with code {done.returncode}"
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX) or ended)
 
 
 @contextlib.contextmanager

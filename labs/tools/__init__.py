@@ -1,1 +1,1 @@
-"""What can be left out: a folder each, whose `command.py` is a subcommand of `labs`. Tools do not import each other."""
+"""Optional tools: one folder each, whose `command.py` is a subcommand of `labs`. They do not import each other."""

@@ -204,7 +204,7 @@ class Elastic:
             memory.events += (event,)
             memory.progress += (self._point(memory.stopped, self.state.seen), self._point(now, self.seen))
             self.job.print_once(f"{kind}: size {event['size']} from step {event['step']} on, "
-                         f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
+                                f"{plural(event['steps_lost'], 'step')} and {event['seconds_lost']:.1f} s lost")
         self.running, memory.stopped = True, now
         if self.fault:
             self.fault(self)

@@ -36,6 +36,7 @@ class Saver:
 
     def begin_epoch(self) -> None:
         """Start the clock of an epoch."""
+        heartbeat.current().begin_steps()
         self.began = _running_seconds() - self.position.seconds
 
     def restore_worker_state(self) -> None:

@@ -52,6 +52,17 @@ def test_a_reader_that_is_gone_ends_a_command_quietly(arguments):
     assert done.returncode == 141
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["results"], ["report"], ["nosuch"]], ids=" ".join)
+def test_a_closed_standard_output_is_no_output(arguments, root):
+    for closed in (">&-", "<&- >&-"):
+        done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],
+                              stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        wrong = arguments == ["nosuch"]
+        assert (done.returncode, done.stderr.count("\n")) == (wrong, wrong), done.stderr
+    if arguments == ["report"]:
+        assert (root / "report.html").read_text().endswith("</html>"), "what is printed does not go into the page"
+
+
 def test_another_full_disk_is_not_blamed_on_standard_output(tmp_path):
     """A file that may not grow stands for a disk that is full."""
     # No bytecode: Python would cut off the modules that it compiles here, for all later runs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 
@@ -22,6 +23,29 @@ def test_the_stalled_worker_is_named_not_those_that_wait_for_it():
     assert heartbeat.slowest_worker([beat(0, 7, 81, 110), frozen, beat(2, 7, 81, 109.5)], before) == frozen
     behind = beat(0, 6, moved=79, alive=110)  # In an endless loop: alive, and a step behind the others.
     assert heartbeat.slowest_worker([behind, beat(1, 7, 80, 110)], before) == behind
+
+
+def test_a_stop_is_subtracted_from_the_step_that_it_interrupted_and_from_no_other(tmp_path, monkeypatch):
+    now = [50.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    heart = heartbeat.Heartbeat(tmp_path, rank=0, stall_seconds=60)
+
+    def pass_seconds(seconds: float, stopped: bool = False) -> None:
+        now[0] += seconds
+        if stopped:
+            signal.raise_signal(signal.SIGCONT)
+
+    with heart.note_stops():
+        pass_seconds(7, stopped=True)  # Before the epoch.
+        heart.begin_steps()
+        pass_seconds(9, stopped=True)  # In the first step, which is long anyway: TensorFlow traces it.
+        heart.step(1, 1)
+        assert heart.stopped_seconds == 0
+        for step, seconds in enumerate((2, 12, 2), 2):
+            pass_seconds(seconds, stopped=seconds > 2)
+            heart.step(1, step)
+        assert heart.stopped_seconds == 10
+    heart.close()
 
 
 @pytest.fixture

@@ -19,10 +19,6 @@ from tests.tools.cluster.client import until
 pytestmark = pytest.mark.slurm
 JOBS = sorted((ROOT / "jobs").glob("lab*.sh"))
 EXAMPLE = ROOT / "jobs/example.sh"
-needs_labs = pytest.mark.skipif(
-    not (ROOT / ".venv/bin/labs").exists(), reason="no .venv/bin/labs: run `make env`"
-)
-
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
 def test_job_file(slurm, job):

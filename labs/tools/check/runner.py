@@ -95,8 +95,10 @@ def _run(name: str, failed: Sequence[str]) -> list[Finding]:
     module, _, function = CHECKS[name].partition(".")
     cause = next((need for need in NEEDS.get(name, ()) if need in failed), None)
     try:
-        check = getattr(importlib.import_module(f"labs.tools.check.{module}"), function)
-        result = _not_tried(cause) if cause else check()
+        if cause:
+            result = _not_tried(cause)
+        else:
+            result = getattr(importlib.import_module(f"labs.tools.check.{module}"), function)()
     except LabError as error:
         result = refused(error)
     except Exception as problem:

@@ -7,5 +7,6 @@
     enter.py    runs a command on a node, from outside or from another node (in place of ssh)
     lifetime.py starts the head and ends it
 
-What is up is read by every command: `labs.run.cluster_state`, and `labs.run.links` for a run that sets bandwidths.
+Every command reads the cluster's state through `labs.run.cluster_state`; a run that sets bandwidths uses
+`labs.run.links`.
 """
