@@ -39,9 +39,8 @@ class Arrays:
 
 @dataclasses.dataclass(frozen=True)
 class Faces:
-    """The usable rows of IMDB-WIKI: paths below root, ages in years int64 [n]."""
+    """The usable rows of IMDB-WIKI: paths below its folder, ages in years int64 [n]."""
 
-    root: Path
     paths: list[str]
     ages: np.ndarray
     left_out: dict[str, int]  # Number of rows by reason; a row with two faults counts under the first.
@@ -86,8 +85,6 @@ def read_mnist(path: str | Path) -> Arrays:
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:
         with os.fdopen(atomic.open_regular(path, LARGEST), "rb") as whole, np.load(whole, allow_pickle=False) as file:
-            if sum(member.file_size for member in file.zip.infolist()) > LARGEST:
-                raise ValueError("it unpacks to more than 1 GiB")
             columns = [file[key] for key in ("x_train", "y_train", "x_test", "y_test")]
     except (OSError, ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise LabError(f"{path} is not a valid mnist.npz ({error}); fetch it again or use --data embedded") from error
@@ -172,7 +169,7 @@ def read_wiki(path: str | Path) -> Faces:
         left_out[fault] = int((usable & rows).sum())
         usable &= ~rows
     rows = np.flatnonzero(usable)
-    return Faces(path, [wiki["full_path"][row] for row in rows], ages[rows], left_out)
+    return Faces([wiki["full_path"][row] for row in rows], ages[rows], left_out)
 
 
 def _ages(dob: np.ndarray, photo_taken: np.ndarray) -> np.ndarray:
@@ -194,8 +191,8 @@ def _read_struct(path: Path) -> dict:
         numbers = ("dob", "photo_taken", "face_score", "second_face_score")
         table = {field: wiki[field].ravel().astype(float) for field in numbers}
         table["full_path"] = [str(cell.item()) for cell in wiki["full_path"].ravel()]
+        if len({len(column) for column in table.values()}) != 1:
+            raise ValueError("its columns have different lengths")
     except Exception as error:  # scipy's reader raises many kinds of exceptions for a damaged file.
         raise LabError(f"{path} is not IMDB-WIKI's wiki.mat ({error}); fetch it again") from error
-    if len({len(column) for column in table.values()}) != 1:
-        raise LabError(f"{path} has columns of different lengths; fetch it again")
     return table

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import mmap
 import os
-import platform
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,9 @@ from labs.datasets import decode, verify
 from labs.run import resources
 from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir, temporary_dir
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""Names this boot of the machine: after a crash, flags may be on the disk without their pixels."""
 
 
 class ImageCache:
@@ -35,7 +37,6 @@ class ImageCache:
         size: Width and height of the decoded images in pixels.
         memory: Bytes that the file may occupy; by default half of the free memory or disk, whichever is less. With 0,
             nothing is cached and no existing cache is read; every image is decoded each time.
-        values: The range of the images of more than 8 bits per value, see `decode.read_image`.
 
     Raises:
         LabError: The file cannot be created.
@@ -43,15 +44,14 @@ class ImageCache:
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None,
-                 values: decode.Values | None = None):
-        self.root, self.paths, self.values = Path(root), paths, values
+    def __init__(self, root: str | os.PathLike, paths: Sequence[str], size: int, memory: int | None = None):
+        self.root, self.paths = Path(root), paths
         self.shape = (len(paths), size, size, 3)
         self._bytes = size * size * 3
         sizes, versions = zip(*verify.stamps(self.root, paths), strict=True)
-        self.digest = _digest(decode.VERSION, size, list(paths), sizes, values)
+        self.digest = _digest(decode.VERSION, size, list(paths), sizes)
         """Of names, file sizes and settings: equal on two machines that have the same images."""
-        name = _digest(self.digest, self.root, versions, _boot_id()).hex()
+        name = _digest(self.digest, self.root, versions, BOOT_ID.read_text()).hex()
         self._start = -(-len(paths) // mmap.PAGESIZE) * mmap.PAGESIZE  # A flag per image; pixels begin at a page.
         self._file, content = _open(name, self._start + len(paths) * self._bytes)
         self._capacity = _available_bytes(self._file.fileno(), memory) // self._bytes
@@ -88,41 +88,27 @@ class ImageCache:
         """
         return self._pixels if self._present[rows].all() else None
 
-    def add(self, row: int) -> decode.Values | None:
+    def add(self, row: int) -> None:
         """Decode an image into the cache; if it does not fit, decode it only to check the file.
-
-        Images of more than 8 bits are not kept before the range of the data set is known.
-
-        Returns:
-            The image's own range of values if they have more than 8 bits.
 
         Raises:
             Exception: Whatever the decoder raises.
         """
-        if row >= self._capacity:
-            return decode.decode_file(self._path(row), 1)[1]
-        pixels, own = decode.decode_file(self._path(row), self.shape[1], self.values)
-        if own is None or self.values:
-            self._store(row, pixels)
-        return own
+        if row < self._capacity:
+            self._store(row, decode.decode_file(self._path(row), self.shape[1]))
+        else:
+            decode.decode_file(self._path(row), 1)
 
-    def missing(self, row: int, deep: bool) -> bool:
-        """Return whether an image, perhaps of more than 8 bits, is not in the cache but `add` would keep it."""
-        return row < self._capacity and not self._present[row] and (not deep or self.values is not None)
-
-    def single_colour(self) -> np.ndarray:
-        """Return the positions of the cached images that are a single colour, int64 [k]."""
-        middle = self.shape[1] // 2  # First, one line of each image: few images pass.
-        rows = np.flatnonzero(self._present)
-        rows = rows[_is_flat(self._pixels[rows, middle])]
-        return np.array([row for row in rows if _is_flat(self._pixels[row].reshape(1, -1, 3))[0]], np.int64)
+    def is_missing(self, row: int) -> bool:
+        """Return whether an image is not in the cache but `add` would keep it."""
+        return row < self._capacity and not self._present[row]
 
     def _path(self, row: int) -> str:
         return f"{self.root}/{self.paths[row]}"
 
     def _decode(self, rows: np.ndarray, indices: np.ndarray, batch: np.ndarray) -> None:
         for i in indices:
-            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1], self.values)
+            batch[i] = decode.read_image(self._path(rows[i]), self.shape[1])
             self._store(int(rows[i]), batch[i])
 
     def _store(self, row: int, pixels: np.ndarray) -> None:
@@ -138,19 +124,8 @@ class ImageCache:
             self._capacity = 0
 
 
-def _is_flat(pixels: np.ndarray) -> np.ndarray:
-    """Return which images [n, pixels, 3] are a single colour apart from JPEG noise, bool [n]."""
-    return (np.ptp(pixels, axis=1) < 4).all(axis=1)
-
-
 def _digest(*values) -> bytes:
     return hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
-
-
-def _boot_id() -> str:
-    """Return an id of this boot of the machine: after a crash, flags may be on the disk without their pixels."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id")
-    return boot_id.read_text() if boot_id.exists() else platform.node()
 
 
 def _open(name: str, length: int) -> tuple[BinaryIO, np.ndarray]:

@@ -15,7 +15,6 @@ from labs.run.lock import Lock
 
 PATIENCE = 3.0
 """Seconds to wait before a message names the holder of the lock."""
-NO_LIMIT = -1.0
 
 
 @contextlib.contextmanager
@@ -37,7 +36,7 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
                 held.enter_context(lock.hold(PATIENCE))
             except Timeout:
                 terminal.note(f"waiting for {lock.holder()}, which is {doing}")
-                held.enter_context(lock.hold(NO_LIMIT))
+                held.enter_context(lock.hold(-1))
             lock.sign()
         except OSError as error:
             variable = "LABS_CACHE" if path.is_relative_to(paths.cache_dir()) else "LABS_DATA"

@@ -12,13 +12,12 @@ from labs.datasets.arrays import is_aligned
 from labs.datasets.augment import Augment, flip_and_shift, matrices, random_params
 from labs.datasets.image_cache import ImageCache
 from labs.datasets.sharding import Shard
-from labs.datasets.synthetic.noise import Noise
 from labs.run.errors import LabError
 
 AHEAD = 2  # Batches prepared while the model works on one.
 
 
-def train_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, shard: Shard,
+def train_batches(images: np.ndarray | ImageCache, labels: np.ndarray, shard: Shard,
                   augment: Augment | None = None, *, epoch: int, seed: int, first_step: int = 0) -> tf.data.Dataset:
     """Return one worker's batches of one epoch: (x, y, weight), all of the same shape.
 
@@ -47,7 +46,7 @@ def train_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, s
     return _mapped(steps, batch, parallel=AHEAD if augment and augment.interpolates else None)
 
 
-def eval_batches(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, positions: np.ndarray,
+def eval_batches(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray,
                  batch_size: int) -> tf.data.Dataset:
     """Return batches (x, y) of the images at these positions, in order; the last batch may be smaller.
 
@@ -77,7 +76,7 @@ def _mapped(steps: tf.data.Dataset, batch: Callable, parallel: int | None = None
     return batches.with_options(options)
 
 
-def _reader(images: np.ndarray | ImageCache | Noise, labels: np.ndarray, positions: np.ndarray) -> Callable:
+def _reader(images: np.ndarray | ImageCache, labels: np.ndarray, positions: np.ndarray) -> Callable:
     """Return a function that reads images and labels at rows [k].
 
     If the images are in memory, TensorFlow gathers them there; only otherwise is Python called. For the small models of

@@ -1,38 +1,50 @@
-"""Assign images to training, validation and test, per class."""
+"""Assign images to training, validation and test, per class.
+
+Each image has a fixed point of [0, 1), from its name alone. Why it is not a plain hash: numbered files of one class
+("001_0001.jpg", "001_0002.jpg", ...) get the points of a low-discrepancy (Weyl) sequence: multiples of the golden ratio
+modulo 1, offset by a hash of class, name and seed. Such points fill [0, 1) as evenly as possible, so a share of them is
+met within about one image per class. Independent hashes would scatter by the square root of the class size. Names
+without numbers get the plain hash. An image keeps its point when others are added or removed.
+
+Source: D. Knuth, The Art of Computer Programming, volume 3, section 6.4, on Fibonacci hashing. Integer arithmetic
+modulo 2^64 makes the points the same on every machine.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from labs.datasets.index import Index, summarize
-from labs.datasets.low_discrepancy import points, threshold
 from labs.run.errors import LabError
 from labs.run.text import printable
 
+ONE = 1 << 64
+# 2^64 times the fractional parts of the golden ratio and of the square roots of 2, 5 and 3.
+SLOPES = (0x9E3779B97F4A7C15, 0x6A09E667F3BCC908, 0x3C6EF372FE94F82B, 0xBB67AE8584CAA73B)
+_DIGITS = "0123456789"
+_NUMBER = re.compile(f"([{_DIGITS}]+)")
 
-@dataclasses.dataclass(frozen=True)
-class Split:
+
+class Split(NamedTuple):
     """Indices of the images of each subset, int64, ascending."""
 
     train: np.ndarray
     validation: np.ndarray
     test: np.ndarray
 
-    def __iter__(self) -> Iterator[np.ndarray]:
-        return iter((self.train, self.validation, self.test))
-
 
 def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: float, validation_split: float,
                  seed: int) -> Split:
     """Hold out test images, then validation images from the rest, per class and the same in every job.
 
-    Each image has a fixed point of [0, 1) that depends on seed, class and name only (`low_discrepancy.points`): below
-    `test_split` it is a test image, and so on. So an image keeps its subset when others are added or removed, which
-    exact quotas could not promise. Shares are met within about one image in a class of numbered files, and on average
-    for other names.
+    An image whose point is below `test_split` is a test image, and so on. So an image keeps its subset when others are
+    added or removed, which exact quotas could not promise. Shares are met within about one image in a class of
+    numbered files, and on average for other names.
 
     Args:
         images: An index, or ids [n] and labels [n] of images that are not files.
@@ -46,11 +58,21 @@ def split_images(images: Index | tuple[Sequence[str], np.ndarray], test_split: f
     if not (0 <= test_split < 1 and 0 <= validation_split < 1):
         raise LabError(f"test_split {test_split} or validation_split {validation_split} is not a fraction; "
                        "give at least 0 and less than 1")
-    values, labels = _points(images, seed)
-    in_test = values < threshold(test_split)
-    held_out = values < threshold(test_split + (1 - test_split) * validation_split)
+    names, labels = (images.paths, images.labels) if isinstance(images, Index) else (images[0], np.asarray(images[1]))
+    classes = [images.class_names[label] if isinstance(images, Index) else str(label) for label in labels.tolist()]
+    points = _points(names, classes, seed)
+    in_test = points < _threshold(test_split)
+    held_out = points < _threshold(test_split + (1 - test_split) * validation_split)
     split = Split(*map(np.flatnonzero, (~held_out, held_out & ~in_test, in_test)))
-    _check(split, images, labels, test_split, validation_split)
+    missing = np.setdiff1d(labels, labels[split.train])
+    if len(missing):
+        name = classes[int(np.flatnonzero(labels == missing[0])[0])]
+        raise LabError(f"class {printable(name)} is left without training images; add some or lower "
+                       f"test_split {test_split} or validation_split {validation_split}")
+    for subset, share, held in (("test", test_split, split.test), ("validation", validation_split, split.validation)):
+        if share and not len(held):
+            raise LabError(f"{subset}_split {share} holds out none of {len(labels)} images; "
+                           "use more images, or a larger share")
     return split
 
 
@@ -64,22 +86,39 @@ def classes_not_held_out(split: Split, index: Index) -> str:
     return "; ".join(lines)
 
 
-def _points(images: Index | tuple[Sequence[str], np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each image's point and its label."""
-    if isinstance(images, Index):
-        classes = (images.class_names[label] for label in images.labels.tolist())
-        return points(images.paths, classes, seed), images.labels
-    names, labels = images[0], np.asarray(images[1])
-    return points(names, map(str, labels.tolist()), seed), labels
+def _points(names: Sequence[str], class_names: Iterable[str], seed: int) -> np.ndarray:
+    """Return each image's point of [0, 1) in units of 2^-64, uint64 [n]; file extensions do not count."""
+    offsets: dict[tuple, int] = {}
+    points = (_point(name, class_name, seed, offsets) for name, class_name in zip(names, class_names, strict=True))
+    return np.fromiter(points, np.uint64, len(names))
 
 
-def _check(split: Split, images, labels: np.ndarray, test_split: float, validation_split: float) -> None:
-    missing = np.setdiff1d(labels, labels[split.train])
-    if len(missing):
-        name = images.class_names[missing[0]] if isinstance(images, Index) else str(missing[0])
-        raise LabError(f"class {printable(name)} is left without training images; add some or lower "
-                       f"test_split {test_split} or validation_split {validation_split}")
-    for subset, share in (("test", test_split), ("validation", validation_split)):
-        if share and not len(getattr(split, subset)):
-            raise LabError(f"{subset}_split {share} holds out none of {len(labels)} images; "
-                           "use more images, or a larger share")
+def _threshold(share: float) -> np.uint64:
+    """Return the end of [0, share) in the units of `_points`."""
+    return np.uint64(min(int(share * ONE), ONE - 1))
+
+
+def _point(name: str, class_name: str, seed: int, offsets: dict[tuple, int]) -> int:
+    """Return the offset of the name's group plus its last number times the golden ratio, modulo 1.
+
+    Args:
+        offsets: Cache of the offsets computed so far: numbered files of one group share theirs.
+    """
+    stem = name.rpartition(".")[0] or name
+    head = stem.rstrip(_DIGITS)
+    number = stem[len(head):]
+    key = class_name, head, not number
+    if (offset := offsets.get(key)) is None:
+        offset = offsets[key] = _offset(head, class_name, seed, SLOPES[1:] if number else SLOPES)
+    return (offset + int(number or 0) * SLOPES[0]) % ONE
+
+
+def _offset(head: str, class_name: str, seed: int, slopes: Sequence[int]) -> int:
+    """Return a hash of seed, class and name without numbers, plus each number, from the last, times its slope."""
+    pieces = _NUMBER.split(head.rpartition("/")[2])
+    shift = 0
+    for i, slope in zip(range(len(pieces) - 2, 0, -2), slopes, strict=False):
+        shift += int(pieces[i]) * slope
+        pieces[i] = "#"
+    text = "\0".join([str(seed), class_name, *pieces]).encode(errors="surrogateescape")
+    return shift + int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

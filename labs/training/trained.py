@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.decode import Values, grey, read_image
+from labs.datasets.decode import grey, read_image
 from labs.datasets.pipeline import eval_batches
 from labs.datasets.splits import Splits, Subset
 from labs.models import transformer  # noqa: F401 - registers its layer, which `load_model` needs.
@@ -21,7 +21,7 @@ from labs.run.errors import LabError
 from labs.training import hvd_ops
 from labs.training.workers import Job
 
-MODEL, CLASSES, VALUES = "model.keras", "classes.json", "values.json"
+MODEL, CLASSES = "model.keras", "classes.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +31,6 @@ class Trained:
     model: tf.keras.Model
     """Input uint8 [batch, size, size, channels], output probabilities [batch, classes]."""
     class_names: Sequence[str]
-    values: Values | None
-    """The range that became 0 to 255, of images of more than 8 bits per value."""
 
     def classify(self, path: Path) -> np.ndarray:
         """Return the probability of each class for an image file, float32 [classes].
@@ -41,15 +39,14 @@ class Trained:
             LabError: The image cannot be decoded.
         """
         _, size, _, channels = self.model.input_shape
-        pixels = read_image(path, size, self.values)
+        pixels = read_image(path, size)
         return self.model((grey(pixels) if channels == 1 else pixels)[None], training=False).numpy()[0]
 
 
 def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int) -> dict[str, list[dict]]:
     """Save the network of the last epoch in the run's folder, and return its confusion table for the record.
 
-    Plain Keras can load it: `keras.models.load_model("model.keras")`; classes.json has the names by label. The range of
-    images of more than 8 bits per value goes to values.json.
+    Plain Keras can load it: `keras.models.load_model("model.keras")`; classes.json has the names by label.
 
     Args:
         job: The run.
@@ -64,8 +61,6 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int)
             plain.save(path := Path(folder, MODEL))
             file.write(path.read_bytes())
         atomic.write_json(job.folder / CLASSES, list(splits.class_names))
-        if values := getattr(splits.train.images, "values", None):
-            atomic.write_json(job.folder / VALUES, values)
     return {"confusion": confusion(job, model, splits.test, splits.class_names, batch_size)}
 
 
@@ -77,7 +72,6 @@ def load(folder: Path) -> Trained:
     """
     try:
         names = json.loads(atomic.read_text(folder / CLASSES))
-        values = tuple(json.loads(atomic.read_text(folder / VALUES))) if (folder / VALUES).exists() else None
         if not zipfile.is_zipfile(folder / MODEL):  # Keras would say that there is no such file.
             raise LabError(f"{MODEL} is damaged")
         # `safe_mode`: code in a model from elsewhere is not run.
@@ -88,7 +82,7 @@ def load(folder: Path) -> Trained:
         raise LabError(f"cannot read the trained model in {folder} ({reason}); train again") from problem
     if shapes != [shapes[0], shapes[0], len(names)]:
         raise LabError(f"{folder / CLASSES} has {len(names)} names for {shapes[2]} outputs; train again")
-    return Trained(model, names, values)
+    return Trained(model, names)
 
 
 def confusion(job: Job, model: tf.keras.Model, subset: Subset, class_names: Sequence[str],

@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from labs import lab02_horovod as lab
-from labs.datasets import arrays, fetch
+from labs.datasets import arrays, locate
 from labs.launch import local
 from tests.course.exercises.solved import solved
 
@@ -34,7 +34,7 @@ def test_two_workers_by_hand_compute_what_one_computes():
     """One worker with the global batch and its scaled learning rate, against two with those of one."""
     import tensorflow as tf
 
-    digits = arrays.read_mnist(fetch.locate("mnist", "embedded"))
+    digits = arrays.read_mnist(locate("mnist", "embedded"))
     train = digits.train_images, digits.train_labels
     model = lab.train_alone(*train, batch_size=64, epochs=2, base_lr=0.002, seed=3)
     loss, accuracy = model.evaluate(digits.test_images, digits.test_labels, verbose=0)

@@ -12,7 +12,7 @@ from labs import lab08_throughput as lab
 from labs import launch
 from labs.course.exercises import lab08_throughput as exercise
 from labs.datasets import splits
-from labs.datasets.synthetic.embedded import make_synthetic
+from labs.datasets.synthetic import make_synthetic
 from labs.launch import capacity, local
 from labs.results import records
 from labs.run import fields, naming, options

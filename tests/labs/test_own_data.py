@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from labs.datasets.arrays import CIFAR10_RECORD
-from labs.datasets.synthetic.embedded import _write_wiki_mat
+from labs.datasets.synthetic import _write_wiki_mat
 from labs.run import catalogue, command_line
 from labs.run.errors import LabError
 

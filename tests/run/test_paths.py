@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labs.cli import commands
-from labs.datasets import arrays, decode, fetch
+from labs.datasets import arrays, decode, locate
 from labs.launch import hosts
 from labs.measure import timeline
 from labs.run import cluster_state, paths
@@ -18,7 +18,7 @@ from labs.run.options import Options
 HOST_FILE = hosts.VARIABLES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
            "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
-OPTIONS = {"--results": lambda path: Options(results=path).results, "--data": lambda path: fetch.locate("mnist", path)}
+OPTIONS = {"--results": lambda path: Options(results=path).results, "--data": lambda path: locate("mnist", path)}
 COMMANDS = {  # A command line of each option that names a file or a folder; the path ends it.
     "lint": ["lint"], "report": ["report", "--results"], "output": ["report", "--output"],
     "markdown": ["report", "--markdown"], "csv": ["results", "--csv"],

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from labs.datasets.synthetic.embedded import make_synthetic
+from labs.datasets.synthetic import make_synthetic
 from labs.run.paths import ROOT
 
 NAME = "lab77_made_by_a_test"

@@ -81,13 +81,12 @@ def _interrupted(runs: list[Path], state: str) -> Finding:
 
 def datasets() -> Finding:
     """List the downloaded data sets; the labs use synthetic data in place of the others."""
-    from labs.datasets import fetch
-    from labs.datasets.registry import DATASETS
+    from labs.datasets.registry import DATASETS, locate
 
     here = [name for name, dataset in DATASETS.items() if (paths.data_dir() / dataset.folder).is_dir()]
     for name in here:
         try:
-            fetch.locate(name, "real")
+            locate(name, "real")
         except LabError as error:
             folder = shown(paths.data_dir() / DATASETS[name].folder)
             return fail(str(error), f"move {folder} away, then labs data fetch {name}")

@@ -1,1 +1,0 @@
-"""Synthetic data sets: small images generated from seeds, in the layout of the real ones."""
