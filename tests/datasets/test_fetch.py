@@ -196,9 +196,9 @@ def test_a_killed_download_continues(offer, data):
     assert not list(data.glob(".*.part"))
 
 
-def test_a_process_that_waits_says_for_whom(tmp_path, monkeypatch, capsys):
+def test_a_process_that_waits_says_for_whom(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE", 0.05)
-    held, answered = threading.Event(), threading.Event()
+    held, answered, notes = threading.Event(), threading.Event(), []
 
     def hold():
         with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
@@ -208,10 +208,10 @@ def test_a_process_that_waits_says_for_whom(tmp_path, monkeypatch, capsys):
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait(30)
-    monkeypatch.setattr("builtins.print", lambda *line, print=print, **how: (print(*line, **how), answered.set()))
+    monkeypatch.setattr(locks.terminal, "note", lambda text: (notes.append(text), answered.set()))
     with locks.exclusive(tmp_path / "lock", "downloading cifar10"):
         holder.join()
-    assert f"labs: waiting for process {os.getpid()} on " in capsys.readouterr().err
+    assert notes[0].startswith(f"waiting for process {os.getpid()} on ")
 
 
 # --- full disks, and not the file that was promised ---

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from labs.datasets import pipeline
 from labs.datasets.arrays import aligned, is_aligned
@@ -17,9 +16,7 @@ from labs.datasets.image_cache import ImageCache
 from labs.datasets.index import index_folder
 from labs.datasets.pipeline import AHEAD, _transformed, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import shard
-from labs.datasets.split import split_images
-from labs.datasets.splits import Subset, from_folder
-from labs.datasets.synthetic.embedded import make_synthetic
+from labs.datasets.splits import Subset
 
 RANDOM = np.random.default_rng(0)
 DIGITS = RANDOM.integers(0, 256, (50, 9, 7, 1), np.uint8)
@@ -70,14 +67,6 @@ def test_what_tensorflow_takes_from_memory_is_what_python_takes(augment):
                    for images in (aligned(DIGITS), Recorded(DIGITS))))
     assert equal(*(batches(eval_batches(images, LABELS, mine.rows[0], 3))
                    for images in (aligned(DIGITS), Recorded(DIGITS))))
-
-
-def test_pictures_in_memory_are_not_copied_to_be_read():
-    images = aligned(DIGITS.copy())
-    assert aligned(images) is images
-    dataset = train_batches(images, LABELS, shard(50, 8, 0, 1, 0, 1), epoch=0, seed=1)
-    images[...] = 7  # Seen only by who reads this memory.
-    assert all((x == 7).all() for x, _, _ in batches(dataset))
 
 
 @pytest.mark.parametrize("start", [0, 1, 16, 63])
@@ -160,69 +149,6 @@ def test_judged_pictures_are_whole_in_order_and_not_varied():
     assert batches(eval_batches(DIGITS, LABELS, positions[:0], 5)) == []
 
 
-def test_ages_stay_numbers():
-    ages = RANDOM.random(50).astype(np.float32)
-    assert batches(eval_batches(DIGITS, ages, np.arange(3), 3))[0][1].dtype == np.float32
-
-
-def test_keras_trains_on_them():
-    model = tf.keras.Sequential([
-        tf.keras.layers.Rescaling(1 / 255, input_shape=(9, 7, 1)),
-        tf.keras.layers.Flatten(),
-        tf.keras.layers.Dense(10),
-    ])  # fmt: skip
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile("sgd", loss, steps_per_execution=16, jit_compile=False)
-    mine = shard(50, 4, 0, 1, 0, 1)
-    training = train_batches(DIGITS, LABELS, mine, Augment(), epoch=0, seed=1)
-    model.fit(training, steps_per_epoch=mine.steps, verbose=0)
-    assert model.optimizer.iterations == mine.steps == 13
-    assert np.isfinite(model.evaluate(eval_batches(DIGITS, LABELS, np.arange(50), 8), verbose=0))
-
-
-def test_photos_go_the_same_way(caltech):
-    index = index_folder(caltech)
-    photos = ImageCache(index.root, index.paths, 32)
-    split = split_images(index, 0.9, 0.2, 1)
-    mine = shard(split.train, 16, 0, 1, 0, 1)
-    for x, y, _ in train_batches(photos, index.labels, mine, epoch=0, seed=1).as_numpy_iterator():
-        assert x.shape == (16, 32, 32, 3)
-        assert y.shape == (16,)
-    assert photos.decoded == len(split.train)
-
-
-def plain_batch(photos, rows, size):
-    """What Pillow by itself makes of photos: whole, squeezed to a square, on [0, 1]."""
-    batch = []
-    for row in rows:
-        with Image.open(photos.root / photos.paths[row]) as photo:
-            batch.append(photo.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))
-    return np.stack(batch).astype(np.float32) / 255
-
-
-@pytest.mark.parametrize(("source", "size", "mean", "most"), [
-    ("synthetic", 64, 2.5, 5), ("synthetic", 128, 0.6, 1.5),
-    ("real", 64, 4, 14), ("real", 128, 3, 12), ("real", 224, 1.5, 8),
-])  # fmt: skip
-def test_batches_are_what_pillow_makes_of_the_photos(source, size, mean, most, request):
-    """Of 255 levels: all pixels' mean, and the mean of the picture that is furthest off."""
-    synthetic = source == "synthetic"
-    root = make_synthetic("caltech256") / "256_ObjectCategories" if synthetic else request.getfixturevalue("caltech")
-    train = from_folder(root, size, 0.2, 0.2, seed=1).train
-    mine = shard(train.positions, 32, 0, 1, 0, 1)
-    normalise = tf.keras.layers.Rescaling(1 / 255)
-    names = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
-    off: list[float] = []
-    for step, (x, y, _) in enumerate(train_batches(train.images, train.labels, mine, epoch=0, seed=1).take(5)):
-        expected = plain_batch(train.images, mine.rows[step], size)
-        off.extend(255 * np.abs(normalise(x).numpy() - expected).mean((1, 2, 3)))
-        folders_of = [train.images.paths[row].partition("/")[0] for row in mine.rows[step]]
-        assert [names[label] for label in y.numpy()] == folders_of
-    assert len(off) == 160
-    assert np.mean(off) < mean
-    assert max(off) < most
-
-
 def test_a_picture_that_breaks_during_training_is_named(tree):
     index = index_folder(tree({"a": 4, "b": 4}))
     images = ImageCache(index.root, index.paths, 8)
@@ -266,10 +192,3 @@ def test_a_quarter_turn_and_a_zoom():
     smooth = np.broadcast_to(np.linspace(100, 150, 8, dtype=np.float32)[:, None, None], (1, 8, 8, 1))
     smaller = _transformed(tf.constant(smooth), matrices(params, Augment(shift=0, zoom=0.5), 8, 8)).numpy()
     assert smaller[0, 4, 4, 0] - smaller[0, 3, 4, 0] == pytest.approx(1.5 * 50 / 7, rel=1e-3)
-
-
-def test_half_are_mirrored_and_shifts_fill_their_range():
-    params = random_params(10000, 1, 0)
-    assert abs((params[:, 0] < 0).mean() - 0.5) < 0.02
-    assert np.abs(params.mean(0)).max() < 0.03
-    assert params.min() < -0.99 < 0.99 < params.max()

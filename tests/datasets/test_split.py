@@ -1,7 +1,5 @@
 """The split: per class, the same everywhere, and unmoved by what comes later."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs.datasets.index import Index, index_folder
-from labs.datasets.low_discrepancy import points
 from labs.datasets.split import classes_not_held_out, split_images
-from labs.run import paths
 from labs.run.errors import LabError
 
 shares = st.floats(0, 0.6)
@@ -41,31 +37,13 @@ def parts_of(tree, test_split, validation_split, seed=1):
 
 
 @settings(max_examples=50)
-@given(trees, shares, shares)
-def test_parts_are_disjoint_and_cover_all(tree, test_split, validation_split):
-    try:
-        division = split_images(index_of(tree), test_split, validation_split, 1)
-    except LabError:
-        return
-    assert sorted(np.concatenate(list(division))) == list(range(len(index_of(tree))))
-
-
-@settings(max_examples=50)
 @given(trees, trees, shares, shares)
 def test_no_file_moves_when_others_are_added(tree, more, test_split, validation_split):
     grown = {name: tree.get(name, set()) | more.get(name, set()) for name in tree.keys() | more.keys()}
     before, after = (parts_of(each, test_split, validation_split) for each in (tree, grown))
     if before and after:
+        assert before.keys() == set(index_of(tree).paths), "every image is in one part"
         assert before.items() <= after.items()
-
-
-@given(st.permutations(range(60)), shares)
-def test_order_of_the_list_does_not_matter(order, share):
-    ids = [f"{number}.png" for number in range(60)]
-    straight = split_images((ids, np.zeros(60)), 0, share, 5) if share > 0.1 else None
-    if straight:
-        mixed = split_images(([ids[position] for position in order], np.zeros(60)), 0, share, 5)
-        assert {order[position] for position in mixed.validation} == set(straight.validation)
 
 
 @given(
@@ -100,11 +78,7 @@ def test_real_classes_get_their_shares(caltech):
 def test_validation_share_does_not_move_the_test_part(caltech):
     index = index_folder(caltech)
     assert np.array_equal(split_images(index, 0.2, 0.1, 1).test, split_images(index, 0.2, 0.5, 1).test)
-
-
-def test_another_seed_splits_otherwise(caltech):
-    index = index_folder(caltech)
-    assert not np.array_equal(split_images(index, 0.2, 0.2, 1).test, split_images(index, 0.2, 0.2, 2).test)
+    assert not np.array_equal(split_images(index, 0.2, 0.1, 1).test, split_images(index, 0.2, 0.1, 2).test)
 
 
 def test_the_split_is_what_it_was():
@@ -114,34 +88,20 @@ def test_the_split_is_what_it_was():
     assert (division.test.tolist(), division.validation.tolist()) == ([3, 11, 16, 19], [0, 5, 8, 13, 18])
 
 
-def test_the_split_is_the_same_in_another_process():
-    code = ("import sys; from labs.datasets.split import split_images; "
-            "print(*split_images(([f'x{n}.jpg' for n in range(50)] + ['é', 'b'], [0] * 52), 0.3, 0.3, 7))")
-    command = [sys.executable, "-c", code]
-    environments = {"PYTHONHASHSEED": "1", "LC_ALL": "C"}, {"PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8"}
-    first, second = (subprocess.check_output(command, cwd=paths.ROOT, env=each) for each in environments)
-    assert first == second
-
-
 def test_a_class_without_training_images_is_an_error():
     tree = {"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg", "2.jpg"}}
     with pytest.raises(LabError, match=r"class b is left without training images; add some or lower"):
         split_images(index_of(tree), 0.9, 0.5, 1)
 
 
+@pytest.mark.parametrize(("share", "says"), [
+    (1e-9, r"test_split 1e-09 holds out none of 2 images"), (1, "is not a fraction"), (-0.1, "is not a fraction")])
+def test_shares_that_make_no_sense(share, says):
+    with pytest.raises(LabError, match=says):
+        split_images((["1", "2"], [0, 0]), share, 0, 1)
+
+
 def test_small_classes_without_test_images_are_named():
-    index = index_of({"a": {f"{n}.jpg" for n in range(100)}, "b": {"1.jpg"}, "c": {"1.jpg"}})
-    seed = next(seed for seed in range(99) if set(points(["b/1.jpg", "c/1.jpg"], "bc", seed) // 2**63) == {1})
-    line = classes_not_held_out(split_images(index, 0.2, 0.2, seed), index)
-    assert line == "no validation image of 2 (b, c); no test image of 2 (b, c)"
-
-
-@pytest.mark.parametrize("wrong", [-0.1, 1, 1.5, float("nan")])
-def test_shares_that_make_no_sense(wrong):
-    with pytest.raises(LabError, match="is not a fraction"):
-        split_images((["1", "2"], [0, 0]), wrong, 0, 1)
-
-
-def test_a_part_that_was_asked_for_is_not_empty():
-    with pytest.raises(LabError, match=r"test_split 1e-09 holds out none of 2 images"):
-        split_images((["1", "2"], [0, 0]), 1e-9, 0, 1)
+    index = index_of({"a": {f"{n}.jpg" for n in range(100)}, "b": {"3.jpg"}})
+    line = classes_not_held_out(split_images(index, 0.2, 0.2, seed=1), index)
+    assert line == "no validation image of 1 (b); no test image of 1 (b)"
