@@ -66,10 +66,8 @@ def _record(dataset: Dataset) -> dict:
 
 
 def _check_disk(dataset: Dataset) -> None:
-    root = paths.data_dir()
-    if not os.access(root, os.W_OK):
-        raise LabError(f"{root} cannot be written; set LABS_DATA to a folder of your own")
-    needed, free = (dataset.size or dataset.unpacked) + dataset.unpacked, shutil.disk_usage(root).free
+    root, needed = paths.data_dir(), (dataset.size or dataset.unpacked) + dataset.unpacked
+    free = shutil.disk_usage(root).free
     if needed > free:
         raise LabError(f"{dataset.name} needs {needed / 1e9:.1f} GB in {root}, where {free / 1e9:.1f} GB are free; "
                        "set LABS_DATA to a larger disk, or use --data embedded")
@@ -177,7 +175,7 @@ def _install(dataset: Dataset, archive: Path, home: Path) -> None:
             with terminal.ticking(f"unpacking {archive.name}"):
                 _unpack(archive, fresh)
             check_layout(dataset, fresh)
-            record = {"url": dataset.url, "bytes": archive.stat().st_size, "digest": folder_digest(fresh),
+            record = {"url": dataset.url, "digest": folder_digest(fresh),
                       "checksum": dataset.checksum or _checksum(archive, "sha256")}
             atomic.write_json(archive.with_name("record.json"), record)
             os.sync()  # Otherwise a power failure could leave a renamed folder of empty files.

@@ -10,14 +10,12 @@ from labs.models import faces
 from labs.run.errors import LabError
 
 PUBLISHED = {"resnet50": 25_557_032, "inception_v3": 23_851_784, "vgg16_dense": 138_357_544}  # With 1000 classes.
-PUBLISHED_SIZE = {"resnet50": 224, "inception_v3": 299, "vgg16": 224, "vgg16_dense": 224}
-DOCUMENTED = {"resnet50": (23_589_761, 94.1), "inception_v3": (21_804_833, 87.1), "vgg16": (14_715_201, 58.9),
-              "vgg16_dense": (134_264_641, 537.1)}
+PUBLISHED_SIZE = {"resnet50": 224, "inception_v3": 299, "vgg16_dense": 224}
 
 
 @pytest.fixture(scope="module")
 def networks():
-    """All four at the published size; the time goes into 195 million random numbers."""
+    """All three at the published size; the time goes into 180 million random numbers."""
     return {name: faces.age_model(name, size) for name, size in PUBLISHED_SIZE.items()}
 
 
@@ -28,22 +26,12 @@ def test_with_1000_classes_they_are_the_published_networks(networks, name):
     model = networks[name]
     features = model.get_layer("centuries").kernel.shape[0]
     count = model.count_params()
+    assert f"{count:,}" in faces.__doc__
     if name == "resnet50":
         inner = model.get_layer("resnet50")
         count -= sum(layer.bias.shape[0] for layer in inner.layers if isinstance(layer, tf.keras.layers.Conv2D))
         count -= sum(int(weight.shape.num_elements()) for weight in model.non_trainable_weights)
     assert count + 999 * (features + 1) == PUBLISHED[name]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_documented_sizes(networks, name):
-    parameters, megabytes = DOCUMENTED[name]
-    trainable = sum(int(weight.shape.num_elements()) for weight in networks[name].trainable_weights)
-    assert networks[name].count_params() == parameters
-    assert 4 * trainable / 1e6 == pytest.approx(megabytes, abs=0.05)
-    assert f"{parameters:,}" in faces.__doc__
-    assert f"{megabytes}" in faces.__doc__
 
 
 @pytest.mark.parametrize(("name", "image_size"), [("small", 48), ("vgg16", 32)])
