@@ -120,7 +120,6 @@ def dispatch(words: Sequence[str]) -> int:
         return 0
     command, *rest = words
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
-        usage.refuse_foreign_digits(rest)
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS and command not in tools():
         similar = usage.suggestion(command, summaries())
@@ -156,7 +155,7 @@ def parser(commands: Collection[str],
         commands: The subcommands whose arguments are added, which imports their modules; none: the names of all.
         add_lab: Adds the argument LAB to the parser of a subcommand; completion has its own.
     """
-    tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES, allow_abbrev=False,
+    tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES,
                         formatter_class=_Help)
     tree.add_argument("--version", action="store_true",
                       help="show the versions of this kit, TensorFlow, Keras, Horovod and Open MPI")
@@ -164,7 +163,7 @@ def parser(commands: Collection[str],
     for name in commands or summaries():  # A broken tool breaks no other command.
         summary = COMMANDS[name] if name in COMMANDS else tools()[name][1]
         # `labs run LAB --help` is about the lab, so `run` has its own --help.
-        added = subcommands.add_parser(name, help=summary, allow_abbrev=False, add_help=name != "run")
+        added = subcommands.add_parser(name, help=summary, add_help=name != "run")
         if name in commands:
             module = importlib.import_module(f"labs.cli.{name}" if name in COMMANDS else tools()[name][0])
             module.add_arguments(added)

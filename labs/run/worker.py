@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lab.run(config, options)
     except BaseException as problem:
         if isinstance(problem, SystemExit) and heartbeat.current() is None:
-            raise  # --help, and tyro's own messages.
+            raise  # --help.
         leave(atomic.explain_os_error(problem), heartbeat.error_prefix())
 
 
