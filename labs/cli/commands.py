@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 
 from labs.cli import streams
-from labs.run import atomic, quiet, terminal, usage
+from labs.run import atomic, speed_settings, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
@@ -78,7 +78,7 @@ def main() -> None:
     """Run the command line; report a user's mistake in one line."""
     streams.reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
-    quiet.hide_warnings()
+    speed_settings.hide_warnings()
     try:
         try:
             code = dispatch(sys.argv[1:])

@@ -12,7 +12,7 @@ from labs.datasets.download import download_file, file_size
 from labs.datasets.locks import make_once
 from labs.datasets.registry import DATASETS, Dataset, get
 from labs.datasets.synthetic.embedded import folder_digest, make_synthetic, synthetic_folder, verify_synthetic
-from labs.run import atomic, paths, table, terminal
+from labs.run import atomic, paths, terminal
 from labs.run.errors import LabError
 from labs.run.text import printable
 
@@ -113,7 +113,7 @@ def listing() -> str:
         synthetic = "generated" if synthetic_folder(dataset.name, root).is_dir() else "generated on first use"
         counts = f"{dataset.images:,}", f"{dataset.classes}"
         rows.append((dataset.name, *counts, size, _state(dataset, root), synthetic, dataset.licence))
-    return "\n".join([table.text(rows, left=True), "", terminal.folded(SYNTHETIC)])
+    return "\n".join([terminal.table(rows, left=True), "", terminal.folded(SYNTHETIC)])
 
 
 def _state(dataset: Dataset, root: Path) -> str:

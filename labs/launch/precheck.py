@@ -8,9 +8,9 @@ from typing import Any
 
 from labs.results import records
 from labs.run import fields, run_lock, terminal, usage
+from labs.run.catalogue import Lab
 from labs.run.errors import quoted
 from labs.run.fields import Role
-from labs.run.lab import Lab
 
 FEWEST = 256
 """The embedded data sets have more training images; a smaller step need not wait until their index is read."""

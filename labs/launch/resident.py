@@ -33,9 +33,9 @@ from IPython.display import publish_display_data
 from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
 from labs.run import environment, fields, worker
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.fields import Role
-from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.text import plural
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
-import functools
 import inspect
 import itertools
 import shlex
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from labs.run import fields, usage
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
-from labs.run.lab import Lab
 from labs.run.options import LAUNCH, Options
 from labs.run.paths import labs_command
 
@@ -83,8 +82,9 @@ def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
 
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
     """Add an option for each field of a dataclass: its type, its default, and its docstring as the help."""
-    helps = _docstrings(type(defaults))
-    for name, hint in typing.get_type_hints(type(defaults)).items():
+    settings = type(defaults)
+    helps = _docstrings(settings)
+    for name, hint in typing.get_type_hints(settings).items():
         option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
         about: dict[str, Any] = {"help": helps.get(name, "").replace("%", "%%"),
                                  "default": argparse.SUPPRESS if value is None else value}
@@ -98,13 +98,11 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
             group.add_argument(option, type=read, metavar=metavar, **about)
 
 
-@functools.cache
 def _docstrings(settings: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(settings))).body
-    return {field.target.id: " ".join(text.value.value.split())  # type: ignore[attr-defined]
-            for field, text in itertools.pairwise(definition.body)  # type: ignore[attr-defined]
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)}
+    definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
+    return {field.target.id: " ".join(text.value.value.split()) for field, text in itertools.pairwise(definition.body)
+            if [type(field), type(text)] == [ast.AnnAssign, ast.Expr]}
 
 
 def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:

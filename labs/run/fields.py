@@ -9,7 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import hashlib
+import json
+import sys
 import typing
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from labs.run.errors import LabError, quoted
@@ -112,3 +116,18 @@ def check_text(name: str, value: Any) -> None:
     text = str(value)
     if text.encode(errors="replace").decode() != text:
         raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")
+
+
+def lab_name(config: Any) -> str:
+    """Return the name of the lab to which a Config or its class belongs: the name of its module."""
+    module = (config if isinstance(config, type) else type(config)).__module__
+    if module == "__main__":  # A program, started by its path or with `python -m`.
+        main = sys.modules[module]
+        module = main.__spec__.name if main.__spec__ else Path(main.__dict__.get("__file__", "interactive")).stem
+    return module.removeprefix("labs.")
+
+
+def config_hash(config: Any) -> str:
+    """Return eight hexadecimal digits that are equal for two Configs only if all their values are."""
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+    return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.run.allocation import gpus
 from labs.run.errors import LabError
 
 SEPARATOR = "|"
+
+
 @dataclass(frozen=True)
 class Node:
     """A node's resources, as its partitions offer them."""
@@ -133,19 +136,3 @@ def gpus_of_nodes(node_list: str) -> int:
 def ask_for_gpus(count: int) -> str:
     """Return the sbatch options that give a job the node's GPUs, with one worker for each GPU."""
     return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
-
-
-def gpus(gres: str) -> int:
-    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4.
-
-    A number without a type is the total: "gres/gpu:a100=2,gres/gpu=2" has 2.
-    """
-    parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
-    gpu = [part[part.index("gpu") + 1:] or ["1"] for part in parts if "gpu" in part[:2]]
-    totals = [part for part in gpu if len(part) == 1 and re.fullmatch("[0-9]{1,9}", part[0])]
-    return sum(int(part[-1]) if re.fullmatch("[0-9]{1,9}", part[-1]) else 1 for part in totals or gpu)
-
-
-def typed_gpus(text: str) -> int:
-    """Return the GPUs in the value of an option that is for GPUs only: "4", "a100" (one) or "a100:2,v100:1"."""
-    return gpus(re.sub(r"(^|,)(?!gpu\b)", r"\1gpu:", text)) if text else 0

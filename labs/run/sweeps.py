@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.run import fields, naming
+from labs.run import fields
 from labs.run.errors import LabError
 from labs.run.fields import Role
 from labs.run.text import plural
@@ -80,7 +80,7 @@ class Cell:
         """The run's name. Equal settings give equal names, in every sweep and session."""
         spread = f"-n{self.nodes}" if self.nodes > 1 else ""
         link = f"-{self.link}" * bool(self.link)
-        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{naming.config_hash(self.config)}"
+        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{fields.config_hash(self.config)}"
 
     def __str__(self) -> str:
         link = f", links of {self.link}" * bool(self.link)
@@ -124,7 +124,7 @@ def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:
             raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(naming.lab_name(config), config, workers, skipped, nodes, link)
+    return Cell(fields.lab_name(config), config, workers, skipped, nodes, link)
 
 
 def finished(cell: Cell, results_root: Path) -> bool:

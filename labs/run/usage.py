@@ -24,8 +24,8 @@ class Parser(argparse.ArgumentParser):
     known: Sequence[str] = ()
     """Options of other parsers, to be suggested for a misspelled one."""
 
-    def __init__(self, *args: Any, allow_abbrev: bool = False, **kwargs: Any):
-        super().__init__(*args, allow_abbrev=allow_abbrev, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs | {"allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's message as a LabError."""

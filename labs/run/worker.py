@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from labs.run import atomic, heartbeat, lifeline, quiet
+from labs.run import atomic, heartbeat, speed_settings, stop
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -18,8 +18,8 @@ from labs.run.text import one_line
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
-    lifeline.end_with_launcher()
-    quiet.hide_warnings()
+    stop.end_with_launcher()
+    speed_settings.hide_warnings()
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:

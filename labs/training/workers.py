@@ -14,7 +14,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import allocation, fields, heartbeat, naming, speed_settings, stop, terminal
+from labs.run import allocation, fields, heartbeat, speed_settings, stop, terminal
 from labs.run import environment as surroundings
 from labs.run.errors import LabError
 from labs.run.fields import Role
@@ -73,7 +73,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         LabError: The run's name is taken, or another process has locked it.
     """
     fields.check(config)
-    lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
+    lab, threads = fields.lab_name(config), fields.value(config, Role.THREADS, default=0)
     environment = horovod_environment(config)
     if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
         environment["HOROVOD_TIMELINE"] = "DYNAMIC"
@@ -90,7 +90,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         name, problem = hvd_ops.broadcast_object((name, problem))
         if problem:
             raise LabError(problem)
-        folder = naming.results_root(options) / lab / name
+        folder = options.results_root / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
         at_exit.enter_context(beats.note_stops())

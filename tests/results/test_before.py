@@ -16,7 +16,7 @@ import pytest
 from labs import lab05_allreduce, lab11_multinode
 from labs.cli import commands
 from labs.results import records
-from labs.run import catalogue, naming, sweeps
+from labs.run import catalogue, sweeps
 
 BEFORE = Path(__file__).parent / "before"
 NAMES = json.loads((BEFORE / "names.json").read_text())
@@ -38,7 +38,7 @@ def test_a_config_has_the_hash_that_it_had(lab, preset):
     assert {name: getattr(config, name) for name in new} == new
     fields = [(each.name, object) for each in dataclasses.fields(config) if each.name not in new]
     old = dataclasses.make_dataclass("Config", fields)(*(getattr(config, name) for name, _ in fields))
-    assert naming.config_hash(old) == NAMES[lab][preset]["config_hash"]
+    assert fields.config_hash(old) == NAMES[lab][preset]["config_hash"]
 
 
 @pytest.mark.parametrize(("lab", "preset"), [(lab, preset) for lab in NAMES for preset in NAMES[lab]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.run import table, terminal
+from labs.run import terminal
 
 ROWS = [["batch", "workers", "images/s", "first epoch, s"],
         ["16", "1", "974 [872, 1,074]", "4.37"],
@@ -45,7 +45,7 @@ first epoch, s  4.56"""),
 ])
 def test_a_table_fits_its_terminal_and_no_number_is_cut(columns, text, monkeypatch):
     monkeypatch.setenv("LABS_TERMINAL", f"{columns},0")
-    assert table.text(ROWS) == text
+    assert terminal.table(ROWS) == text
 
 
 def test_a_command_in_a_line_stays_whole(monkeypatch):

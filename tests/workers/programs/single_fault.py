@@ -13,8 +13,8 @@ import sys
 import time
 from typing import Annotated, Literal
 
+from labs.run.catalogue import Lab
 from labs.run.fields import BatchSize, Role, Seed
-from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 
