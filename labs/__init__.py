@@ -26,7 +26,7 @@ if isinstance(sys.stdout, io.TextIOWrapper):
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = shadows.show
 if "tensorflow" not in sys.modules:
-    sys.meta_path.insert(0, speed_settings.QuietImport(speed_settings.unused_packages()))
+    sys.meta_path.insert(0, speed_settings.TensorFlowImport())
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 if TYPE_CHECKING:

@@ -11,13 +11,9 @@ def reopen_closed() -> None:
 
     Otherwise the next files that it opens would get their descriptors, and with them what child processes print.
     """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if getattr(sys, name) is None:
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            if descriptor != number:
-                os.dup2(descriptor, number)
-                os.close(descriptor)
-            setattr(sys, name, os.fdopen(number, mode))
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # The lowest free descriptor is that of the stream.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def output_failed(problem: Exception) -> bool:

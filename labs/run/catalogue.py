@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import inspect
 import re
@@ -106,14 +105,7 @@ def resolve(name: str) -> str:
         return matches[0]
     if matches:
         raise LabError(f"more than one lab begins with {quoted(name)}: {', '.join(matches)}")
-    raise LabError(f"no lab is called {quoted(name)}{_similar(name, labs)}; there are: {', '.join(labs)}")
-
-
-def _similar(name: str, labs: Sequence[str]) -> str:
-    """Return "; did you mean lab10_caltech?" if the name resembles a lab's, or the part after its number."""
-    known = {word: lab for lab in labs for word in (lab, lab.partition("_")[2])}
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
-    return f"; did you mean {known[close[0]]}?" if close else ""
+    raise LabError(f"no lab is called {quoted(name)}; there are: {', '.join(labs)}")
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:

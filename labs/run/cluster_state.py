@@ -1,17 +1,20 @@
-"""The state of this user's cluster: a folder with cluster.json, which every command reads."""
+"""This user's cluster, made by `labs cluster`: its state, a folder with cluster.json, and the bandwidth of its links.
+
+`labs cluster link` changes the kernel's settings; this module runs it as a program.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import socket
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,8 +35,6 @@ HEAD = "head"
 SUBNET = "10.77.0.0/24"
 MOST_NODES = 64
 UNLIMITED = "unlimited"
-BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?)(kbit|mbit|gbit)")
-LATENCY = re.compile(r"(\d+(?:\.\d+)?)(us|ms)")
 BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 SECONDS = {"us": 1e-6, "ms": 1e-3}
 CHANGES = "changes.lock"
@@ -157,10 +158,9 @@ def bits_per_second(bandwidth: str) -> float:
     """
     if bandwidth == UNLIMITED:
         return float("inf")
-    if match := BANDWIDTH.fullmatch(bandwidth.lower()):
-        bits = float(match[1]) * BITS[match[2]]
-        if 1e5 <= bits <= 1e11:
-            return bits
+    bits = _amount(bandwidth, BITS)
+    if 1e5 <= bits <= 1e11:
+        return bits
     raise LabError(f"{quoted(bandwidth)} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or "
                    f"{UNLIMITED}")
 
@@ -173,10 +173,15 @@ def seconds(latency: str) -> float:
     """
     if not latency:
         return 0.0
-    match = LATENCY.fullmatch(latency.lower())
-    if match and (duration := float(match[1]) * SECONDS[match[2]]) <= 10:
+    if (duration := _amount(latency, SECONDS)) <= 10:
         return duration
     raise LabError(f"{quoted(latency)} is not a latency up to 10 s; write 200us or 5ms")
+
+
+def _amount(text: str, units: Mapping[str, float]) -> float:
+    """Return a number with a unit, such as "5ms", in units of 1; NaN if it cannot be read."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(units)})", text.lower())
+    return float(match[1]) * units[match[2]] if match else math.nan
 
 
 def label() -> str:
@@ -200,8 +205,7 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        ended = f"`labs cluster link` ended with code {done.returncode}"
-        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX) or ended)
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
 
 
 @contextlib.contextmanager
@@ -212,17 +216,12 @@ def restored() -> Iterator[None]:
         LabError: No cluster is up, or another run sets its links: each would measure the other's.
     """
     require()
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as at_exit:
         try:
-            held.enter_context(Lock(folder() / CHANGES).hold())
+            at_exit.enter_context(Lock(folder() / CHANGES).hold())
         except Timeout:
             raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
                            "with LABS_CLUSTER=DIR") from None
-        before = defaultdict(list)
         for node, link in require().links.items():
-            before[link.bandwidth].append(node)
-        try:
-            yield
-        finally:
-            for bandwidth, nodes in before.items():
-                set_bandwidth(bandwidth, nodes)
+            at_exit.callback(set_bandwidth, link.bandwidth, [node])
+        yield

@@ -86,6 +86,8 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
     helps = _docstrings(settings)
     for name, hint in typing.get_type_hints(settings).items():
         option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
+        if type(None) in typing.get_args(hint):  # str | None
+            (hint,) = set(typing.get_args(hint)) - {type(None)}
         about: dict[str, Any] = {"help": helps.get(name, "").replace("%", "%%"),
                                  "default": argparse.SUPPRESS if value is None else value}
         if hint is bool:
@@ -93,8 +95,7 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
         elif typing.get_origin(hint) is Literal:
             group.add_argument(option, choices=typing.get_args(hint), **about)
         else:
-            kind = next(each for each in (*typing.get_args(hint), hint) if each in TYPES)
-            read, metavar = TYPES[kind]
+            read, metavar = TYPES[hint]
             group.add_argument(option, type=read, metavar=metavar, **about)
 
 

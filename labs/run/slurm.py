@@ -50,6 +50,9 @@ class Partition:
 class NoSlurmError(LabError):
     """There is no Slurm here to ask."""
 
+    def __init__(self, reason: str):
+        super().__init__(f"{reason}; run this on a cluster's login node, or start a test cluster (docs/cluster.md)")
+
 
 def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output.
@@ -59,28 +62,23 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
-        raise _no_cluster(f"SLURM_CONF={conf} is not a file")
+        raise NoSlurmError(f"no Slurm cluster is set up here (SLURM_CONF={conf} is not a file)")
     # A student's own settings for squeue and sinfo would change the columns that are read here.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
-        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; run this on a cluster's login "
-                           "node, or start a test cluster (docs/cluster.md)") from None
+        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
     if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
-        raise _no_cluster(f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf")
+        reason = f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf"
+        raise NoSlurmError(f"no Slurm cluster is set up here ({reason})")
     if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
         raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); try again on the login node")
     return done.returncode, done.stdout, done.stderr
-
-
-def _no_cluster(reason: str) -> NoSlurmError:
-    return NoSlurmError(f"no Slurm cluster is set up here ({reason}); run this on a cluster's login node, "
-                   "or start a test cluster (docs/cluster.md)")
 
 
 def ask(*command: str, timeout: float = 60) -> str:

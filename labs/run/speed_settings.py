@@ -1,4 +1,4 @@
-"""Speed settings of a worker's process, with the measured gain of each.
+"""Speed settings of a worker's process, with the measured gain of each; and the import of TensorFlow that applies them.
 
 A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is
 a default: a value that the student has set stays. Images/s on two cores unless said otherwise; details: docs/speed.md.
@@ -13,18 +13,6 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Open MPI sends up to 16 MiB at once   0.52 -> 0.94            share of 100 Mbit/s, all-reduce of 4 MiB, 2 nodes
     packages hidden from Keras 3           3.8 -> 2.5 CPU s         each start of a worker; 637 -> 532 MiB
     no garbage collector in the import    22.2 -> 17.8 CPU s        a run of 23 steps, 2 workers; 12.4 -> 10.0 s
-
-Optimizations that are not settings are in labs/training:
-
-    optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
-                                                       629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
-    optimizers.py: no update before all gradients      132 -> 125 CPU ms        a step, 6 M parameters, batch 128,
-                                                                                1 worker, Keras 3
-    hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 CPU s           lab 10, three epochs, 1 worker
-    keras_internals.py: a step is traced once          half the wait for the first step
-    checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
-                                                                                meets its bound in `make bench`
-    callbacks.py: 64 steps per return to Python        750 -> 2,250 steps/s     MLP, batch 32, 1 worker (CPU time)
 """
 
 from __future__ import annotations
@@ -36,7 +24,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from importlib.abc import MetaPathFinder
 
 from labs.run import environment
@@ -101,11 +89,7 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
 
 
 def set_horovod_defaults(nccl: bool) -> None:
-    """Set those of `horovod_defaults` that have no value yet.
-
-    Args:
-        nccl: Whether NCCL carries the gradients.
-    """
+    """Set those of `horovod_defaults` that have no value yet."""
     for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
         os.environ[name] = os.environ.get(name) or value
 
@@ -119,20 +103,15 @@ def horovod_settings() -> dict[str, float]:
 NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
                    r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ .*"  # Abseil's format: level, date, time, thread, file, text.
                    r"|E\d{4} .* Unable to register cu\w+ factory: .*")
-"""Whole lines: information, warnings, and a false error of GPU builds (two registrations of the same library)."""
+"""Lines that TensorFlow writes before its log level applies: information, warnings, and a false error of GPU builds
+(two registrations of the same library). In a notebook they would be the first that a student sees."""
 
 
-class QuietImport(MetaPathFinder):
+class TensorFlowImport(MetaPathFinder):
     """Imports TensorFlow with filtered standard error, hidden packages and no garbage collector; then steps aside.
 
-    It refuses to import TensorFlow in an environment that breaks a run.
-
-    Args:
-        unused: Optional packages to hide from TensorFlow and Keras during the import.
+    It refuses to import TensorFlow in an environment that breaks a run, and undoes what keras.json changes.
     """
-
-    def __init__(self, unused: Collection[str] = ()):
-        self.unused = unused
 
     def find_spec(self, name, path=None, target=None):
         if name != "tensorflow":
@@ -145,21 +124,12 @@ class QuietImport(MetaPathFinder):
             load = spec.loader.exec_module
 
             def load_quietly(module) -> None:
-                with filtered_stderr(), hidden(self.unused), gc_disabled():
+                with filtered_stderr(), hidden(unused_packages()), gc_disabled():
                     load(module)
                     environment.restore_keras(module.keras.backend)
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec
-
-
-class _Hidden(MetaPathFinder):
-    def __init__(self, packages: Collection[str]):
-        self.packages = packages
-
-    def find_spec(self, name, path=None, target=None):
-        if name in self.packages:
-            raise ModuleNotFoundError(f"{name} is hidden while TensorFlow is imported", name=name)
 
 
 def hide_warnings() -> None:
@@ -172,14 +142,15 @@ def hide_warnings() -> None:
 
 
 @contextlib.contextmanager
-def hidden(packages: Collection[str]) -> Iterator[None]:
+def hidden(packages: Iterable[str]) -> Iterator[None]:
     """Make imports of these packages fail during the block, unless they are already loaded."""
-    finder = _Hidden(packages)
-    sys.meta_path.insert(0, finder)
+    absent = dict.fromkeys(set(packages) - set(sys.modules))
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
+        for name in absent:
+            del sys.modules[name]
 
 
 @contextlib.contextmanager
@@ -206,15 +177,12 @@ def filtered_stderr() -> Iterator[None]:
     except OSError:  # Closed, as for a daemon.
         yield
         return
-    held = os.memfd_create("labs-stderr")
-    os.dup2(held, 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.lseek(held, 0, os.SEEK_SET)
-        with open(held, errors="replace") as file:
-            kept = "".join(line for line in file if not NOISE.fullmatch(line.rstrip("\n")))
-        if kept:
-            os.write(2, kept.encode())
+    with open(os.memfd_create("labs-stderr"), "w+", errors="replace") as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            os.write(2, "".join(line for line in held if not NOISE.fullmatch(line.rstrip("\n"))).encode())

@@ -11,7 +11,6 @@ from typing import Any
 
 from labs.run import fields
 from labs.run.errors import LabError
-from labs.run.fields import Role
 from labs.run.text import plural
 
 
@@ -73,7 +72,7 @@ class Cell:
     @property
     def seed(self) -> int:
         """The seed of the run."""
-        return fields.value(self.config, Role.SEED)
+        return self.config.seed
 
     @property
     def name(self) -> str:
@@ -97,12 +96,11 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
         sweeps: Some of the lab's sweeps.
         base: The Config with the values that no sweep varies.
     """
-    seed_field = str(fields.field_with(Role.SEED, type(base)))
     by_name: dict[str, tuple[int, Cell]] = {}
     for sweep in sweeps:
         for repeat, seed in enumerate(sweep.seeds):
             for workers, link, values in itertools.product(sweep.workers, sweep.links, _combinations(sweep.grid)):
-                cell = _cell(sweep, dataclasses.replace(base, **{seed_field: seed}, **values), workers, link)
+                cell = _cell(sweep, dataclasses.replace(base, seed=seed, **values), workers, link)
                 by_name.setdefault(cell.name, (repeat, cell))
     shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
     random.Random(0).shuffle(shuffled)
