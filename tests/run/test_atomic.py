@@ -13,13 +13,6 @@ import pytest
 from labs.run import atomic
 
 
-def test_replaces_whole(tmp_path):
-    atomic.write_text(tmp_path / "sub/a", "one")
-    atomic.write_text(tmp_path / "sub/a", "two")
-    assert (tmp_path / "sub/a").read_text() == "two"
-    assert os.listdir(tmp_path / "sub") == ["a"]
-
-
 def test_a_failed_write_keeps_the_old_and_leaves_nothing(tmp_path):
     atomic.write_text(tmp_path / "a", "old")
     with pytest.raises(RuntimeError, match="half way"), atomic.writing(tmp_path / "a", "w") as file:  # noqa: PT012

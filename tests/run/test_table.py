@@ -12,11 +12,6 @@ ROWS = [["batch", "workers", "images/s", "first epoch, s"],
 
 
 @pytest.mark.parametrize(("columns", "text"), [
-    (0, """\
-batch  workers              images/s  first epoch, s
------  -------  --------------------  --------------
-   16        1      974 [872, 1,074]            4.37
-   16        2  1,388 [1,352, 1,417]            4.56"""),
     (46, """\
                                        first
                                       epoch,
