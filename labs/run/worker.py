@@ -64,14 +64,7 @@ def _exit_code(problem: BaseException) -> int:
 
 def is_secondary_failure(problem: BaseException) -> bool:
     """Return whether a worker's error only says that another worker has ended an exchange."""
-    return "Horovod has been shut down" in _text(problem) or "HorovodInternalError" in _text(problem)
-
-
-def _text(problem: BaseException) -> str:
-    try:
-        return str(problem)
-    except Exception:  # An exception of a student's own may have a text that raises.
-        return ""
+    return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
 
 
 def _explain_out_of_memory(problem: BaseException) -> BaseException:
@@ -83,7 +76,7 @@ def _explain_out_of_memory(problem: BaseException) -> BaseException:
 
 def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
-    first = (_text(problem).strip() or "no reason given").splitlines()[0]
+    first = (str(problem).strip() or "no reason given").splitlines()[0]
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):
