@@ -135,17 +135,12 @@ class Heartbeat:
         """For how long Ctrl-Z or Slurm has stopped this process during training."""
         self._step_ended, self._step_seconds, self._was_stopped = time.perf_counter(), 0.0, False
         self._alive_before: dict[int, float] = {}
-        self._beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
+        self.beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._write()
-        self._send(self._beat)
+        self._send(self.beat)
         self._thread.start()
-
-    @property
-    def beat(self) -> Beat:
-        """This worker's last heartbeat."""
-        return self._beat
 
     def step(self, epoch: int, step: int) -> None:
         """Record that this worker has reached a step; the first one starts the stall check."""
@@ -185,7 +180,7 @@ class Heartbeat:
 
     def still_moving(self) -> None:
         """Record that this worker is alive at the step it has reached, for example while it evaluates."""
-        self.step(self._beat.epoch, self._beat.step)
+        self.step(self.beat.epoch, self.beat.step)
 
     def pause(self) -> None:
         """Suspend the stall check until this worker's next step."""
@@ -195,14 +190,14 @@ class Heartbeat:
         """Stop the heartbeat, and report that this worker has finished."""
         self._ended.set()
         self._thread.join()
-        self._send(dataclasses.replace(self._beat, alive=0))
+        self._send(dataclasses.replace(self.beat, alive=0))
         with self._lock:
             os.close(self._file)
 
     def _write(self, **changes) -> None:
         with self._lock:
-            self._beat = dataclasses.replace(self._beat, **changes)
-            text = json.dumps(vars(self._beat)).encode()
+            self.beat = dataclasses.replace(self.beat, **changes)
+            text = json.dumps(vars(self.beat)).encode()
             with atomic.with_filename(self._path):
                 os.pwrite(self._file, text.ljust(BEAT_BYTES), 0)
 
@@ -220,7 +215,7 @@ class Heartbeat:
     def round(self) -> None:
         """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
         self._write(alive=time.time())
-        self._send(self._beat)
+        self._send(self.beat)
         os.fsync(self._file)  # Other nodes see it only once it is written to the shared file system.
         idle = self._clock.now() - self._moved
         if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
