@@ -11,16 +11,15 @@ with the classic environment: .venv-classic, or the Python that LABS_CLASSIC nam
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import platform
 import time
 from pathlib import Path
-from typing import Literal, get_args
 
 import pandas as pd
 import psutil
-import tyro
 
 from benchmarks.questions import QUESTIONS
 from labs.run import atomic
@@ -29,23 +28,15 @@ from labs.run.paths import ROOT
 RESULTS = ROOT / "benchmarks/results"
 
 
-Question = Literal["steps", "scaling", "stacks", "allreduce", "pictures", "fit", "start", "growth", "memory"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What to measure."""
-
-    only: tuple[Question, ...] = get_args(Question)
-    """The questions to measure."""
-    rounds: int = 5
-    """Valid rounds per question; a round that other processes disturbed is void."""
-    show: bool = False
-    """Measure nothing; print the last results."""
-
-
 def main() -> None:
-    options = tyro.cli(Options, prog="python -m benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(QUESTIONS), default=list(QUESTIONS),
+                        help="the questions to measure")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="valid rounds per question; a round that other processes disturbed is void")
+    parser.add_argument("--show", action="store_true", help="measure nothing; print the last results")
+    options = parser.parse_args()
     for name in options.only:
         file = RESULTS / f"{name}.json"
         if not options.show and (rows := QUESTIONS[name](options.rounds)):

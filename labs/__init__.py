@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from labs.run import lazy, quiet, speed_settings, uncaught
+from labs.run import lazy, shadows, speed_settings
 
 __version__ = "0.1.0"
 
@@ -24,12 +24,12 @@ if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.
 if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 if sys.excepthook is sys.__excepthook__:
-    sys.excepthook = uncaught.show
+    sys.excepthook = shadows.show
 if "tensorflow" not in sys.modules:
-    sys.meta_path.insert(0, quiet.QuietImport(speed_settings.unused_packages()))
+    sys.meta_path.insert(0, speed_settings.TensorFlowImport())
 
 # All that a lab needs besides the packages: `from labs import Lab, Options, datasets, fields, main, models, training`.
 if TYPE_CHECKING:
-    from labs.run import Lab, LabError, Options, Range, Sweep, divide, fields, main, naming
+    from labs.run import Lab, LabError, Options, Range, Sweep, divide, fields, main
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -29,7 +29,7 @@ class Config:
     """Passes over the training images."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate for base_batch_size images per step."""
-    base_batch_size: fields.BaseBatchSize = 4
+    base_batch_size: fields.BatchSize = 4
     """Images per step that base_lr is for; the global batch is k times as large."""
     scaling: fields.Scaling = "linear"
     """How the learning rate grows with k."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated
 
-from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, naming, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         )
         if job.rank == 0 and job.size > 1:
             free = ("backend", "traffic")  # They do not change one worker's speed.
-            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
+            print(results.speed_tables.against_one_worker(record, options.results_root, free))
         return record
 
 

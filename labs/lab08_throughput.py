@@ -38,7 +38,7 @@ class Config:
     """Steps of an epoch, to keep a measurement short; 0: all training images."""
     base_lr: fields.LearningRate = 0.001
     """Learning rate of Adam for base_batch_size images per step."""
-    base_batch_size: fields.BaseBatchSize = 16
+    base_batch_size: fields.BatchSize = 16
     """Images per step that base_lr is for; the global batch is k times as large."""
     scaling: fields.Scaling = "sqrt"
     """How the learning rate grows with k."""

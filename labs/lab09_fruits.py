@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, naming, results, training
+from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +130,7 @@ def train(config: Config, options: Options, stop_when: Callable[[dict[str, float
         if job.rank == 0 and job.size > 1:
             # One worker has the same learning rate under every rule, and the other two do not change its speed.
             free = ("scaling", "leak_check", "recompute_statistics")
-            print(results.speed_tables.against_one_worker(record, naming.results_root(options), free))
+            print(results.speed_tables.against_one_worker(record, options.results_root, free))
         return record
 
 
@@ -190,7 +190,7 @@ def _trial(study, number: int, base: Config, options: Options):
 
     trial = study.ask()
     config = dataclasses.replace(base, **suggest(trial))
-    folder = naming.results_root(options) / LAB.name / f"search-{naming.config_hash(base)}-trial{number:03d}"
+    folder = options.results_root / LAB.name / f"search-{fields.config_hash(base)}-trial{number:03d}"
 
     def pruned(row: dict[str, float]) -> bool:
         trial.report(row["val_accuracy"], int(row["epoch"]))

@@ -36,7 +36,7 @@ class Config:
     """Training images to use, to keep a demo short; 0: all."""
     batch_size: fields.BatchSize = 32
     """Images per worker and step."""
-    base_batch_size: fields.BaseBatchSize = 32
+    base_batch_size: fields.BatchSize = 32
     """Images per step that base_lr is for; the global batch is k times as large."""
     epochs: fields.Epochs = 3
     """Passes over the training images; the first is not timed."""

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from labs import Lab, Options, datasets, fields, launch, main, models, naming, results, training
-from labs.run import atomic, heartbeat, run_lock
+from labs import Lab, Options, datasets, fields, launch, main, models, results, training
+from labs.run import atomic, heartbeat, run_lock, terminal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _resume(config: Config, options: Options):
     import tensorflow as tf
 
     began = time.time()
-    runs = naming.results_root(options) / LAB.name
+    runs = options.results_root / LAB.name
     # Read before the workers start and overwrite the heartbeats.
     options = run_lock.resumed(LAB.name, options)
     before = _interrupted_run(runs / options.name) if options.resume and options.name else None
@@ -177,7 +177,7 @@ def _finish(job, history: list[dict], test: dict, tables: dict):
     columns = ("kind", "seconds", "size", "step", "steps_lost", "seconds_lost")
     rows = [[results.tables.figure(event[name]) if name != "kind" else event[name] for name in columns]
             for event in tables["events"]]
-    job.print_once("\n" + results.tables.text([[name.replace("_", " ") for name in columns], *rows]))
+    job.print_once("\n" + terminal.table([[name.replace("_", " ") for name in columns], *rows]))
     return results.finish(
         job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
         steps_lost=sum(event["steps_lost"] for event in losses),

@@ -1,4 +1,4 @@
-"""The command `labs`: its parser, and the last line of a command that fails."""
+"""The command `labs`: its parser, its standard streams, and the last line of a command that fails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 
-from labs.cli import streams
-from labs.run import atomic, quiet, terminal, usage
+from labs.run import atomic, speed_settings, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
@@ -76,9 +75,9 @@ Slurm allocation, one per task. `labs COMMAND --help` explains a command."""
 
 def main() -> None:
     """Run the command line; report a user's mistake in one line."""
-    streams.reopen_closed()
+    _reopen_closed()
     os.environ.pop("MPLBACKEND", None)  # An invalid one would fail only at a run's end; the kit opens no window.
-    quiet.hide_warnings()
+    speed_settings.hide_warnings()
     try:
         try:
             code = dispatch(sys.argv[1:])
@@ -91,8 +90,8 @@ def main() -> None:
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130
     except (LabError, OSError) as problem:
-        if lost := streams.output_failed(problem):
-            streams.discard_output()
+        if lost := _output_failed(problem):
+            _discard_output()
         if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; 141 is what SIGPIPE gives.
             sys.exit(141)
         if lost:
@@ -101,6 +100,34 @@ def main() -> None:
             raise
         sys.exit(terminal.folded(f"{ERROR_PREFIX}{one_line(error)}", 2, sys.stderr))
     sys.exit(code)
+
+
+def _reopen_closed() -> None:
+    """Open empty standard streams for a process that was started without them (`>&-`).
+
+    Otherwise the next files that it opens would get their descriptors, and with them what child processes print.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # The lowest free descriptor is that of the stream.
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def _output_failed(problem: Exception) -> bool:
+    """Return whether an error came from standard output: the error names no file, and printing fails again."""
+    if not isinstance(problem, OSError) or problem.filename:
+        return False
+    try:
+        print(flush=True)
+    except OSError:
+        return True
+    return False
+
+
+def _discard_output() -> None:
+    """Send standard output nowhere: when Python flushes it at exit it would fail again, with a traceback."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def dispatch(words: Sequence[str]) -> int:
@@ -120,7 +147,6 @@ def dispatch(words: Sequence[str]) -> int:
         return 0
     command, *rest = words
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
-        usage.refuse_foreign_digits(rest)
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS and command not in tools():
         similar = usage.suggestion(command, summaries())
@@ -156,7 +182,7 @@ def parser(commands: Collection[str],
         commands: The subcommands whose arguments are added, which imports their modules; none: the names of all.
         add_lab: Adds the argument LAB to the parser of a subcommand; completion has its own.
     """
-    tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES, allow_abbrev=False,
+    tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES,
                         formatter_class=_Help)
     tree.add_argument("--version", action="store_true",
                       help="show the versions of this kit, TensorFlow, Keras, Horovod and Open MPI")
@@ -164,7 +190,7 @@ def parser(commands: Collection[str],
     for name in commands or summaries():  # A broken tool breaks no other command.
         summary = COMMANDS[name] if name in COMMANDS else tools()[name][1]
         # `labs run LAB --help` is about the lab, so `run` has its own --help.
-        added = subcommands.add_parser(name, help=summary, allow_abbrev=False, add_help=name != "run")
+        added = subcommands.add_parser(name, help=summary, add_help=name != "run")
         if name in commands:
             module = importlib.import_module(f"labs.cli.{name}" if name in COMMANDS else tools()[name][0])
             module.add_arguments(added)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import typing
-from typing import Literal
 
 import shtab
 
 from labs.cli import commands
-from labs.run import catalogue, usage
-from labs.run.lab import Lab
-from labs.run.options import Options
+from labs.run import catalogue, command_line, usage
 
 BASH = """\
 {script}
@@ -58,23 +54,8 @@ def _offer_labs(command: str, parser: argparse.ArgumentParser) -> None:
     if command not in commands.TAKE_LAB_OPTIONS:
         parser.add_argument("lab", nargs="?", choices=catalogue.lab_names())
         return
-    launch = usage.Parser(parents=[parser], add_help=False)  # A copy, without the labs.
+    own = usage.Parser(parents=[parser], add_help=False)  # A copy, without the labs.
     labs = parser.add_subparsers(metavar="LAB")
     for name in catalogue.lab_names():
         lab = catalogue.load_lab(name)
-        labs.add_parser(name, parents=[launch, _lab_options(lab)], add_help=False, help=lab.title)
-
-
-def _lab_options(lab: Lab) -> argparse.ArgumentParser:
-    """Return a parser with a lab's options. At run time tyro makes them; for twelve labs that would take seconds."""
-    parser = usage.Parser(add_help=False)
-    parser.add_argument("--preset", choices=tuple(lab.presets))
-    for settings in (lab.Config, Options):
-        for name, kind in typing.get_type_hints(settings).items():
-            option = "--" + name.replace("_", "-")
-            if kind is bool:
-                parser.add_argument(option, action=argparse.BooleanOptionalAction)
-            else:
-                choices = typing.get_args(kind) if typing.get_origin(kind) is Literal else None
-                parser.add_argument(option, choices=choices)
-    return parser
+        command_line.add_options(labs.add_parser(name, parents=[own], add_help=False, help=lab.title), lab)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from labs.launch import capacity, failure, mpirun, supervisor
-from labs.run import lifeline, usage
+from labs.run import stop, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.options import LAUNCH
 
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> int:
     except LabError as problem:  # Options after N belong to the script.
         here = f"start with: labs launch --oversubscribe {args.workers}"
         raise LabError(str(problem).replace("add --oversubscribe", here)) from None
-    env = {**mpirun.environment(), lifeline.SUPERVISOR: lifeline.supervisor_name()}
+    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name()}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from labs.datasets import decode
 from labs.results import confusion, records, tables, tolerant
-from labs.run import catalogue, paths, table, usage
+from labs.run import catalogue, paths, terminal, usage
 from labs.run.errors import LabError
 from labs.run.paths import results_dir, shown
 from labs.run.text import printable
@@ -61,7 +61,7 @@ def main(args: argparse.Namespace) -> int:
     network, rows = trained.load(folder), []
     for path in pictures:
         rows.append([printable(path), *_likeliest(network.classify(path), network.class_names)])
-    print(table.text([["picture", "class", "probability", "or", "probability"], *rows]))
+    print(terminal.table([["picture", "class", "probability", "or", "probability"], *rows]))
     return int(len(rows) < len(args.files))
 
 

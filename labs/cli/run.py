@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from labs.launch import capacity, local
-from labs.run import catalogue, cluster_state, command_line, options, terminal, usage
+from labs.run import catalogue, cluster_state, command_line, terminal
 from labs.run.paths import labs_command
 from labs.run.text import plural
 
@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "`labs run LAB --help` shows them.")
     parser.add_argument("-h", "--help", action="store_true",
                         help="show this help, or after LAB the options of the lab")
-    parser.add_argument("--workers", type=usage.count, metavar="N", help=options.LAUNCH["workers"])
-    parser.add_argument("--oversubscribe", action="store_true", help=options.LAUNCH["oversubscribe"])
+    command_line.add_launch_options(parser)
+    parser.set_defaults(workers=None, oversubscribe=False)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -46,12 +46,10 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
         record: The run's record.
         words: Its options, of which --results stays.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--results")
-    results = parser.parse_known_args(words)[0].results
-    root = ["--results", results] if results else []
     lab = catalogue.load_lab(record["lab"])
     config = lab.Config(**record["config"])
+    results = command_line.parse(lab, words)[1].results
+    root = ["--results", str(results)] if results else []
     commands = [(["report", *root], "all runs on one page"), (["notebook"], f"{lab.name}.ipynb")]
     if other := _other(lab.one_worker(config), record["layout"]["size"]):
         again = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(other),

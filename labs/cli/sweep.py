@@ -13,10 +13,10 @@ from typing import Any
 
 from labs.launch import capacity, hosts
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
-from labs.run import allocation, atomic, catalogue, cluster_state, command_line, naming, terminal, usage
+from labs.run import allocation, atomic, catalogue, cluster_state, command_line, terminal, usage
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.lab import Lab
-from labs.run.options import LAUNCH
+from labs.run.options import LAUNCH, check_name
 from labs.run.paths import ROOT, shown
 from labs.run.sweeps import Cell, Sweep, cells, finished
 from labs.run.text import one_line, plural, printable_lines
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
         args.parser.print_help()
         return 0
     if args.keep_reference is not None:
-        naming.check_name(args.keep_reference, "--keep-reference")
+        check_name(args.keep_reference, "--keep-reference")
     lab = catalogue.load_lab(args.lab)
     preset, words = command_line.split_preset(lab, args.lab_options)
     base, options = command_line.parse(lab, args.lab_options, known=usage.options(args.parser.format_help()))
@@ -54,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
         if getattr(options, refused):
             raise LabError(f"--{refused} is for one run; a sweep names its runs itself, and always continues")
     sweeps = [_narrowed(each, words, base, args) for each in _chosen(lab, preset, args.only)]
-    todo, results_root = cells(sweeps, base), naming.results_root(options)
+    todo, results_root = cells(sweeps, base), options.results_root
     if args.sbatch:
         return _submit(todo, _cell_options(args), ["--results", str(results_root)] if options.results else [])
     todo = [_skip_unless_fits(cell, args.oversubscribe) for cell in todo]

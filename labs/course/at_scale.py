@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from labs.results import cost_model, tables
+from labs.run import terminal
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -322,7 +323,7 @@ def text(predictions: pd.DataFrame) -> str:
              predictions[["wait_is_too_low", "wait_ms"]].itertuples(index=False)]
     shown = predictions.assign(wait_ms=waits).drop(columns="wait_is_too_low").rename(columns=HEADS)
     grid = tables.grid("", shown, list(shown))
-    return tables.text([grid.head, *grid.rows])
+    return terminal.table([grid.head, *grid.rows])
 
 
 def _steps(step_seconds: StepSeconds) -> np.ndarray:

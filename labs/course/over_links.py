@@ -10,8 +10,8 @@ import numpy as np
 
 from labs.course import layouts, plots, transports
 from labs.results import over_links
+from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
-from labs.run.links import bits_per_second
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.results import tables
+from labs.run import terminal
 from labs.run.text import plural
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     settings = [name for name in table.columns[:table.columns.get_loc("repeats")] if name not in SHAPE]
     lines = [crossover_text(rows) for _, rows in several.groupby(settings, dropna=False)
              if rows["parameters"].nunique() > 1]
-    return "\n".join([tables.text([grid.head, *grid.rows]), *lines])
+    return "\n".join([terminal.table([grid.head, *grid.rows]), *lines])
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from labs.datasets.locks import make_once
 from labs.datasets.registry import DATASETS, Dataset, check_layout, get
 from labs.datasets.synthetic import DIGESTS, folder_digest, synthetic_folder
-from labs.run import atomic, paths, table, terminal
+from labs.run import atomic, paths, terminal
 from labs.run.errors import LabError
 from labs.run.text import one_line, printable
 
@@ -247,7 +247,7 @@ def listing() -> str:
         synthetic = "generated" if synthetic_folder(dataset.name).is_dir() else "generated on first use"
         counts = f"{dataset.images:,}", f"{dataset.classes}"
         rows.append((dataset.name, *counts, size, _state(dataset), synthetic, dataset.licence))
-    return "\n".join([table.text(rows, left=True), "", terminal.folded(SYNTHETIC)])
+    return "\n".join([terminal.table(rows, left=True), "", terminal.folded(SYNTHETIC)])
 
 
 def _state(dataset: Dataset) -> str:

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from labs.run import command_line, lifeline, speed_settings
+from labs.run import command_line, speed_settings, stop
 from labs.run.catalogue import load_lab
 
 OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--timeout=60", "--log-level=40"]
@@ -19,7 +19,7 @@ OPTIONS = ["--mpi", "--IPEngine.init_mpi=", "--IPEngine.enable_nanny=False", "--
 
 def main() -> None:
     """Be a worker, with the GPU, the threads and the settings of a run's worker, but wait for a notebook's calls."""
-    lifeline.end_with_launcher()
+    stop.end_with_launcher()
     from ipyparallel.engine.app import IPEngine
 
     from labs.training import devices

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from labs.run import heartbeat
-from labs.run.awake import AwakeClock
 from labs.run.errors import PROOF_PREFIX
+from labs.run.heartbeat import AwakeClock
 from labs.run.text import one_line
 
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")

@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import IO, Any
 
 from labs.launch import capacity, failure, mpirun, precheck, supervisor
-from labs.run import catalogue, cluster_state, command_line, environment, lifeline, naming, paths, run_lock, terminal
+from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.lab import Lab
 from labs.run.paths import python_path
 from labs.run.text import plural
 
@@ -51,7 +51,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
-    runs = naming.results_root(options) / lab.name
+    runs = options.results_root / lab.name
     if options.resume and options.name and workers is None:
         workers = run_lock.started_with(runs / options.name).get("workers") or None
     workers = capacity.choose_workers(workers, oversubscribe)
@@ -120,7 +120,7 @@ def _launch(launcher: list[str] | None, workers: int, program: list[str], variab
     Raises:
         LabError: The run failed.
     """
-    env = {**mpirun.environment(bar=log is None), **variables, lifeline.SUPERVISOR: lifeline.supervisor_name()}
+    env = {**mpirun.environment(bar=log is None), **variables, stop.SUPERVISOR: stop.supervisor_name()}
     if launcher is None:
         # Horovod: warns of a stall, and does not end it: it would count time in which all workers were stopped. `_wait`
         # ends it. Set here, since a run in this process (a notebook) may have left its own limits.

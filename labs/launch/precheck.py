@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from labs.results import records
-from labs.run import fields, run_lock, terminal, usage
+from labs.run import run_lock, terminal, usage
+from labs.run.catalogue import Lab
 from labs.run.errors import quoted
-from labs.run.fields import Role
-from labs.run.lab import Lab
 
 FEWEST = 256
 """The embedded data sets have more training images; a smaller step need not wait until their index is read."""
@@ -29,7 +28,7 @@ def refuse(lab: Lab, config: Any, workers: int) -> None:
     """
     lab.check(config, workers)
     records.refuse_unreadable(lab.name, config)
-    data, step = getattr(config, "data", "embedded"), fields.value(config, Role.BATCH_SIZE, default=1) * workers
+    data, step = getattr(config, "data", "embedded"), getattr(config, "batch_size", 1) * workers
     if lab.data_set and (data != "embedded" or step > FEWEST):
         from labs.datasets import sharding, splits
 

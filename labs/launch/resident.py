@@ -32,10 +32,9 @@ from IPython.display import publish_display_data
 
 from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import environment, fields, worker
+from labs.run import environment, worker
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.fields import Role
-from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.text import plural
 
@@ -48,7 +47,7 @@ SECONDS_TO_START = 180.0
 SECONDS_AFTER_FAILURE = 2.0
 """How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
 POLL_SECONDS = 0.1
-HOROVODS = (Role.BACKEND, Role.CYCLE_TIME, Role.FUSION_THRESHOLD)
+HOROVODS = ("backend", "cycle_time_ms", "fusion_threshold_mb")
 """Fields that Horovod reads when it starts, and here it has started."""
 Calls = dict[int, AsyncResult]
 """The same call on all ranks, by rank."""
@@ -207,9 +206,9 @@ class Workers:
 
     def _train(self, lab: Lab, config: Any, arguments: Sequence[str]) -> None:
         """Run a lab, unless its workers need other settings or another launcher."""
-        threads = fields.value(config, Role.THREADS) or self.threads
+        threads = getattr(config, "threads", 0) or self.threads
         if (lab.environment or lab.launcher is not Lab.launcher or threads != self.threads
-                or any(fields.value(config, role) is not None for role in HOROVODS)):
+                or any(getattr(config, name, None) is not None for name in HOROVODS)):
             raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
                            "another launcher; use labs.launch.local.run")
         self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)

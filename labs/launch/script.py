@@ -11,12 +11,12 @@ import socket
 import sys
 from types import TracebackType
 
-from labs.run import heartbeat, lifeline, worker
+from labs.run import heartbeat, stop, worker
 
 
 def main() -> None:
     """Run the script that the first argument names."""
-    lifeline.end_with_launcher()
+    stop.end_with_launcher()
     sys.argv = sys.argv[1:]
     sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
     try:

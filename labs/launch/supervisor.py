@@ -20,7 +20,7 @@ import psutil
 
 from labs.launch import failure
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import lifeline, stop, terminal
+from labs.run import stop, terminal
 from labs.run.errors import ERROR_PREFIX
 
 SECONDS_TO_SAVE = 20.0
@@ -46,7 +46,7 @@ def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Ite
     with private_tmpdir(environ) as variables:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    env={**environ, **variables}, start_new_session=True,
-                                   preexec_fn=lifeline.end_with_parent)
+                                   preexec_fn=stop.end_with_parent)
         try:
             with _stopped_together(process):
                 yield process

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from filelock import Timeout
 
 from labs.launch import local
-from labs.run import atomic, catalogue, command_line, links, terminal
+from labs.run import atomic, catalogue, cluster_state, command_line, terminal
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.lab import Lab
 from labs.run.lock import Lock
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line
@@ -98,8 +98,8 @@ def _set_links(bandwidth: str) -> Iterator[None]:
     if not bandwidth:
         yield
         return
-    with links.restored():
-        links.set_bandwidth(bandwidth)
+    with cluster_state.restored():
+        cluster_state.set_bandwidth(bandwidth)
         yield
 
 

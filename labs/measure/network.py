@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from labs.datasets.splits import Subset
 from labs.measure import collectives, wire
-from labs.run import cluster_state, links
+from labs.run import cluster_state
 from labs.run.errors import LabError
 from labs.training import hvd_ops
 from labs.training.keras_internals import take_steps, tf_variable
@@ -40,7 +40,7 @@ def bandwidths(text: str) -> list[str]:
     """
     listed = [bandwidth.strip() for bandwidth in text.split(",")]
     for bandwidth in listed:
-        links.bits_per_second(bandwidth)
+        cluster_state.bits_per_second(bandwidth)
     return listed
 
 
@@ -63,10 +63,10 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
     def set_bandwidth(bandwidth: str) -> None:
         hvd_ops.barrier()
         if job.rank == 0:
-            links.set_bandwidth(bandwidth)
+            cluster_state.set_bandwidth(bandwidth)
         hvd_ops.barrier()
 
-    with links.restored() if job.rank == 0 else contextlib.nullcontext():
+    with cluster_state.restored() if job.rank == 0 else contextlib.nullcontext():
         yield set_bandwidth
 
 

@@ -14,7 +14,7 @@ import msgspec
 from labs.results import records
 from labs.run import atomic
 from labs.run.errors import LabError
-from labs.run.naming import check_name
+from labs.run.options import check_name
 from labs.run.paths import ROOT
 
 FOLDER = ROOT / "data" / "reference_runs"

@@ -12,8 +12,7 @@ from labs.measure import throughput
 from labs.results import curves
 from labs.results import tables as texts
 from labs.results.records import FORMAT, Record
-from labs.run import atomic, fields
-from labs.run.fields import Role
+from labs.run import atomic
 from labs.run.paths import shown
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
-    batch_size = fields.value(job.config, Role.BATCH_SIZE, default=0)
+    batch_size = getattr(job.config, "batch_size", 0)
     seconds = time.monotonic() - job.started
     layout = {name: value for name, value in dataclasses.asdict(job.layout).items() if "rank" not in name}
     record = {

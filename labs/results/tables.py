@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns
 from labs.run import terminal
-from labs.run.table import text
 from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def closing(record: dict[str, Any]) -> str:
             if name in ("val_accuracy", "val_mae", "val_loss")}
     row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
             if isinstance(value, float) and not ledger_columns.is_column(name)}
-    lines = text([list(row), [_number(value) for value in row.values()]])
+    lines = terminal.table([list(row), [_number(value) for value in row.values()]])
     return "\n".join(filter(None, [lines, _ledger(record["metrics"])]))
 
 
@@ -53,7 +52,7 @@ def messages(rows: Sequence[dict[str, Any]]) -> str:
          f"{row['share']:.2%}", f"{1e3 * row['negotiating_seconds']:.2f}", f"{1e3 * row['waiting_seconds']:.2f}",
          f"{row['transfer_seconds']:.3f}"] for row in rows
     ]
-    return text([head, *lines])
+    return terminal.table([head, *lines])
 
 
 def _number(value: Any) -> str:
@@ -76,7 +75,7 @@ class Grid:
 
     def text(self) -> str:
         """Return it as text for a terminal, below its title."""
-        return "\n".join([self.title, text([self.head, *self.rows])])
+        return "\n".join([self.title, terminal.table([self.head, *self.rows])])
 
     def markdown(self) -> str:
         """Return it as Markdown."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING  # noqa: E402
 from labs.run import lazy  # noqa: E402
 
 if TYPE_CHECKING:
-    from labs.run import atomic, fields, heartbeat, naming
+    from labs.run import atomic, fields, heartbeat
+    from labs.run.catalogue import Lab
     from labs.run.errors import LabError
     from labs.run.fields import Range
-    from labs.run.lab import Lab
     from labs.run.options import Options
     from labs.run.sweeps import Sweep, divide
     from labs.run.worker import main

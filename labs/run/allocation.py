@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.run import slurm
 from labs.run.errors import LabError
 from labs.run.text import plural
 
@@ -37,16 +36,10 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
     """Return the allocation that this process runs in, or None outside of Slurm.
 
     Raises:
-        LabError: The SLURM_* variables cannot be read or contradict each other, or mpirun would not see all nodes.
+        LabError: The SLURM_* variables cannot be read or contradict each other.
     """
     if "SLURM_JOB_ID" not in environ:
         return None
-    if _number("SLURM_HET_SIZE", environ, 1) > 1:
-        raise LabError(
-            f"job {environ['SLURM_JOB_ID']} is heterogeneous ({environ['SLURM_HET_SIZE']} parts), and mpirun sees only "
-            "its first part; submit it as one part (sbatch without \":\" and without #SBATCH hetjob), or "
-            "`unset SLURM_HET_SIZE` to train on the first part alone"
-        )
     # Always set, unlike SLURM_NTASKS, and what mpirun itself uses.
     tasks = _per_node("SLURM_TASKS_PER_NODE", environ)
     nodes = _number("SLURM_JOB_NUM_NODES", environ, len(tasks))
@@ -121,10 +114,10 @@ def _gpus_per_node(tasks: tuple[int, ...], environ: Mapping[str, str]) -> int:
     if "SLURM_GPUS_ON_NODE" in environ:
         return _number("SLURM_GPUS_ON_NODE", environ, 0)
     if "SLURM_GPUS_PER_NODE" in environ:
-        return slurm.typed_gpus(environ["SLURM_GPUS_PER_NODE"])
+        return typed_gpus(environ["SLURM_GPUS_PER_NODE"])
     if "SLURM_GPUS" in environ:
-        return -(-slurm.typed_gpus(environ["SLURM_GPUS"]) // len(tasks))
-    per_task = slurm.typed_gpus(environ.get("SLURM_GPUS_PER_TASK", "")) or slurm.gpus(
+        return -(-typed_gpus(environ["SLURM_GPUS"]) // len(tasks))
+    per_task = typed_gpus(environ.get("SLURM_GPUS_PER_TASK", "")) or gpus(
         environ.get("SLURM_TRES_PER_TASK", ""))
     return per_task * max(tasks)
 
@@ -155,3 +148,19 @@ def _unreadable(name: str, environ: Mapping[str, str], why: str) -> LabError:
         f"{state}; run inside sbatch or salloc, "
         "or `unset SLURM_JOB_ID` to run as on a laptop"
     )
+
+
+def gpus(gres: str) -> int:
+    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4.
+
+    A number without a type is the total: "gres/gpu:a100=2,gres/gpu=2" has 2.
+    """
+    parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
+    gpu = [part[part.index("gpu") + 1:] or ["1"] for part in parts if "gpu" in part[:2]]
+    totals = [part for part in gpu if len(part) == 1 and re.fullmatch("[0-9]{1,9}", part[0])]
+    return sum(int(part[-1]) if re.fullmatch("[0-9]{1,9}", part[-1]) else 1 for part in totals or gpu)
+
+
+def typed_gpus(text: str) -> int:
+    """Return the GPUs in the value of an option that is for GPUs only: "4", "a100" (one) or "a100:2,v100:1"."""
+    return gpus(re.sub(r"(^|,)(?!gpu\b)", r"\1gpu:", text)) if text else 0

@@ -15,18 +15,17 @@ from typing import IO, Any
 
 from labs.run.errors import LabError, quoted
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 def explain_os_error(problem: BaseException) -> BaseException:
     """Return the error of a full disk or of a path as a LabError, and any other error unchanged."""
     if not isinstance(problem, OSError) or isinstance(problem, BrokenPipeError):
         return problem
-    if problem.errno not in DISK_FULL:
-        return LabError(f"{quoted(str(problem.filename))}: {problem.strerror}; check the path and its permissions"
-                        ) if problem.filename and problem.strerror else problem
-    return LabError(f"cannot write {problem.filename or 'a file'}: {problem.strerror}; "
-                    "free some space, or choose another --results")
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return LabError(f"cannot write {problem.filename or 'a file'}: {problem.strerror}; "
+                        "free some space, or choose another --results")
+    if problem.filename and problem.strerror:
+        return LabError(f"{quoted(str(problem.filename))}: {problem.strerror}; check the path and its permissions")
+    return problem
 
 
 @contextlib.contextmanager
@@ -39,26 +38,15 @@ def with_filename(path: Path) -> Iterator[None]:
         raise
 
 
-KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-         stat.S_IFSOCK: "a socket"}
-
-
-def refuse_special(path: str | os.PathLike, option: str = "file") -> None:
-    """Refuse to replace anything but a regular file: a rename would replace a device, too.
-
-    Args:
-        path: The file to write.
-        option: The option that names it, such as "--csv".
+def refuse_special(path: Path, option: str) -> None:
+    """Refuse to replace what an option such as "--csv" names, unless it is a regular file: a rename would replace a
+    device, too.
 
     Raises:
         LabError: It exists, and is not a regular file.
     """
-    try:
-        kind = stat.S_IFMT(os.stat(Path(path)).st_mode)
-    except OSError:  # It does not exist yet, or the write itself will report why it fails.
-        return
-    if kind != stat.S_IFREG:
-        raise LabError(f"cannot write {path}: it is {KINDS[kind]}, not a regular file; choose another {option}")
+    if path.exists() and not path.is_file():
+        raise LabError(f"cannot write {path}: it is not a regular file; choose another {option}")
 
 
 def open_regular(path: str | os.PathLike, largest: int) -> int:
@@ -79,20 +67,17 @@ def open_regular(path: str | os.PathLike, largest: int) -> int:
             raise
         raise LabError(f"{path}: it is not a regular file") from None
     status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
+    regular = stat.S_ISREG(status.st_mode)
+    if regular and status.st_size <= largest:
         return descriptor
     os.close(descriptor)
-    special = not stat.S_ISREG(status.st_mode)
-    raise LabError(f"{path}: it is " + ("not a regular file" if special else f"larger than {largest >> 20} MiB"))
+    raise LabError(f"{path}: it is " + (f"larger than {largest >> 20} MiB" if regular else "not a regular file"))
 
 
 def read_bytes(path: str | os.PathLike, largest: int) -> bytes:
     """Return the content of a regular file; raises what `open_regular` raises."""
-    descriptor = open_regular(path, largest)
-    try:
-        return os.read(descriptor, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
+    with open(open_regular(path, largest), "rb") as file:
+        return file.read()
 
 
 def read_text(path: str | os.PathLike, largest: int = 4 << 20) -> str:

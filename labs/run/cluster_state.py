@@ -1,19 +1,29 @@
-"""The state of this user's cluster: a folder with cluster.json, which every command reads."""
+"""This user's cluster, made by `labs cluster`: its state, a folder with cluster.json, and the bandwidth of its links.
+
+`labs cluster link` changes the kernel's settings; this module runs it as a program.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import math
 import os
+import re
 import socket
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psutil
+from filelock import Timeout
 
 from labs.run import atomic
-from labs.run.errors import LabError
+from labs.run.errors import ERROR_PREFIX, LabError, quoted
+from labs.run.lock import Lock
 from labs.run.paths import named
 
 FOLDER = "LABS_CLUSTER"
@@ -25,6 +35,10 @@ HEAD = "head"
 SUBNET = "10.77.0.0/24"
 MOST_NODES = 64
 UNLIMITED = "unlimited"
+BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+SECONDS = {"us": 1e-6, "ms": 1e-3}
+CHANGES = "changes.lock"
+"""Held in the cluster's folder by the process that sets links for a study or a sweep."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,3 +148,80 @@ def require() -> Cluster:
     if cluster := current():
         return cluster
     raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
+
+
+def bits_per_second(bandwidth: str) -> float:
+    """Return a bandwidth such as "100mbit" as bits per second; infinity for UNLIMITED.
+
+    Raises:
+        LabError: It cannot be read, or is outside 100 kbit/s to 100 Gbit/s.
+    """
+    if bandwidth == UNLIMITED:
+        return float("inf")
+    bits = _amount(bandwidth, BITS)
+    if 1e5 <= bits <= 1e11:
+        return bits
+    raise LabError(f"{quoted(bandwidth)} is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or "
+                   f"{UNLIMITED}")
+
+
+def seconds(latency: str) -> float:
+    """Return a latency such as "200us" as seconds; 0 for an empty string.
+
+    Raises:
+        LabError: It cannot be read, or is longer than 10 s.
+    """
+    if not latency:
+        return 0.0
+    if (duration := _amount(latency, SECONDS)) <= 10:
+        return duration
+    raise LabError(f"{quoted(latency)} is not a latency up to 10 s; write 200us or 5ms")
+
+
+def _amount(text: str, units: Mapping[str, float]) -> float:
+    """Return a number with a unit, such as "5ms", in units of 1; NaN if it cannot be read."""
+    match = re.fullmatch(rf"(\d+(?:\.\d+)?)({'|'.join(units)})", text.lower())
+    return float(match[1]) * units[match[2]] if match else math.nan
+
+
+def label() -> str:
+    """Return the slowest link of the cluster in which this process runs; an empty string outside a cluster."""
+    cluster = current() if inside() else None
+    if cluster is None:
+        return ""
+    return str(min(cluster.links.values(), key=lambda link: (bits_per_second(link.bandwidth), -seconds(link.latency))))
+
+
+def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
+    """Set the bandwidth of the links of some nodes, by default of all.
+
+    Args:
+        bandwidth: Such as "100mbit", or "unlimited".
+        nodes: Their names.
+
+    Raises:
+        LabError: No cluster is up, the value is unknown, or the kernel refuses it.
+    """
+    command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Restore every link's bandwidth after the block; one process at a time may be in it.
+
+    Raises:
+        LabError: No cluster is up, or another run sets its links: each would measure the other's.
+    """
+    require()
+    with contextlib.ExitStack() as at_exit:
+        try:
+            at_exit.enter_context(Lock(folder() / CHANGES).hold())
+        except Timeout:
+            raise LabError("another run sets the links of this cluster; wait until it ends, or start a second cluster "
+                           "with LABS_CLUSTER=DIR") from None
+        for node, link in require().links.items():
+            at_exit.callback(set_bandwidth, link.bandwidth, [node])
+        yield

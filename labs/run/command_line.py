@@ -5,18 +5,27 @@
 
 from __future__ import annotations
 
+import argparse
+import ast
 import dataclasses
+import inspect
+import itertools
 import shlex
-from collections.abc import Iterator, Sequence
-from typing import Any
+import textwrap
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from labs.run import fields, usage
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
-from labs.run.lab import Lab
 from labs.run.options import LAUNCH, Options
 from labs.run.paths import labs_command
 
-LAUNCH_FLAGS = [f"--{name}" for name in LAUNCH]
+TYPES: dict[type, tuple[Callable[[str], Any], str]] = {
+    int: (usage.whole_number, "INT"), float: (usage.number, "FLOAT"), str: (str, "STR"), Path: (Path, "PATH")}
+"""How the values of an option are read, and their name in its help."""
 
 
 def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
@@ -32,78 +41,77 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
     Raises:
         LabError: The command line is wrong.
     """
-    import tyro
-
-    preset, rest = split_preset(lab, arguments)
-    usage.refuse_empty(rest)
-    usage.refuse_foreign_digits(rest)
-    if not launches:
-        _refuse_launch_options(lab, arguments)
-    flat = tyro.conf.OmitArgPrefixes
-    groups: list[tuple] = [("experiment", flat[lab.Config], lab.presets[preset]), ("run", flat[Options], Options())]
-    if launches:
-        launch = _launch()
-        groups.append(("launch", flat[launch], launch()))
-        known = LAUNCH_FLAGS
+    preset, _ = split_preset(lab, arguments)
+    usage.refuse_empty(arguments)
     prog = f"labs run {lab.name}"
-    with usage.errors_as_one_line(["--preset", *known, *flags(lab.Config), *flags(Options)], prog):
-        args: Any = tyro.cli(
-            dataclasses.make_dataclass("CommandLine", groups),
-            prog=prog,
-            description=f"{lab.description}\n{_first(lab.presets[preset])}\n--preset {' | '.join(lab.presets)}: "
-                        f"the defaults are from preset {preset}.",
-            args=rest,
-        )
-    fields.check(args.experiment)
-    fields.check(args.run)
-    return args.experiment, args.run
+    parser = usage.Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description, formatter_class=_Help)
+    parser.known = known
+    if launches:
+        add_launch_options(parser.add_argument_group("launch options"))
+    else:
+        _refuse_launch_options(lab, arguments)
+    add_options(parser, lab, preset)
+    given = vars(parser.parse_args(arguments))
+    config, options = (
+        dataclasses.replace(defaults, **{field.name: given[field.name] for field in dataclasses.fields(defaults)
+                                         if field.name in given})
+        for defaults in (lab.presets[preset], Options()))
+    fields.check(config)
+    fields.check(options)
+    return config, options
+
+
+class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """Keeps the lines of the lab's description, and shows the defaults."""
+
+
+def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo") -> None:
+    """Add the options of a lab's Config and of every run to a parser, with the defaults of a preset."""
+    experiment = parser.add_argument_group("experiment options")
+    experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
+                            help="where the defaults of the other experiment options come from")
+    _add_fields(experiment, lab.presets[preset])
+    _add_fields(parser.add_argument_group("run options"), Options())
+
+
+def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Add the options of `labs run` that start the workers."""
+    parser.add_argument("--workers", type=usage.count, metavar="N", default=argparse.SUPPRESS, help=LAUNCH["workers"])
+    parser.add_argument("--oversubscribe", action="store_true", default=argparse.SUPPRESS, help=LAUNCH["oversubscribe"])
+
+
+def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
+    """Add an option for each field of a dataclass: its type, its default, and its docstring as the help."""
+    settings = type(defaults)
+    helps = _docstrings(settings)
+    for name, hint in typing.get_type_hints(settings).items():
+        option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
+        if type(None) in typing.get_args(hint):  # str | None
+            (hint,) = set(typing.get_args(hint)) - {type(None)}
+        about: dict[str, Any] = {"help": helps.get(name, "").replace("%", "%%"),
+                                 "default": argparse.SUPPRESS if value is None else value}
+        if hint is bool:
+            group.add_argument(option, action=argparse.BooleanOptionalAction, **about)
+        elif typing.get_origin(hint) is Literal:
+            group.add_argument(option, choices=typing.get_args(hint), **about)
+        else:
+            read, metavar = TYPES[hint]
+            group.add_argument(option, type=read, metavar=metavar, **about)
+
+
+def _docstrings(settings: type) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
+    definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
+    return {field.target.id: " ".join(text.value.value.split()) for field, text in itertools.pairwise(definition.body)
+            if [type(field), type(text)] == [ast.AnnAssign, ast.Expr]}
 
 
 def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:
     """Refuse `python -m labs.lab10_caltech --workers 2`: this program is one worker and starts none."""
-    for word in arguments:
-        if word.partition("=")[0] in LAUNCH_FLAGS:
-            raise LabError(f"{word.partition('=')[0]} is for `labs run`, which starts the workers: "
+    for name in (word.partition("=")[0] for word in arguments):
+        if name.removeprefix("--") in LAUNCH:
+            raise LabError(f"{name} is for `labs run`, which starts the workers: "
                            f"{labs_command()} run {lab.name} {shlex.join(arguments)}")
-
-
-FIRST = {
-    "workers": ("N", "processes that train together; each takes a core or a GPU"),
-    "epochs": ("N", "passes over the training data"),
-    "batch_size": ("N", "images per worker and step"),
-    "data": ("NAME", "embedded, real, or your own folder"),
-}
-"""The options that come first in a lab's help, where the lab has them."""
-
-
-def _first(defaults: Any) -> str:
-    """Return a line for each of the most used options."""
-    lines = [(f"--{name.replace('_', '-')} {value}", about, getattr(defaults, name, None))
-             for name, (value, about) in FIRST.items() if name == "workers" or hasattr(defaults, name)]
-    return "".join(f"    {option:14}  {about}{f' ({default})' * (default is not None)}\n"
-                   for option, about, default in lines)
-
-
-def _launch() -> type:
-    """Return the options of the launch as a dataclass, for `labs run LAB --help`."""
-    from typing import Annotated
-
-    import tyro
-
-    return dataclasses.make_dataclass("Launch", [
-        ("workers", Annotated[int | None, tyro.conf.arg(help=LAUNCH["workers"])], None),
-        ("oversubscribe", Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=LAUNCH["oversubscribe"])],
-         False),
-    ], frozen=True, namespace={"__doc__": "How many workers to start."})
-
-
-def flags(settings: type) -> Iterator[str]:
-    """Yield the options of a dataclass, such as --batch-size."""
-    for field in dataclasses.fields(settings):
-        option = field.name.replace("_", "-")
-        yield f"--{option}"
-        if field.type == "bool":
-            yield f"--no-{option}"
 
 
 def to_argv(config: Any) -> list[str]:
@@ -123,7 +131,7 @@ def to_argv(config: Any) -> list[str]:
 
 def split_preset(lab: Lab, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """Split `--preset NAME` from the arguments: the preset decides the defaults of all other options."""
-    parser = usage.Parser(f"labs run {lab.name}", add_help=False, allow_abbrev=False)
+    parser = usage.Parser(f"labs run {lab.name}", add_help=False)
     parser.add_argument("--preset", default="demo")
     known, rest = parser.parse_known_args(arguments)
     if known.preset not in lab.presets:

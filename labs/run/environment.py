@@ -1,24 +1,32 @@
-"""Environment variables and Keras settings that break a run, slow it down, or falsify its results.
+"""The surroundings of a run: environment variables, Keras's settings and installed packages that break it, slow it down
+or falsify its results.
 
 `labs check` reports all of them; a run refuses those that break it before it starts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import json
 import os
 import re
+import site
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from labs.run import atomic, installed, shadows
-from labs.run.errors import LabError, quoted
-from labs.run.speed_settings import NUMBERS
+from labs.run import shadows
+from labs.run.errors import LabError
+from labs.run.paths import ROOT, shown
 from labs.run.text import printable
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 
 @dataclass(frozen=True)
@@ -33,43 +41,25 @@ class Rule:
     wrong: Callable[[str], bool]
 
 
-def _number(value: str) -> float:
-    try:
-        return float(value)
-    except ValueError:
-        return 0.0
-
-
 def _true(value: str) -> bool:
     return value.lower() in ("1", "true", "yes", "on")
 
 
-def _differs(pattern: str, value: str) -> bool:
-    return bool(value) and not re.fullmatch(pattern, value)
-
-
 RULES = [
     Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
-         lambda value: installed.legacy_keras() and not importlib.util.find_spec("tf_keras")),
-    Rule("TF2_BEHAVIOR", "fail", "makes TensorFlow behave as version 1", lambda value: value == "0"),
+         lambda value: legacy_keras() and not importlib.util.find_spec("tf_keras")),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
-    Rule("KERAS_NNX_ENABLED", "fail", "makes Keras need JAX's package flax", _true),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
     Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
     Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
          lambda value: "error" in value),
-    Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
-         lambda value: _number(value) >= 2),
     Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
     Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
          lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ),  # horovodrun sets both.
     Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",
-         lambda value: _number(value) > 10),
-    *(Rule(name, "fail", "is not a plain number: every run stops",
-           functools.partial(_differs, plain)) for name, plain in NUMBERS.items()),
-    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: "
-         "--timeline)",
+         lambda value: bool(re.fullmatch(r"[1-9]\d+(\.\d*)?", value))),
+    Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
     Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _true),
@@ -90,19 +80,21 @@ def refuse_harmful(horovod: bool = True) -> None:
         horovod: Refuse what breaks Horovod as well.
 
     Raises:
-        LabError: Names the variable, the setting, the package or the file, and the cure.
+        LabError: Names the variable, the package or the file, and the cure.
     """
     for rule, value in harmful(RULES):
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
-    _refuse_deleted_folder()
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise LabError("the working folder has been deleted, and mpirun needs one; `cd` to another") from None
     shadows.refuse_packages()
-    keras_settings()
-    installed.refuse_numpy()
-    installed.refuse_tensorflow()
-    installed.refuse_keras()
+    refuse_numpy()
+    refuse_tensorflow()
+    refuse_keras()
     if horovod:
-        installed.refuse_horovod()
+        refuse_horovod()
 
 
 RECORDED = re.compile(r"TF_(XLA_FLAGS|DETERMINISTIC_OPS|CUDNN_\w+|(EN|DIS)ABLE_(?!ONEDNN_OPTS)\w+)|XLA_FLAGS"
@@ -116,16 +108,8 @@ def recorded() -> dict[str, str]:
     return {name: printable(value) for name, value in sorted(os.environ.items()) if value and RECORDED.fullmatch(name)}
 
 
-def _refuse_deleted_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise LabError("the working folder has been deleted, and mpirun needs one; `cd` to another") from None
-
-
 KERAS_DEFAULTS: dict[str, Any] = {"floatx": "float32", "image_data_format": "channels_last", "epsilon": 1e-7}
 """The settings in keras.json that change what a model computes; KERAS_BACKEND overrides the backend."""
-KERAS_CHOICES = {"floatx": ("float16", "float32", "float64"), "image_data_format": ("channels_last", "channels_first")}
 
 
 def keras_file() -> Path:
@@ -136,26 +120,12 @@ def keras_file() -> Path:
 
 
 def keras_settings() -> dict[str, Any]:
-    """Return the settings in keras.json that differ from KERAS_DEFAULTS; `restore_keras` sets them back.
-
-    Raises:
-        LabError: Keras would not load with this file.
-    """
-    file, cure = keras_file(), f"rm {'-r ' * keras_file().is_dir()}{keras_file()}"
+    """Return the settings in keras.json that differ from KERAS_DEFAULTS; `restore_keras` sets them back."""
     try:
-        settings = json.loads(atomic.read_bytes(file, 2**20))
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # Keras ignores a file that is not JSON.
+        settings = json.loads(keras_file().read_text())
+    except (OSError, ValueError):  # Keras itself ignores a file that is not JSON.
         return {}
-    except (OSError, LabError) as problem:
-        raise LabError(f"Keras cannot read {file}: {getattr(problem, 'strerror', 'it is not a regular file')}; {cure}"
-                       ) from None
-    if not isinstance(settings, dict):
-        raise LabError(f"{file} does not hold a JSON object, which Keras needs; {cure}")
-    different = {key: settings[key] for key, value in KERAS_DEFAULTS.items() if settings.get(key, value) != value}
-    for key, value in different.items():
-        if value not in KERAS_CHOICES.get(key, (value,)) or (key == "epsilon" and not isinstance(value, float)):
-            raise LabError(f"{file} sets {key} to {quoted(str(value))}, which Keras refuses; {cure}")
-    return different
+    return {key: settings[key] for key, value in KERAS_DEFAULTS.items() if settings.get(key, value) != value}
 
 
 def restore_keras(backend: Any) -> None:
@@ -166,3 +136,149 @@ def restore_keras(backend: Any) -> None:
     """
     for name, value in KERAS_DEFAULTS.items():
         getattr(backend, f"set_{name}")(value)
+
+
+def legacy_keras() -> bool:
+    """Return whether TensorFlow loads Keras 2 from the package tf_keras, as in NVIDIA's containers."""
+    return os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
+
+
+def keras_package() -> str:
+    """Return the name of the package that TensorFlow loads as Keras."""
+    return "tf_keras" if legacy_keras() else "keras"
+
+
+def refuse_numpy() -> None:
+    """Refuse a numpy for which TensorFlow was not compiled.
+
+    Raises:
+        LabError: As all of these functions, it names the cause and the cure.
+    """
+    numpy = str(version("numpy"))
+    if numpy.partition(".")[0] not in ("0", "1") and _series("tensorflow") < (2, 18):
+        raise LabError(f"numpy is {numpy}, and TensorFlow {version('tensorflow')} was compiled for numpy 1; "
+                       f"{cure('numpy')}")
+
+
+def refuse_tensorflow() -> None:
+    """Refuse a TensorFlow that is missing, hidden, or too old."""
+    _refuse_missing("tensorflow")
+    if _series("tensorflow") < (2, 15):
+        raise LabError(f"{version('tensorflow')} is older than 2.15, the oldest TensorFlow that the labs run on; "
+                       f"{cure('tensorflow')}")
+
+
+def refuse_keras() -> None:
+    """Refuse a Keras that is missing, hidden, or made for another TensorFlow."""
+    name, tensorflow = keras_package(), version("tensorflow")
+    _refuse_missing(name)
+    series = _series("tensorflow")
+    needed = "3" if name == "keras" and series >= (2, 16) else "{}.{}".format(*series)
+    if tensorflow and not str(version(name)).startswith(f"{needed}."):
+        raise LabError(f"{name} {version(name)} is in {shown(_folder(name))}: TensorFlow {tensorflow} needs {name} "
+                       f"{needed}; {cure(name)}")
+
+
+def refuse_horovod() -> None:
+    """Refuse a Horovod that is missing, hidden, of another version, or built for another TensorFlow."""
+    _refuse_missing("horovod")
+    if version("horovod") != (pin := stacks()[0]["horovod"]):
+        raise LabError(f"Horovod {version('horovod')} is in {shown(_folder('horovod'))}: the labs need {pin}; "
+                       f"{cure('horovod')}")
+    here = version_number(str(version("tensorflow")))
+    if built_for() not in (None, here):
+        raise LabError(f"Horovod was built for TensorFlow {built_for()}, and {here} is installed; "
+                       f"{install('horovod')}")
+
+
+def _refuse_missing(name: str) -> None:
+    """Refuse what keeps Python from importing a package: it is missing, or another one hides it."""
+    if version(name) is None:
+        remedy = "unset TF_USE_LEGACY_KERAS" if name == "tf_keras" else install(name)
+        raise LabError(f"{name} is not installed for {sys.executable}; {remedy}")
+    if _imported_from(name) != _folder(name):
+        raise LabError(f"`import {name}` finds {_imported_from(name)}/{name}, which hides the environment's "
+                       f"{version(name)}; {cure(name)}")
+
+
+def _distribution(name: str) -> Distribution | None:
+    from importlib import metadata  # Here: the check `python` does not need it, and its line must appear at once.
+
+    for each in ("tensorflow", "tensorflow-cpu") if name == "tensorflow" else (name,):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return metadata.distribution(each)
+    return None
+
+
+def version(name: str) -> str | None:
+    """Return the version of an installed package, or None."""
+    installed = _distribution(name)
+    return installed.version if installed else None
+
+
+def _series(name: str) -> tuple[int, ...]:
+    """Return the first two numbers of a package's version, or of the default stack's if the package is missing."""
+    known = version(name) or stacks()[0][name]
+    return tuple(int(number) for number in re.findall(r"\d+", known)[:2])
+
+
+def _folder(name: str) -> Path:
+    """Return the folder in which an installed package lies."""
+    installed = _distribution(name)
+    if installed is None:
+        raise LabError(f"{name} is not installed; {install(name)}")
+    return Path(str(installed.locate_file("")))
+
+
+def _imported_from(name: str) -> Path | None:
+    """Return the folder in which Python finds a package, without importing it."""
+    spec = PathFinder.find_spec(name)  # The kit's own finder would step aside.
+    return Path(spec.origin).parent.parent if spec and spec.origin else None
+
+
+def built_for() -> str | None:
+    """Return the version of TensorFlow that Horovod was built for, or None if its build did not record it."""
+    note = _folder("horovod") / "horovod" / "metadata.json"
+    return json.loads(note.read_text()).get("tensorflow") if note.is_file() else None
+
+
+@functools.cache
+def stacks() -> list[dict[str, str]]:
+    """Return the pins of the default stack and of the classic one, with which the labs are tested."""
+    return [dict(line.split("==") for line in (ROOT / "setup" / name).read_text().split())
+            for name in ("constraints.txt", "constraints-classic.txt")]
+
+
+@functools.cache
+def pins() -> dict[str, str]:
+    """Return the pins of the installed stack; none if its TensorFlow is that of neither (a container, a site)."""
+    series = "{}.{}.".format(*_series("tensorflow"))
+    return next((pins for pins in stacks() if pins["tensorflow"].startswith(series)), {})
+
+
+def cure(name: str) -> str:
+    """Return the command after which Python finds the right package."""
+    folder = _imported_from(name) or _folder(name)
+    if str(folder) in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        return "unset PYTHONPATH"
+    if str(folder) == site.getusersitepackages():
+        return "export PYTHONNOUSERSITE=1"
+    return install(name)
+
+
+def install(name: str) -> str:
+    """Return the command that installs a package: `make env`, or pip where another tool made the environment."""
+    prefix = Path(sys.prefix)
+    if prefix.name == ".venv":
+        return "make env"
+    if any(prefix.glob(".ready-*-*")):
+        return f"make env VENV={shown(prefix)}"
+    if name in ("horovod", "horovod_keras3"):
+        return "make horovod"
+    return f"python -m pip install {name}" + (f"=={pins()[name]}" if name in pins() else "")
+
+
+def version_number(text: str) -> str:
+    """Return the first version number in a text."""
+    match = re.search(r"\d+\.\d+(\.\d+)?", text)
+    return match[0] if match else ""

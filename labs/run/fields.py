@@ -1,15 +1,20 @@
-"""Fields of a lab's Config: their ranges, their roles, and the types that several labs share.
+"""Fields of a lab's Config: the types that several labs share, with their ranges; and names made from a Config.
 
     batch_size: BatchSize = 32                          a shared type: its range is written once, below
     trials: Annotated[int, Range(0, 2**20)] = 0         a field that one lab has
+
+The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`,
+`backend`, `cycle_time_ms`, `fusion_threshold_mb` and `data`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
-import functools
+import hashlib
+import json
+import sys
 import typing
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from labs.run.errors import LabError, quoted
@@ -23,33 +28,18 @@ class Range:
     high: float
 
 
-class Role(enum.Enum):
-    """A field of a Config that the kit itself reads. It finds the field by its type, not by its name."""
-
-    SEED = enum.auto()
-    BATCH_SIZE = enum.auto()
-    THREADS = enum.auto()
-    BACKEND = enum.auto()
-    CYCLE_TIME = enum.auto()
-    FUSION_THRESHOLD = enum.auto()
-
-
-# The kit acts on these.
-Seed = Annotated[int, Range(0, 2**32 - 1), Role.SEED]
-"""Seeds Python, NumPy and Keras, and the order of the images. Every Config has one."""
-BatchSize = Annotated[int, Range(1, 2**20), Role.BATCH_SIZE]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+"""Seeds Python, NumPy and Keras, and the order of the images."""
+BatchSize = Annotated[int, Range(1, 2**20)]
 """Images per worker and step; records hold the global batch size as well."""
-Threads = Annotated[int, Range(0, 4096), Role.THREADS]
+Threads = Annotated[int, Range(0, 4096)]
 """TensorFlow's threads of one worker; 0: its share of the node's cores."""
-Backend = Annotated[Literal["mpi", "gloo"], Role.BACKEND]
+Backend = Literal["mpi", "gloo"]
 """What carries tensors that are not on a GPU."""
-CycleTime = Annotated[float, Range(0.01, 1000), Role.CYCLE_TIME]
+CycleTime = Annotated[float, Range(0.01, 1000)]
 """Milliseconds that Horovod waits for more tensors before it sends a message."""
-FusionThreshold = Annotated[float, Range(0, 4096), Role.FUSION_THRESHOLD]
+FusionThreshold = Annotated[float, Range(0, 4096)]
 """MiB of tensors that Horovod sends as one message."""
-
-# These only have a range.
-BaseBatchSize = Annotated[int, Range(1, 2**20)]
 Epochs = Annotated[int, Range(1, 2**20)]
 ImageCount = Annotated[int, Range(0, 2**40)]
 ImageSize = Annotated[int, Range(16, 4096)]
@@ -64,28 +54,11 @@ Width = Annotated[int, Range(1, 4096)]
 Depth = Annotated[int, Range(0, 1024)]
 
 
-@functools.cache
-def _metadata(settings: type) -> dict[str, tuple]:
-    """Return the annotations of each field of a dataclass: ranges and roles."""
-    hints = typing.get_type_hints(settings, include_extras=True)
-    return {field.name: getattr(hints[field.name], "__metadata__", ()) for field in dataclasses.fields(settings)}
-
-
 def bounds(settings: type) -> dict[str, Range]:
     """Return the range of each field of a dataclass that has one."""
-    return {name: each for name, metadata in _metadata(settings).items() for each in metadata
-            if isinstance(each, Range)}
-
-
-def field_with(role: Role, settings: type) -> str | None:
-    """Return the name of the field that has a role, or None if a dataclass has no such field."""
-    return next((name for name, metadata in _metadata(settings).items() if role in metadata), None)
-
-
-def value(config: Any, role: Role, default: Any = None) -> Any:
-    """Return the value of the field that has a role, or `default` if the Config has no such field."""
-    name = field_with(role, type(config))
-    return default if name is None else getattr(config, name)
+    hints = typing.get_type_hints(settings, include_extras=True)
+    return {field.name: each for field in dataclasses.fields(settings)
+            for each in getattr(hints[field.name], "__metadata__", ()) if isinstance(each, Range)}
 
 
 def check(config: Any) -> None:
@@ -112,3 +85,18 @@ def check_text(name: str, value: Any) -> None:
     text = str(value)
     if text.encode(errors="replace").decode() != text:
         raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")
+
+
+def lab_name(config: Any) -> str:
+    """Return the name of the lab to which a Config or its class belongs: the name of its module."""
+    module = (config if isinstance(config, type) else type(config)).__module__
+    if module == "__main__":  # A program, started by its path or with `python -m`.
+        main = sys.modules[module]
+        module = main.__spec__.name if main.__spec__ else Path(main.__dict__.get("__file__", "interactive")).stem
+    return module.removeprefix("labs.")
+
+
+def config_hash(config: Any) -> str:
+    """Return eight hexadecimal digits that are equal for two Configs only if all their values are."""
+    settings = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+    return hashlib.blake2b(settings.encode(), digest_size=4).hexdigest()

@@ -1,10 +1,9 @@
 """Heartbeats: each worker records its epoch and step, so that the others can detect a stalled one.
 
 Horovod's own stall check runs on rank 0 alone, and is blind when rank 0 itself is frozen. Here every worker has a small
-memory-mapped file in the run's folder. It is updated at each step, at the cost of a memory write, and survives even a
-SIGKILL. A thread in every worker reads the files of the others. Workers of `labs run` also send their heartbeat over
-their error stream, about once a second. From it `labs run` detects a node that has lost its network: the files of such
-a node no longer reach the others.
+file in the run's folder, updated at each step, which survives even a SIGKILL. A thread in every worker reads the files
+of the others. Workers of `labs run` also send their heartbeat over their error stream, about once a second: the files
+of a node that has lost its network no longer reach the others.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import mmap
 import os
 import re
 import signal
@@ -23,8 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from labs.run import atomic, lifeline
-from labs.run.awake import AwakeClock
+from labs.run import atomic, stop
 from labs.run.errors import ERROR_PREFIX, LabError
 
 FOLDER = "heartbeats"
@@ -65,7 +62,7 @@ def read_beats(folder: Path) -> list[Beat]:
     beats = []
     for path in sorted(folder.glob("rank-*")):
         try:
-            beats.append(Beat(**json.loads(atomic.read_bytes(path, BEAT_BYTES).rstrip(b"\0 "))))
+            beats.append(Beat(**json.loads(atomic.read_bytes(path, BEAT_BYTES))))
         except (ValueError, LabError):
             continue  # Read in the middle of a write; the next read succeeds.
     return beats
@@ -93,6 +90,27 @@ def slowest_worker(beats: list[Beat], alive_before: Mapping[int, float]) -> Beat
     return min(dead or beats, key=lambda beat: (beat.epoch, beat.step, beat.moved))
 
 
+class AwakeClock:
+    """Counts the seconds in which this process was running; changes of the system time have no effect.
+
+    Args:
+        longest: The clock must be read at least this often, in seconds. If a process does not run for longer, it was
+            stopped, and the rest of that time does not count.
+    """
+
+    def __init__(self, longest: float):
+        self._longest, self._lock = longest, threading.Lock()
+        self._seconds, self._read = 0.0, time.monotonic()
+
+    def now(self) -> float:
+        """Return the seconds since this clock was made."""
+        with self._lock:
+            now = time.monotonic()
+            self._seconds += min(now - self._read, self._longest)
+            self._read = now
+            return self._seconds
+
+
 class Heartbeat:
     """Records this worker's progress, and ends the run when the worker has made no progress for too long.
 
@@ -106,12 +124,8 @@ class Heartbeat:
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str | None = None):
         self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = open(folder / f"rank-{rank:05d}", "w+b")  # noqa: SIM115 - open for the whole run.
-        # Written, not truncated: on a full disk the map would be a SIGBUS.
-        with atomic.with_filename(Path(self._file.name)):
-            self._file.write(bytes(BEAT_BYTES))
-            self._file.flush()
-        self._map = mmap.mmap(self._file.fileno(), BEAT_BYTES)
+        self._path = folder / f"rank-{rank:05d}"
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._lock = threading.Lock()
         self._armed = False
         self._period = min(1.0, stall_seconds / 10)
@@ -121,17 +135,12 @@ class Heartbeat:
         """For how long Ctrl-Z or Slurm has stopped this process during training."""
         self._step_ended, self._step_seconds, self._was_stopped = time.perf_counter(), 0.0, False
         self._alive_before: dict[int, float] = {}
-        self._beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
+        self.beat = Beat(rank, host or socket.gethostname(), os.getpid(), 0, 0, time.time(), time.time())
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._write()
-        self._send(self._beat)
+        self._send(self.beat)
         self._thread.start()
-
-    @property
-    def beat(self) -> Beat:
-        """This worker's last heartbeat."""
-        return self._beat
 
     def step(self, epoch: int, step: int) -> None:
         """Record that this worker has reached a step; the first one starts the stall check."""
@@ -171,7 +180,7 @@ class Heartbeat:
 
     def still_moving(self) -> None:
         """Record that this worker is alive at the step it has reached, for example while it evaluates."""
-        self.step(self._beat.epoch, self._beat.step)
+        self.step(self.beat.epoch, self.beat.step)
 
     def pause(self) -> None:
         """Suspend the stall check until this worker's next step."""
@@ -181,23 +190,23 @@ class Heartbeat:
         """Stop the heartbeat, and report that this worker has finished."""
         self._ended.set()
         self._thread.join()
-        self._send(dataclasses.replace(self._beat, alive=0))
+        self._send(dataclasses.replace(self.beat, alive=0))
         with self._lock:
-            self._map.close()
-            self._file.close()
+            os.close(self._file)
 
     def _write(self, **changes) -> None:
         with self._lock:
-            self._beat = dataclasses.replace(self._beat, **changes)
-            text = json.dumps(dataclasses.asdict(self._beat)).encode()
-            self._map[:] = text.ljust(BEAT_BYTES, b"\0")
+            self.beat = dataclasses.replace(self.beat, **changes)
+            text = json.dumps(vars(self.beat)).encode()
+            with atomic.with_filename(self._path):
+                os.pwrite(self._file, text.ljust(BEAT_BYTES), 0)
 
     @staticmethod
     def _send(beat: Beat) -> None:
         """Send a heartbeat to the launcher, in one write, so that the output of other threads cannot split it."""
-        if lifeline.SUPERVISOR in os.environ:
+        if stop.SUPERVISOR in os.environ:
             with contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
-                os.write(2, f"\x1elabs {json.dumps(dataclasses.asdict(beat))}\x1e\n".encode())
+                os.write(2, f"\x1elabs {json.dumps(vars(beat))}\x1e\n".encode())
 
     def _run(self) -> None:
         while not self._ended.wait(self._period):
@@ -206,8 +215,8 @@ class Heartbeat:
     def round(self) -> None:
         """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
         self._write(alive=time.time())
-        self._send(self._beat)
-        self._map.flush()  # Other nodes see it only once it is written to the shared file system.
+        self._send(self.beat)
+        os.fsync(self._file)  # Other nodes see it only once it is written to the shared file system.
         idle = self._clock.now() - self._moved
         if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
             self._alive_before = {}

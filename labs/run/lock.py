@@ -47,15 +47,13 @@ class Lock:
         return atomic.read_text(self.note) if self.note.exists() else "another process"
 
     def is_held(self) -> bool:
-        """Return whether a process holds the lock.
-
-        Raises:
-            OSError: The lock file cannot be opened.
-        """
-        if not self.path.exists():
-            return False
+        """Return whether a process holds the lock; False if it cannot be opened, which `hold` reports."""
         try:
-            with self.hold():
-                return False
+            if self.path.exists():
+                with self.hold():
+                    pass
         except Timeout:
             return True
+        except OSError:
+            pass
+        return False

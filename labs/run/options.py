@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Annotated
 
+from labs.run.errors import LabError, quoted
 from labs.run.fields import Range
-from labs.run.naming import check_name
-from labs.run.paths import named
+from labs.run.paths import named, results_dir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +38,32 @@ class Options:
         if self.results is not None:
             object.__setattr__(self, "results", named(self.results, "--results"))
 
+    @property
+    def results_root(self) -> Path:
+        """The folder that holds the runs of all labs."""
+        return self.results or results_dir()
 
+
+LONGEST_NAME = 100
+"""Bytes: file systems allow 255, and some file names contain the run's name."""
 LAUNCH = {
     "workers": "Number of workers; by default one per task in a Slurm job, else one per GPU, else one.",
     "oversubscribe": "Allow more workers than cores.",
 }
 """Help of the options that `labs run` takes beside a lab's own."""
+
+
+def check_name(name: str, option: str = "--name") -> None:
+    """Refuse a name that leads outside its folder, or that a terminal or a shell would misread.
+
+    Args:
+        name: Of a run, or of another folder.
+        option: The option that names it.
+
+    Raises:
+        LabError: Names the problem.
+    """
+    fits = name.isprintable() and len(name.encode()) <= LONGEST_NAME
+    if not fits or not re.fullmatch(r"[^.\-\s/]([^/]*[^\s/])?", name):
+        raise LabError(f"{option} {quoted(name)} is not the name of one folder; choose at most {LONGEST_NAME} letters, "
+                       f"digits, '-', '_' and '.', as in {option} night-1")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import getpass
-import itertools
 import os
 import shlex
 import shutil
@@ -19,8 +17,6 @@ from labs.run.errors import LabError, quoted
 from labs.run.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-LONGEST, DEEPEST = 3500, 200
-"""Bytes and folders of the longest path that a user may give; the operating system allows 4095 bytes."""
 
 
 def named(path: str | os.PathLike, source: str) -> Path:
@@ -31,25 +27,13 @@ def named(path: str | os.PathLike, source: str) -> Path:
         source: Where it comes from, such as "--results" or "LABS_DATA".
 
     Raises:
-        LabError: The path is invalid.
+        LabError: It begins with the home folder of an unknown user.
     """
     try:
-        expanded = Path(path).expanduser()
-        # The kit's folders and files must fit below it, and Python creates folders recursively.
-        if len(os.fsencode(expanded.absolute())) > LONGEST or len(expanded.parts) > DEEPEST:
-            raise OSError(errno.ENAMETOOLONG, "")
-        os.stat(expanded)
+        return Path(path).expanduser()
     except RuntimeError:
-        problem = "this machine has no such home folder"
-    except ValueError as error:  # A NUL character.
-        problem = str(error)
-    except OSError as error:
-        if error.errno not in (errno.ENAMETOOLONG, errno.ELOOP):
-            return expanded
-        problem = os.strerror(error.errno)
-    else:
-        return expanded
-    raise LabError(f"{source} {quoted(str(path))}: {problem}; choose another path")
+        raise LabError(f"{source} {quoted(str(path))}: this machine has no such home folder; choose another path"
+                       ) from None
 
 
 def _folder(variable: str, default: Path) -> Path:
@@ -107,30 +91,18 @@ def temporary_dir() -> Path:
 
 
 def own_temporary_dir() -> Path:
-    """Make this user's folder of files that runs share, and return it.
-
-    The folder of temporary files may be open to all users, so another user may have made a folder or a link of this
-    name. Then the next name is used. All workers of a machine find the same one.
+    """Make this user's folder of files that runs share, and return it. All workers of a machine find the same one.
 
     Raises:
-        OSError: No folder can be made, or the file system keeps neither owners nor permissions.
+        OSError: It cannot be made, or is not this user's alone: the folder of temporary files may be open to all users,
+            and another one may have made a folder or a link of this name.
     """
-    wanted = temporary_dir() / f"labs-{os.getuid()}"
-    for folder in itertools.chain([wanted], (Path(f"{wanted}-{number}") for number in range(2, 100))):
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(mode=0o700)
-            if not _is_private(folder):
-                folder.rmdir()
-                raise PermissionError(errno.EPERM, "its file system keeps no owners or permissions")
-        if _is_private(folder):
-            return folder
-    raise PermissionError(errno.EPERM, "other users have taken all of its names")
-
-
-def _is_private(folder: Path) -> bool:
-    """Return whether a path is a folder, not a link, that only this user may enter."""
+    folder = temporary_dir() / f"labs-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "it is not this user's alone", str(folder))
+    return folder
 
 
 def labs_command() -> str:

@@ -9,13 +9,13 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
-from labs.run import atomic, fields, naming
+from labs.run import atomic, fields
 from labs.run.errors import LabError
 from labs.run.lock import Lock
 from labs.run.options import Options
@@ -47,7 +47,10 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
     Raises:
         LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
     """
-    with reserved(lab, resumed(lab, options), workers) as folder, _locked(lab, folder, options):
+    with (reserved(lab, resumed(lab, options), workers) as folder,
+          _signed(run_lock(folder), PATIENCE, lambda: refuse_taken(lab, folder, options.resume))):
+        for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
+            leftover.unlink()
         if not is_saved(folder):
             started = {"workers": workers, "config": dataclasses.asdict(config) if config else {}}
             atomic.write_text(folder / STARTED, json.dumps(started, default=str))
@@ -58,7 +61,7 @@ def resumed(lab: str, options: Options) -> Options:
     """Return the options; to resume without --name, with the newest unfinished run that is idle."""
     if options.name or not options.resume:
         return options
-    runs = naming.results_root(options) / lab
+    runs = options.results_root / lab
     saved = [path for path in runs.glob("*/checkpoints/*.npz") if not (path.parents[1] / "record.json").exists()]
     newest = sorted(saved, key=lambda path: path.stat().st_mtime, reverse=True)
     names = (path.parents[1].name for path in newest)
@@ -80,11 +83,14 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
     Raises:
         LabError: The folder cannot be made, or its path is not UTF-8.
     """
-    fields.check_text("results", naming.results_root(options))
+    fields.check_text("results", options.results_root)
     name = options.name or f"{time.strftime('%Y%m%d-%H%M%S')}-w{workers}"
     names = [name] if options.name else itertools.chain([name], (f"{name}-{count}" for count in itertools.count(2)))
-    folders = (naming.results_root(options) / lab / each for each in names)
-    folder, fresh = next(made for each in folders if (made := _make(each))[1] or options.name)
+    for each in names:
+        folder = options.results_root / lab / each
+        fresh = _make(folder)
+        if fresh or options.name:
+            break
     try:
         yield folder
     except (LabError, OSError, KeyboardInterrupt):
@@ -93,15 +99,15 @@ def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
         raise
 
 
-def _make(folder: Path) -> tuple[Path, bool]:
-    """Make a folder, and return it and whether it is new: of several processes, only one makes it."""
+def _make(folder: Path) -> bool:
+    """Make a folder, and return whether it is new: of several processes, only one makes it."""
     try:
         folder.mkdir(parents=True)
     except OSError as error:
         if not folder.is_dir():
             raise _unwritable(folder, error) from None
-        return folder, False
-    return folder, True
+        return False
+    return True
 
 
 def _remove_unused(folder: Path) -> None:
@@ -112,25 +118,27 @@ def _remove_unused(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(lab: str, folder: Path, options: Options) -> Iterator[None]:
-    """Lock a run's folder in this block; raises what `hold` raises."""
-    lock = run_lock(folder)
+def _signed(lock: Lock, patience: float = 0.0, check: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Hold and sign one of a run's locks in this block, if a check passes; the rest is as of `hold`."""
+    folder = lock.path.parent
     with contextlib.ExitStack() as held:
         try:
-            held.enter_context(lock.hold(PATIENCE))
-            refuse_taken(lab, folder, options.resume)
+            held.enter_context(lock.hold(patience))
+            check()
             lock.sign()
         except Timeout:
             raise _held(folder) from None
         except OSError as error:
             raise _unwritable(folder, error) from None
-        for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
-            leftover.unlink()
         yield
 
 
 def _unwritable(folder: Path, error: OSError) -> LabError:
     return LabError(f"cannot write to {printable(folder)}: {error.strerror}; choose another --results")
+
+
+def _held(folder: Path) -> LabError:
+    return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
 
 
 def _launch_lock(folder: Path) -> Lock:
@@ -144,40 +152,22 @@ def launching(folder: Path) -> Iterator[None]:
     Raises:
         LabError: Another launcher holds it.
     """
-    lock = _launch_lock(folder)
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(lock.hold())
-            lock.sign()
-        except Timeout:
-            raise _held(folder) from None
-        except OSError as error:
-            raise _unwritable(folder, error) from None
+    with _signed(_launch_lock(folder)):
         yield
 
 
 def _is_held(folder: Path) -> bool:
-    with contextlib.suppress(OSError):
-        return run_lock(folder).is_held() or _launch_lock(folder).is_held()
-    return False
+    return run_lock(folder).is_held() or _launch_lock(folder).is_held()
 
 
 def refuse_held(folder: Path) -> None:
     """Raise if a worker holds a run, before anything is started for it or changed in it.
 
-    Args:
-        folder: The run's folder.
-
     Raises:
         LabError: Names the holder.
     """
-    with contextlib.suppress(OSError):  # `hold` reports a folder that cannot be written.
-        if run_lock(folder).is_held():
-            raise _held(folder)
-
-
-def _held(folder: Path) -> LabError:
-    return LabError(f"run {folder.name!r} is locked by {run_lock(folder).holder()}; choose another --name")
+    if run_lock(folder).is_held():
+        raise _held(folder)
 
 
 def refuse_taken(lab: str, folder: Path, resume: bool) -> None:

@@ -7,8 +7,10 @@ import site
 import sys
 from collections.abc import Collection, Iterator
 from importlib.machinery import PathFinder
+from types import TracebackType
 
 from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.text import one_line
 
 HARMLESS = {"test", "tests", "docs", "example", "examples", "benchmarks", "setup", "labs"}
 """Names of folders that nothing imports from the environment; the kit's clone may be on the path."""
@@ -62,3 +64,19 @@ def _explain(file: str, hidden: str) -> str:
     file = file.removesuffix("/__init__.py")
     on_path = os.path.dirname(file) in os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return f"{file} hides the {hidden}; {'unset PYTHONPATH' if on_path else 'rename it'}"
+
+
+def show(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    """Print a LabError in one line, and any other exception with its traceback; the kit's `sys.excepthook`.
+
+    If a file hides a package of the environment, any error may come from it: it is named instead.
+    """
+    try:
+        if issubclass(kind, Exception) and not issubclass(kind, LabError):
+            refuse_packages()
+    except LabError as cause:
+        problem = cause
+    if isinstance(problem, LabError):
+        print(f"{ERROR_PREFIX}{one_line(problem)}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, problem, trace)

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from labs.run.allocation import gpus
 from labs.run.errors import LabError
 
 SEPARATOR = "|"
+
+
 @dataclass(frozen=True)
 class Node:
     """A node's resources, as its partitions offer them."""
@@ -47,6 +50,9 @@ class Partition:
 class NoSlurmError(LabError):
     """There is no Slurm here to ask."""
 
+    def __init__(self, reason: str):
+        super().__init__(f"{reason}; run this on a cluster's login node, or start a test cluster (docs/cluster.md)")
+
 
 def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """Run one of Slurm's commands and return its exit code, output and error output.
@@ -56,28 +62,23 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     """
     conf = os.environ.get("SLURM_CONF")
     if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
-        raise _no_cluster(f"SLURM_CONF={conf} is not a file")
+        raise NoSlurmError(f"no Slurm cluster is set up here (SLURM_CONF={conf} is not a file)")
     # A student's own settings for squeue and sinfo would change the columns that are read here.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
     except FileNotFoundError:
-        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm; run this on a cluster's login "
-                           "node, or start a test cluster (docs/cluster.md)") from None
+        raise NoSlurmError(f"no {command[0]} on the PATH: this machine has no Slurm") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
     if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
-        raise _no_cluster(f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf")
+        reason = f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf"
+        raise NoSlurmError(f"no Slurm cluster is set up here ({reason})")
     if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
         raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); try again on the login node")
     return done.returncode, done.stdout, done.stderr
-
-
-def _no_cluster(reason: str) -> NoSlurmError:
-    return NoSlurmError(f"no Slurm cluster is set up here ({reason}); run this on a cluster's login node, "
-                   "or start a test cluster (docs/cluster.md)")
 
 
 def ask(*command: str, timeout: float = 60) -> str:
@@ -133,19 +134,3 @@ def gpus_of_nodes(node_list: str) -> int:
 def ask_for_gpus(count: int) -> str:
     """Return the sbatch options that give a job the node's GPUs, with one worker for each GPU."""
     return f"to use them: sbatch --gpus-per-node={count} --ntasks-per-node={count}"
-
-
-def gpus(gres: str) -> int:
-    """Return the GPUs in a list of generic resources: "gpu:a100:4(S:0-1),nvme:1" and "gres/gpu=4" have 4.
-
-    A number without a type is the total: "gres/gpu:a100=2,gres/gpu=2" has 2.
-    """
-    parts = [re.split("[:/=]", item.strip()) for item in re.sub(r"\([^)]*\)", "", gres).split(",")]
-    gpu = [part[part.index("gpu") + 1:] or ["1"] for part in parts if "gpu" in part[:2]]
-    totals = [part for part in gpu if len(part) == 1 and re.fullmatch("[0-9]{1,9}", part[0])]
-    return sum(int(part[-1]) if re.fullmatch("[0-9]{1,9}", part[-1]) else 1 for part in totals or gpu)
-
-
-def typed_gpus(text: str) -> int:
-    """Return the GPUs in the value of an option that is for GPUs only: "4", "a100" (one) or "a100:2,v100:1"."""
-    return gpus(re.sub(r"(^|,)(?!gpu\b)", r"\1gpu:", text)) if text else 0

@@ -1,4 +1,4 @@
-"""Speed settings of a worker's process, with the measured gain of each.
+"""Speed settings of a worker's process, with the measured gain of each; and the import of TensorFlow that applies them.
 
 A setting is here only if it makes a network of `make bench` more than 3 % faster, or a start a second shorter. Each is
 a default: a value that the student has set stays. Images/s on two cores unless said otherwise; details: docs/speed.md.
@@ -13,23 +13,21 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Open MPI sends up to 16 MiB at once   0.52 -> 0.94            share of 100 Mbit/s, all-reduce of 4 MiB, 2 nodes
     packages hidden from Keras 3           3.8 -> 2.5 CPU s         each start of a worker; 637 -> 532 MiB
     no garbage collector in the import    22.2 -> 17.8 CPU s        a run of 23 steps, 2 workers; 12.4 -> 10.0 s
-
-Optimizations that are not settings are in labs/training:
-
-    optimizers.py: an update is one pass over memory   1,288 -> 1,479 (+15 %)   MNIST CNN, batch 32, 1 worker
-                                                       629 -> 816 (+30 %)       6 M parameters, batch 32, 1 worker
-    optimizers.py: no update before all gradients      132 -> 125 CPU ms        a step, 6 M parameters, batch 128,
-                                                                                1 worker, Keras 3
-    hvd_ops.py: no AutoGraph in Horovod's functions    63 -> 26 CPU s           lab 10, three epochs, 1 worker
-    keras_internals.py: a step is traced once          half the wait for the first step
-    checkpoint.py: weights are written without copies  154 -> 71 ms an epoch    6 M parameters: 2 %, with which `fit`
-                                                                                meets its bound in `make bench`
-    callbacks.py: 64 steps per return to Python        750 -> 2,250 steps/s     MLP, batch 32, 1 worker (CPU time)
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib.util
 import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib.abc import MetaPathFinder
+
+from labs.run import environment
 
 ENVIRONMENT = {
     # TensorFlow does so by itself where the processor has instructions for neural networks (VNNI).
@@ -73,8 +71,6 @@ a copy. With the default of 128 they are copied into a buffer with the others an
 train."""
 
 _DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
-NUMBERS = {"HOROVOD_CYCLE_TIME": r"[0-9]+(\.[0-9]*)?", "HOROVOD_FUSION_THRESHOLD": r"[0-9]+"}
-"""How these numbers must be written: Horovod would read only the beginning of others, or 0."""
 
 
 def horovod_defaults(nccl: bool) -> dict[str, str]:
@@ -93,11 +89,7 @@ def horovod_defaults(nccl: bool) -> dict[str, str]:
 
 
 def set_horovod_defaults(nccl: bool) -> None:
-    """Set those of `horovod_defaults` that have no value yet.
-
-    Args:
-        nccl: Whether NCCL carries the gradients.
-    """
+    """Set those of `horovod_defaults` that have no value yet."""
     for name, value in horovod_defaults(nccl).items():  # Horovod: read by `hvd.init`.
         os.environ[name] = os.environ.get(name) or value
 
@@ -106,3 +98,91 @@ def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
     cycle, fusion = (float(os.environ.get(name) or default) for name, default in _DEFAULTS.items())
     return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
+
+
+NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is called are written to STDERR"
+                   r"|[IW]\d{4} \d\d:\d\d:\d+\.\d+ .*"  # Abseil's format: level, date, time, thread, file, text.
+                   r"|E\d{4} .* Unable to register cu\w+ factory: .*")
+"""Lines that TensorFlow writes before its log level applies: information, warnings, and a false error of GPU builds
+(two registrations of the same library). In a notebook they would be the first that a student sees."""
+
+
+class TensorFlowImport(MetaPathFinder):
+    """Imports TensorFlow with filtered standard error, hidden packages and no garbage collector; then steps aside.
+
+    It refuses to import TensorFlow in an environment that breaks a run, and undoes what keras.json changes.
+    """
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "tensorflow":
+            return None
+        with gc_disabled():
+            environment.refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec and spec.loader:
+            load = spec.loader.exec_module
+
+            def load_quietly(module) -> None:
+                with filtered_stderr(), hidden(unused_packages()), gc_disabled():
+                    load(module)
+                    environment.restore_keras(module.keras.backend)
+
+            spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
+        return spec
+
+
+def hide_warnings() -> None:
+    """Hide Python's warnings, unless the student asks for them: they are about the code of other packages.
+
+    They may quote a record's text unescaped. The kit itself prints what a student should know.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+
+
+@contextlib.contextmanager
+def hidden(packages: Iterable[str]) -> Iterator[None]:
+    """Make imports of these packages fail during the block, unless they are already loaded."""
+    absent = dict.fromkeys(set(packages) - set(sys.modules))
+    sys.modules.update(absent)  # type: ignore[arg-type]  # None: Python's import fails.
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def gc_disabled() -> Iterator[None]:
+    """Turn the garbage collector off during the block, then exempt all objects from later collections.
+
+    Imported modules live as long as the process.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def filtered_stderr() -> Iterator[None]:
+    """Hold back what is written to file descriptor 2, by C code too, and write it at the end without NOISE."""
+    try:
+        stderr = os.dup(2)
+    except OSError:  # Closed, as for a daemon.
+        yield
+        return
+    with open(os.memfd_create("labs-stderr"), "w+", errors="replace") as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            held.seek(0)
+            os.write(2, "".join(line for line in held if not NOISE.fullmatch(line.rstrip("\n"))).encode())

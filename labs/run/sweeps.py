@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.run import fields, naming
+from labs.run import fields
 from labs.run.errors import LabError
-from labs.run.fields import Role
 from labs.run.text import plural
 
 
@@ -73,14 +72,14 @@ class Cell:
     @property
     def seed(self) -> int:
         """The seed of the run."""
-        return fields.value(self.config, Role.SEED)
+        return self.config.seed
 
     @property
     def name(self) -> str:
         """The run's name. Equal settings give equal names, in every sweep and session."""
         spread = f"-n{self.nodes}" if self.nodes > 1 else ""
         link = f"-{self.link}" * bool(self.link)
-        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{naming.config_hash(self.config)}"
+        return f"sweep-w{self.workers}{spread}{link}-seed{self.seed}-{fields.config_hash(self.config)}"
 
     def __str__(self) -> str:
         link = f", links of {self.link}" * bool(self.link)
@@ -97,12 +96,11 @@ def cells(sweeps: Sequence[Sweep], base: Any) -> list[Cell]:
         sweeps: Some of the lab's sweeps.
         base: The Config with the values that no sweep varies.
     """
-    seed_field = str(fields.field_with(Role.SEED, type(base)))
     by_name: dict[str, tuple[int, Cell]] = {}
     for sweep in sweeps:
         for repeat, seed in enumerate(sweep.seeds):
             for workers, link, values in itertools.product(sweep.workers, sweep.links, _combinations(sweep.grid)):
-                cell = _cell(sweep, dataclasses.replace(base, **{seed_field: seed}, **values), workers, link)
+                cell = _cell(sweep, dataclasses.replace(base, seed=seed, **values), workers, link)
                 by_name.setdefault(cell.name, (repeat, cell))
     shuffled = sorted(by_name.values(), key=lambda pair: pair[1].name)
     random.Random(0).shuffle(shuffled)
@@ -124,7 +122,7 @@ def _cell(sweep: Sweep, config: Any, workers: int, link: str) -> Cell:
             raise LabError(f"{workers} workers cannot be spread evenly over {nodes} nodes")
     except LabError as reason:
         skipped = str(reason)
-    return Cell(naming.lab_name(config), config, workers, skipped, nodes, link)
+    return Cell(fields.lab_name(config), config, workers, skipped, nodes, link)
 
 
 def finished(cell: Cell, results_root: Path) -> bool:

@@ -1,4 +1,4 @@
-"""One-line errors for the command line, with suggestions for misspelled options; for argparse and tyro."""
+"""One-line errors for the command line, with suggestions for misspelled options."""
 
 from __future__ import annotations
 
@@ -16,18 +16,36 @@ from labs.run.errors import LabError, quoted
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser that reports a wrong command line in one line, without its usage."""
+    """An argparse parser that reports a wrong command line in one line, without its usage.
+
+    Options are never abbreviated: what is an abbreviation today may be ambiguous tomorrow.
+    """
+
+    known: Sequence[str] = ()
+    """Options of other parsers, to be suggested for a misspelled one."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs | {"allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         """Raise argparse's message as a LabError."""
-        unknown = re.match(r"unrecognized arguments: (\S+)", message)
-        if unknown:
-            raise unrecognized(unknown[1], options(self.format_help()), self.prog)
-        choice = re.match(r"argument .*: invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
-        if choice:
-            raise _no_choice(choice[1], re.findall(r"'([^']*)'", choice[2]), self.prog)
+        if unknown := re.match(r"unrecognized arguments: (\S+)", message):
+            raise self._unrecognized(unknown[1])
+        if choice := re.match(r"argument (.*): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL):
+            where = choice[1] if choice[1].startswith("--") else self.prog
+            choices = choice[3].replace("'", "").split(", ")  # Python 3.11 quotes them.
+            raise LabError(f"{where}: {quoted(choice[2])} is not one of {', '.join(choices)}"
+                           f"{suggestion(choice[2], choices)}")
         message = message.removeprefix("argument ").replace(": expected one argument", " needs a value")
         raise LabError(f"{message}; see `{self.prog} --help`")
+
+    def _unrecognized(self, word: str) -> LabError:
+        """Return the error for a word that belongs to no option."""
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            return LabError(f"{quoted(word)} belongs to no option; see `{self.prog} --help`")
+        similar = suggestion(name, [*options(self.format_help()), *self.known])
+        return LabError(f"no option is called {quoted(name)}{similar or f'; see `{self.prog} --help`'}")
 
 
 def count(text: str) -> int:
@@ -35,6 +53,22 @@ def count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number from 1 to 999999")
     return int(text)
+
+
+def number(text: str) -> float:
+    """Return a number; an argparse type."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a number") from None
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number; an argparse type."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is not a whole number") from None
 
 
 def path(text: str) -> Path:
@@ -60,18 +94,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def unrecognized(word: str, known: Iterable[str], prog: str) -> LabError:
-    """Return the error for a word that the parser could not assign to an option."""
-    name = word.partition("=")[0]
-    if not name.startswith("-"):
-        return LabError(f"{quoted(word)} belongs to no option; see `{prog} --help`")
-    return LabError(f"no option is called {quoted(name)}{suggestion(name, known) or f'; see `{prog} --help`'}")
-
-
-def _no_choice(word: str, choices: Sequence[str], prog: str) -> LabError:
-    return LabError(f"{prog}: {quoted(word)} is not one of {', '.join(choices)}{suggestion(word, choices)}")
-
-
 def refuse_empty(words: Sequence[str]) -> None:
     """Refuse empty arguments: they come from unset shell variables, as in `--results "$DIR"`.
 
@@ -80,19 +102,6 @@ def refuse_empty(words: Sequence[str]) -> None:
     """
     if any(not word or re.fullmatch(r"--[a-z0-9-]+=", word) for word in words):
         raise LabError(f"an argument is empty in: {shlex.join(words)}; give a value, or leave the option out")
-
-
-def refuse_foreign_digits(words: Sequence[str]) -> None:
-    """Refuse numbers in digits of other scripts, which Python would read and Horovod, Slurm or a shell would not.
-
-    Raises:
-        LabError: Names the argument, and shows the number in ASCII.
-    """
-    for word in words:
-        number = word.rpartition("=")[2]
-        if not number.isascii() and re.fullmatch(r"[\d.,:e+-]+[a-z]{0,4}", number):
-            plain = "".join(str(int(each)) if each.isdecimal() else each for each in number)
-            raise LabError(f"{quoted(number)} has digits other than 0 to 9; write {plain}")
 
 
 @contextlib.contextmanager
@@ -106,39 +115,3 @@ def writing_to(option: str) -> Iterator[None]:
         yield
     except OSError as problem:
         raise LabError(f"cannot write {problem.filename}: {problem.strerror}; choose another {option}") from None
-
-
-@contextlib.contextmanager
-def errors_as_one_line(known: Iterable[str], prog: str) -> Iterator[None]:
-    """Within this block, turn tyro's errors into LabErrors; tyro itself would print a box.
-
-    Args:
-        known: Options to suggest for a misspelled one.
-        prog: The command whose `--help` the error names.
-    """
-    # Private, but only this hook has the error as data; the version is pinned, and tests cover each event.
-    from tyro import _errors
-
-    def refuse(event: _errors.ParseErrorEvent) -> None:
-        if isinstance(event, _errors.UnrecognizedArgs):
-            raise unrecognized(event.tokens[0], known, prog)
-        if isinstance(event, _errors.InvalidChoice):
-            raise _no_choice(event.value, event.choices, _option(event.argument))
-        if isinstance(event, _errors.BadValue):
-            raise LabError(f"{_option(event.argument)} needs a value; see `{prog} --help`")
-        if isinstance(event, _errors.InstantiationFailure) and event.argument is not None:
-            raise LabError(f"{_option(event.argument)}: {_plain(event.message)}; see `{prog} --help`")
-        raise LabError(f"this command line cannot be read; see `{prog} --help`")
-
-    with _errors.on_parse_error(refuse):
-        yield
-
-
-def _option(argument: Any) -> str:
-    return argument.lowered.name_or_flags[0]
-
-
-def _plain(message: str) -> str:
-    """Return Python's message about a malformed number in plain words; return other messages as they are."""
-    match = re.match(r"(invalid literal for int|could not convert string to float).*: (.*)", message, re.DOTALL)
-    return f"{match[2]} is not a {'whole ' * match[1].endswith('int')}number" if match else message

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from labs.run import atomic, heartbeat, lifeline, quiet
+from labs.run import atomic, heartbeat, speed_settings, stop
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -18,8 +18,8 @@ from labs.run.text import one_line
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
-    lifeline.end_with_launcher()
-    quiet.hide_warnings()
+    stop.end_with_launcher()
+    speed_settings.hide_warnings()
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lab.run(config, options)
     except BaseException as problem:
         if isinstance(problem, SystemExit) and heartbeat.current() is None:
-            raise  # --help, and tyro's own messages.
+            raise  # --help.
         leave(atomic.explain_os_error(problem), heartbeat.error_prefix())
 
 
@@ -64,14 +64,7 @@ def _exit_code(problem: BaseException) -> int:
 
 def is_secondary_failure(problem: BaseException) -> bool:
     """Return whether a worker's error only says that another worker has ended an exchange."""
-    return "Horovod has been shut down" in _text(problem) or "HorovodInternalError" in _text(problem)
-
-
-def _text(problem: BaseException) -> str:
-    try:
-        return str(problem)
-    except Exception:  # An exception of a student's own may have a text that raises.
-        return ""
+    return "Horovod has been shut down" in str(problem) or "HorovodInternalError" in str(problem)
 
 
 def _explain_out_of_memory(problem: BaseException) -> BaseException:
@@ -83,7 +76,7 @@ def _explain_out_of_memory(problem: BaseException) -> BaseException:
 
 def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
-    first = (_text(problem).strip() or "no reason given").splitlines()[0]
+    first = (str(problem).strip() or "no reason given").splitlines()[0]
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):

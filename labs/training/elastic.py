@@ -22,7 +22,7 @@ from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrup
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
-from labs.run import fields, heartbeat, naming, resources
+from labs.run import fields, heartbeat, resources
 from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
@@ -76,9 +76,9 @@ class Elastic:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
         if options.tensorboard:
             raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
-        self.lab, self.config, self.fault = naming.lab_name(config), config, fault
+        self.lab, self.config, self.fault = fields.lab_name(config), config, fault
         self.gpu, self.threads = _join(config.seed)
-        runs = naming.results_root(options) / self.lab
+        runs = options.results_root / self.lab
         if options.name is None:
             raise LabError("workers that join later must find the run; give it a --name")
         self.options, self.folder = options, runs / options.name

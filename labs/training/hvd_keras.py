@@ -11,7 +11,7 @@ from importlib.machinery import PathFinder
 
 import tensorflow as tf
 
-from labs.run import installed
+from labs.run import environment
 from labs.run.errors import LabError
 from labs.training.keras_internals import GENERATION
 
@@ -20,7 +20,7 @@ def refuse_missing_layer() -> None:
     """Raise LabError if `horovod_keras3` is not installed, as in an environment that an older kit made."""
     spec = PathFinder.find_spec("horovod_keras3")
     if spec is None or spec.origin is None:  # Without an origin it is the folder in the clone.
-        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {installed.install('horovod_keras3')}")
+        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {environment.install('horovod_keras3')}")
 
 
 def refuse_horovods_own_layer() -> None:

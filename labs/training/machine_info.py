@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import tensorflow as tf
 
-from labs.run import environment, links, resources, speed_settings
+from labs.run import cluster_state, environment, resources, speed_settings
 from labs.training import keras_internals
 
 
@@ -28,7 +28,7 @@ def machine() -> dict[str, Any]:
     return {
         "host": socket.gethostname(),
         "system": platform.platform(),
-        "link": links.label(),
+        "link": cluster_state.label(),
         "cores": resources.cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "onednn": keras_internals.onednn_enabled(),

@@ -14,10 +14,9 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import allocation, fields, heartbeat, naming, speed_settings, stop, terminal
+from labs.run import allocation, fields, heartbeat, speed_settings, stop, terminal
 from labs.run import environment as surroundings
 from labs.run.errors import LabError
-from labs.run.fields import Role
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
@@ -53,7 +52,7 @@ class Job:
     @property
     def seed(self) -> int:
         """The Config's seed."""
-        return fields.value(self.config, Role.SEED)
+        return self.config.seed
 
     def print_once(self, text: str) -> None:
         """Print a line once, not once per worker."""
@@ -66,18 +65,18 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     """Start this worker and lock its run's folder; the worker's heartbeat runs until the block ends.
 
     Args:
-        config: The lab's Config, with a field of type `fields.Seed`; the lab's name is that of its module.
+        config: The lab's Config, with a field `seed`; the lab's name is that of its module.
         options: Where the run's folder is.
 
     Raises:
         LabError: The run's name is taken, or another process has locked it.
     """
     fields.check(config)
-    lab, threads = naming.lab_name(config), fields.value(config, Role.THREADS, default=0)
+    lab, threads = fields.lab_name(config), getattr(config, "threads", 0)
     environment = horovod_environment(config)
     if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
         environment["HOROVOD_TIMELINE"] = "DYNAMIC"
-    layout = init(fields.value(config, Role.SEED), options.stall_seconds, environment, threads)
+    layout = init(config.seed, options.stall_seconds, environment, threads)
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(stop.handle_signal())
         problem = name = None
@@ -90,7 +89,7 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         name, problem = hvd_ops.broadcast_object((name, problem))
         if problem:
             raise LabError(problem)
-        folder = naming.results_root(options) / lab / name
+        folder = options.results_root / lab / name
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
         at_exit.enter_context(beats.note_stops())
@@ -102,19 +101,18 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         yield job
 
 
-HOROVOD_FIELDS: dict[Role, tuple[str, Callable[[Any], Any]]] = {
-    Role.BACKEND: ("HOROVOD_CPU_OPERATIONS", str),
-    Role.CYCLE_TIME: ("HOROVOD_CYCLE_TIME", float),
-    Role.FUSION_THRESHOLD: ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
+HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "backend": ("HOROVOD_CPU_OPERATIONS", str),
+    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
+    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
 }
 """For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
 
 
 def horovod_environment(config: Any) -> dict[str, str]:
     """Return the environment variables with which a Config sets Horovod up; see `labs.run.fields`."""
-    values = {role: fields.value(config, role) for role in HOROVOD_FIELDS}
-    return {variable: str(convert(values[role])) for role, (variable, convert) in HOROVOD_FIELDS.items()
-            if values[role] is not None}
+    return {variable: str(convert(value)) for name, (variable, convert) in HOROVOD_FIELDS.items()
+            if (value := getattr(config, name, None)) is not None}
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,

@@ -13,7 +13,7 @@ from PIL import Image
 
 import labs
 from benchmarks import programs, questions, rounds, table
-from benchmarks.__main__ import QUESTIONS, RESULTS, Options, read, verdict
+from benchmarks.__main__ import QUESTIONS, RESULTS, read, verdict
 from benchmarks.cases import STEPS
 from benchmarks.contenders import growth
 from labs.course.plausibility import checker
@@ -177,10 +177,6 @@ def test_the_page_counts_what_the_results_meet():
         counts.append(f"{sum(met)} of {len(met)}")
     page = (ROOT / "docs/speed.md").read_text()
     assert f"the kit meets {counts[0]} required ratios and {counts[1]} targets" in page
-
-
-def test_every_question_is_an_option():
-    assert set(Options.only) == set(QUESTIONS)
 
 
 def test_lint_finds_nothing_in_the_records_that_it_is_timed_with(tmp_path):

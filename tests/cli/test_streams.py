@@ -14,8 +14,7 @@ from labs.launch import failure, supervisor
 from tests.results.test_records import record
 from tests.waiting import ends
 
-COMMANDS = [["--help"], ["list"], ["results"], ["results", "--help"], ["report"], ["lint"], ["exercises", "lab10"],
-            ["completion", "bash"], ["run", "lab10", "--help"], ["queue", "--help"]]
+COMMANDS = [["list"], ["results", "--help"], ["report"]]
 
 
 def labs(arguments, **how) -> subprocess.CompletedProcess:
@@ -35,24 +34,19 @@ def root(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_full_disk_is_told_in_one_line(arguments):
+def test_a_full_disk_is_told_in_one_line_and_a_reader_that_is_gone_is_no_error(arguments):
     with open("/dev/full", "w") as full:
         done = labs(arguments, stdout=full)
     assert done.stderr == "labs: error: cannot write to standard output: No space left on device\n"
     assert done.returncode == 1
-
-
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_reader_that_is_gone_ends_a_command_quietly(arguments):
     reader, writer = os.pipe()
     os.close(reader)
     done = labs(arguments, stdout=writer)
     os.close(writer)
-    assert done.stderr == ""
-    assert done.returncode == 141
+    assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["results"], ["report"], ["nosuch"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["list"], ["report"], ["nosuch"]], ids=" ".join)
 def test_a_closed_standard_output_is_no_output(arguments, root):
     for closed in (">&-", "<&- >&-"):
         done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],
@@ -73,18 +67,6 @@ def test_another_full_disk_is_not_blamed_on_standard_output(tmp_path):
                           capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith(f"labs: error: cannot write {tmp_path}/runs.csv: File too large")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("arguments", [
-    ["report", "--results", ""], ["report", "--output", ""], ["results", "--csv", ""], ["run", "lab10", "--results="],
-    ["run", "lab10", "--results", ""], ["sweep", "lab04", "--list", "--results", ""]], ids=" ".join)
-def test_an_empty_path_is_an_error(arguments, tmp_path):
-    done = labs(arguments, stdout=subprocess.PIPE, cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("labs: error: ")
-    assert "empty" in done.stderr
-    assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 

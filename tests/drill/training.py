@@ -13,8 +13,8 @@ import tensorflow as tf
 from labs.datasets.augment import Augment
 from labs.datasets.splits import Subset
 from labs.results import run_record
+from labs.run.catalogue import Lab
 from labs.run.fields import BatchSize, Seed, Threads
-from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 from labs.training import schedule, workers

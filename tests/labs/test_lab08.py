@@ -15,7 +15,7 @@ from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
 from labs.launch import capacity, local
 from labs.results import records
-from labs.run import fields, naming, options
+from labs.run import fields, options
 from labs.run.errors import LabError
 from labs.run.sweeps import cells
 from tests.course.exercises import planted
@@ -56,7 +56,7 @@ def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     assert record["metrics"]["gradient_bytes"] == 980_612
     assert "test_mae" not in record["metrics"], "noise has no test"
     assert records.load("lab08_throughput")["images_per_sec"].notna().all()
-    assert not list((naming.results_root(options.Options()) / "lab08_throughput").rglob("checkpoints"))
+    assert not list((options.Options().results_root / "lab08_throughput").rglob("checkpoints"))
     solved("lab08.q3")
 
 

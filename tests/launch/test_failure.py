@@ -9,7 +9,7 @@ import time
 import pytest
 
 from labs.launch import failure
-from labs.run import heartbeat, lifeline
+from labs.run import heartbeat, stop
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def sent(monkeypatch):
 @pytest.fixture
 def two_nodes(tmp_path, monkeypatch, sent):
     """Two heartbeats that simulate two nodes, and a function that forwards what they send for some seconds."""
-    monkeypatch.setenv(lifeline.SUPERVISOR, lifeline.supervisor_name())
+    monkeypatch.setenv(stop.SUPERVISOR, stop.supervisor_name())
     watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
     evidence = failure.Evidence(2.0)
 

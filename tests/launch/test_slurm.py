@@ -74,11 +74,6 @@ def test_gpus_as_asked_for(name, requested, expected):
     assert allocation.current(PLAIN | {f"SLURM_{name}": requested}).gpus_per_node == expected
 
 
-def test_a_heterogeneous_job_is_not_counted_by_its_first_part():
-    with pytest.raises(LabError, match=r"job 6 is heterogeneous \(2 parts\), and mpirun sees only its first part; "):
-        allocation.current(PLAIN | {"SLURM_HET_SIZE": "2", "SLURM_TASKS_PER_NODE_HET_GROUP_1": "2"})
-
-
 def test_a_variable_that_is_not_set_is_not_blamed():
     with pytest.raises(LabError, match=r"^SLURM_JOB_ID is set, but not SLURM_TASKS_PER_NODE; run inside sbatch"):
         allocation.current({"SLURM_JOB_ID": "7"})

@@ -16,7 +16,7 @@ import pytest
 from labs import lab05_allreduce, lab11_multinode
 from labs.cli import commands
 from labs.results import records
-from labs.run import catalogue, naming, sweeps
+from labs.run import catalogue, fields, sweeps
 
 BEFORE = Path(__file__).parent / "before"
 NAMES = json.loads((BEFORE / "names.json").read_text())
@@ -36,9 +36,9 @@ def test_a_config_has_the_hash_that_it_had(lab, preset):
     config = catalogue.load_lab(lab).presets[preset]
     new = NEW_FIELD.get(lab, {})
     assert {name: getattr(config, name) for name in new} == new
-    fields = [(each.name, object) for each in dataclasses.fields(config) if each.name not in new]
-    old = dataclasses.make_dataclass("Config", fields)(*(getattr(config, name) for name, _ in fields))
-    assert naming.config_hash(old) == NAMES[lab][preset]["config_hash"]
+    kept = [(each.name, object) for each in dataclasses.fields(config) if each.name not in new]
+    old = dataclasses.make_dataclass("Config", kept)(*(getattr(config, name) for name, _ in kept))
+    assert fields.config_hash(old) == NAMES[lab][preset]["config_hash"]
 
 
 @pytest.mark.parametrize(("lab", "preset"), [(lab, preset) for lab in NAMES for preset in NAMES[lab]

@@ -16,7 +16,7 @@ def test_a_kept_record_reads_as_before(tmp_path):
 
 
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
-    with pytest.raises(LabError, match="slash"):
+    with pytest.raises(LabError, match="not the name of one folder"):
         reference.keep([], "../elsewhere", tmp_path)
 
 

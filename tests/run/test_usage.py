@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -13,122 +12,48 @@ import pytest
 import labs as kit
 from labs.cli import commands
 from labs.launch import capacity, local
-from labs.run import catalogue, command_line, options, usage
+from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
-from labs.run.text import one_line
 from tests.setup.clone import PINS
 
-LONG = "n" * 300
 WRONG = [  # What is typed behind `labs`, words of the one line.
-    ("frob", "no command is called 'frob'"),
-    ("rnu lab10", "did you mean run?"),
-    ("resluts", "did you mean results?"),
-    ("--verison", "no command is called '--verison'"),
+    ("rnu lab10", "no command is called 'rnu'; did you mean run?"),
     ("''", "an argument is empty in: labs ''"),
     (r"$'\e[31m'", r"'\x1b[31m'"),
-    # run
     ("run --workers 2", "name the lab first: labs run LAB --workers 2"),
-    ("run ''", "an argument is empty in: labs run ''"),
     ("run lab", "more than one lab begins with 'lab'"),
     ("run lab99", "no lab is called 'lab99'"),
-    ("run lab02_horovdo", "did you mean lab02_horovod?"),
-    (r"run $'lab\e]0;x\a'", r"'lab\x1b]0;x\x07'"),
-    ("run lab10 --workers", "--workers needs a value"),
     ("run lab10 --workers two", "--workers: 'two' is not a whole number from 1"),
-    ("run lab10 --workers 0", "--workers: '0' is not a whole number from 1"),
-    ("run lab10 --workers -1", "--workers"),
-    ("run lab10 --workers 1.5", "'1.5' is not a whole number"),
-    ("run lab10 --workers=", "an argument is empty"),
-    ("run lab10 --workers \uff12", "'\uff12' has digits other than 0 to 9; write 2"),
-    ("run lab10 --epochs=\u0663", "'\u0663' has digits other than 0 to 9; write 3"),
-    ("run lab10 --base-lr 0.\u0661", "has digits other than 0 to 9; write 0.1"),
     ("run lab10 --workers 9999", "9999 workers on"),
-    ("run lab10 --worker 2", "no option is called '--worker'; did you mean --workers?"),
     ("run lab10 --overs", "did you mean --oversubscribe?"),
-    ("run lab10 --no-oversubscribe", "did you mean --oversubscribe?"),
-    ("run lab10 --oversubscribe yes", "'yes' belongs to no option"),
-    ("run lab10 --preset", "--preset needs a value"),
     ("run lab10 --preset fast", "no preset is called 'fast'; lab10_caltech has: demo, paper"),
-    ("run lab10 --prest paper", "did you mean --preset?"),
-    ("run lab10 --batchsize 3", "no option is called '--batchsize'; did you mean --batch-size?"),
-    ("run lab10 --batchsize=3", "did you mean --batch-size?"),
+    ("run lab10 --batchsize=3", "no option is called '--batchsize'; did you mean --batch-size?"),
     ("run lab10 --batch-size 0", "--batch-size 0 is out of range; choose a number from 1 to"),
     ("run lab10 --epochs", "--epochs needs a value"),
     ("run lab10 --epochs x", "--epochs: 'x' is not a whole number"),
-    ("run lab10 --epochs 1 2", "'2' belongs to no option"),
-    ("run lab10 --no-epochs", "did you mean --epochs?"),
     ("run lab10 --base-lr x", "--base-lr: 'x' is not a number"),
     ("run lab10 --base-lr nan", "--base-lr nan is out of range"),
     ("run lab10 --scaling linaer", "--scaling: 'linaer' is not one of linear, sqrt, none; did you mean linear?"),
     ("run lab10 --augment yes", "'yes' belongs to no option"),
-    ("run lab10 --resmue", "did you mean --resume?"),
-    ("run lab10 foo", "'foo' belongs to no option"),
-    ("run lab10 -x", "no option is called '-x'"),
-    ("run lab10 -- --foo", "no option is called '--foo'"),
-    (r"run lab10 $'--\e[2J'", r"'--\x1b[2J'"),
-    ("run lab10 --data ''", "an argument is empty"),
     ("run lab10 --results ''", "an argument is empty"),
-    ("run lab10 --stall-seconds 0", "--stall-seconds 0.0 is out of range"),
-    ("run lab10 --name ''", "an argument is empty"),
     ("run lab10 --name=", "an argument is empty"),
-    ("run lab10 --name ' '", "--name ' ' is empty"),
-    ("run lab10 --name ../../x", "--name '../../x' has a slash"),
-    ("run lab10 --name a/b", "--name 'a/b' has a slash"),
-    ("run lab10 --name /tmp/x", "--name '/tmp/x' has a slash"),
-    ("run lab10 --name .", "--name '.' begins with a dot or a dash"),
-    ("run lab10 --name ..", "--name '..' begins with a dot or a dash"),
-    ("run lab10 --name=-x", "--name '-x' begins with a dot or a dash"),
-    ("run lab10 --name 'x '", "begins or ends with a space"),
-    (f"run lab10 --name {LONG}", "is longer than 100 bytes"),
-    (f"run lab10 --name {'é' * 51}", "is longer than 100 bytes"),
-    (r"run lab10 --name $'a\nb'", r"--name 'a\nb' has a control character"),
-    (r"run lab10 --name $'\e[31mred'", r"--name '\x1b[31mred' has a control character"),
-    (r"run lab10 --name $'\xff'", r"--name '\udcff' has a control character"),
-    # sweep
-    ("sweep ''", "an argument is empty"),
-    ("sweep lab99", "no lab is called 'lab99'"),
+    ("run lab10 --name ../../x", "--name '../../x' is not the name of one folder"),
+    (r"run lab10 --name $'\e[31mred'", r"--name '\x1b[31mred' is not the name"),
+    ("run lab10 --results ~nosuchuser/x", "this machine has no such home folder"),
     ("sweep lab10", "lab10_caltech has no sweep"),
-    ("sweep lab04 --repeats 0", "--repeats: '0' is not a whole number from 1"),
-    ("sweep lab04 --repeats -1", "--repeats"),
-    ("sweep lab04 --repeats x", "--repeats: 'x' is not a whole number"),
-    ("sweep lab04 --workers 0", "--workers: '0' is not a whole number from 1"),
     ("sweep lab04 --workers 1,", "--workers: '' is not a whole number"),
-    ("sweep lab04 --workers ,", "--workers: '' is not a whole number"),
-    ("sweep lab04 --only x", "lab04_speedup has no sweep 'x'"),
     ("sweep lab04 --list --sbatch", "not allowed with argument"),
     ("sweep lab04 --cell 9999", "--cell 9999"),
-    ("sweep lab04 --cell x", "--cell"),
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --epocsh 2", "did you mean --epochs?"),
     ("sweep lab04 --name x", "--name is for one run"),
-    ("sweep lab04 --name ../x", "--name '../x' has a slash"),
-    ("sweep lab04 --list --keep-reference ../x", "--keep-reference '../x' has a slash"),
-    # the others
     ("list lab10", "'lab10' belongs to no option"),
     ("check --quik", "no option is called '--quik'; did you mean --quick?"),
-    ("check --only nosuch", "no check is called 'nosuch'"),
-    ("queue --user", "--user needs a value"),
-    ("queue --chekc jobs/lab10_caltech.sh", "did you mean --check?"),
     ("queue nosuch", "'nosuch' is not the number of a job"),
     ("data", "required"),
     ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),
-    ("data fetch", "required"),
-    ("data fetch ''", "an argument is empty"),
-    ("data fetch imagenet", "imagenet"),
-    ("data verify imagenet", "imagenet"),
-    ("data list mnist", "'mnist' belongs to no option"),
-    ("results --cvs x.csv", "did you mean --csv?"),
     ("results --csv", "--csv needs a value"),
-    ("results ''", "an argument is empty"),
-    ("report --outptu x.html", "did you mean --output?"),
-    ("report --results ''", "an argument is empty"),
-    ("lint ''", "an argument is empty"),
-    ("lint --nosuch", "no option is called '--nosuch'"),
-    ("exercises ''", "an argument is empty"),
-    ("exercises lab99", "no lab is called 'lab99'"),
     ("exercises lab04 lab05", "'lab05' belongs to no option"),
-    ("notebook lab04", "'lab04' belongs to no option"),
-    ("completion", "required"),
     ("completion fish", "'fish' is not one of bash"),
 ]
 
@@ -186,37 +111,33 @@ def test_the_version_names_the_kit_and_what_is_installed():
         assert named[package] == metadata.version(package) == PINS[package]
 
 
-@pytest.mark.parametrize("arguments", [["--name", "../../x"], ["--name", LONG], ["--batchsize", "3"], ["--name="]])
-def test_a_lab_started_as_a_module_refuses_the_same(arguments, tmp_path):
-    done = subprocess.run([sys.executable, "-m", "labs.lab02_horovod", *arguments, "--results", str(tmp_path / "r/s")],
-                          capture_output=True, text=True, timeout=120, check=False)
+def test_a_lab_started_as_a_module_refuses_the_same(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "labs.lab02_horovod", "--name", "../../x", "--results",
+                           str(tmp_path / "r/s")], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("labs: error: ")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["../x", "", ".lock", "a\0b", "\ud800", "a\u202eb"])
-def test_no_notebook_can_name_a_run_outside_of_the_results_folder(name):
-    with pytest.raises(LabError, match=r"^--name "):
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".", ".lock", "-x", "x ", "a\0b", "\ud800", "a\u202eb", "n" * 101])
+def test_no_run_is_named_outside_of_the_results_folder(name):
+    with pytest.raises(LabError, match=r"^--name .* is not the name of one folder"):
         options.Options(name=name)
 
 
 def test_ordinary_names_are_taken():
-    for name in ("it", "20261122-131458-w2", "night 1", "b32_lr0.1", "été", "a=b", "n" * 100):
+    for name in ("it", "x", "20261122-131458-w2", "night 1", "b32_lr0.1", "été", "n" * 100):
         assert options.Options(name=name).name == name
 
 
-def test_the_help_of_a_lab_names_the_options_of_the_launch(capsys):
+def test_the_help_of_a_lab_explains_all_options(capsys):
     with pytest.raises(SystemExit):
-        command_line.parse(catalogue.load_lab("lab10"), ["--help"], launches=True)
-    shown = capsys.readouterr().out
-    first = re.findall(r"^    (--\S+) \S+ +\S.*$", shown.partition("--preset demo")[0], re.MULTILINE)
-    assert first == ["--workers", "--epochs", "--batch-size", "--data"]
-    assert "--oversubscribe" in shown
-    for panel in ("experiment options", "run options", "launch options"):
-        assert f" {panel} " in shown
-    assert "options options" not in shown
+        command_line.parse(catalogue.load_lab("lab10"), ["--help", "--preset", "paper"], launches=True)
+    shown = " ".join(capsys.readouterr().out.split())
+    for line in ("launch options: --workers N", "experiment options: --preset {demo,paper}", "run options: --name",
+                 "--batch-size INT Images per worker and step. (default: 32)", "--augment, --no-augment"):
+        assert line in shown
 
 
 def test_a_worker_started_by_hand_points_to_what_starts_workers():
@@ -239,12 +160,3 @@ def test_a_run_that_leaves_a_core_idle_says_so(words, workers, says, monkeypatch
     with pytest.raises(LabError, match="enough seen"):
         local.run(words[0], [*words[1:], "--results", str(tmp_path)], workers, announce=True)
     assert ("labs: 1 worker; `--workers 2` uses both cores\n" in capsys.readouterr().err) == says
-
-
-def test_a_message_is_one_printable_line():
-    assert one_line("a\nb\x1b[2J\udcff é") == r"a b\x1b[2J\udcff é"
-
-
-def test_a_prefix_is_suggested_before_a_similar_word():
-    assert usage.suggestion("--overs", ["--workers", "--oversubscribe"]) == "; did you mean --oversubscribe?"
-    assert usage.suggestion("--zzz", ["--workers"]) == ""

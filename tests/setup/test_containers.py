@@ -30,13 +30,6 @@ def test_a_recipe_runs_every_step(recipe):
         "packages", "environment /opt/labs/env", "try /opt/labs/env"]
 
 
-@pytest.mark.parametrize("words", [[], ["environment"], ["try"], ["packages", "/opt"], ["other", "/opt"]], ids=" ".join)
-def test_wrong_arguments_change_nothing(words):
-    done = subprocess.run(["bash", ROOT / "setup/containers" / "steps.sh", *words], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "steps.sh environment ENV" in done.stderr
-
-
 @pytest.mark.workers
 @pytest.mark.timeout(900)
 def test_the_steps_make_an_image_that_trains(tmp_path):

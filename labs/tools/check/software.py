@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.run import environment, installed, shadows
-from labs.run.installed import cure, install, pins, version, version_number
+from labs.run import environment, shadows
+from labs.run.environment import cure, install, pins, version, version_number
 from labs.run.paths import ROOT, shown
 from labs.tools.check import variables
 from labs.tools.check.findings import Finding, fail, ok, warn
@@ -49,7 +49,7 @@ def packages() -> Finding:
     versions = {name: version(name) for name in names}
     if missing := [name for name, known in versions.items() if known is None]:
         return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
-    installed.refuse_numpy()
+    environment.refuse_numpy()
     shadows.refuse_packages()
     others = [name for name in names if versions[name] != pins().get(name, versions[name])]
     different = ", ".join(f"{name} {versions[name]} (tested with {pins()[name]})" for name in others)
@@ -60,8 +60,8 @@ def packages() -> Finding:
 
 def keras() -> Finding:
     """Check that the Keras that TensorFlow loads is there, fits it, and has the settings that the labs need."""
-    installed.refuse_keras()
-    name = installed.keras_package()
+    environment.refuse_keras()
+    name = environment.keras_package()
     if different := environment.keras_settings():
         file, changes = environment.keras_file(), ", ".join(f"{key} to {value}" for key, value in different.items())
         return warn(f"{file} sets {changes}, which the labs reset", f"rm {file}")
@@ -72,8 +72,8 @@ def keras() -> Finding:
 
 def tensorflow() -> Finding:
     """Compare TensorFlow's version with those that the labs are tested with, and import it in a separate process."""
-    installed.refuse_tensorflow()
-    tested = [each["tensorflow"] for each in installed.stacks()]
+    environment.refuse_tensorflow()
+    tested = [each["tensorflow"] for each in environment.stacks()]
     facts, outcome = probe()
     if "tensorflow" not in facts:
         return _not_loaded("tensorflow", outcome)
@@ -85,7 +85,7 @@ def tensorflow() -> Finding:
 
 def horovod() -> Finding:
     """Compare the installed TensorFlow and MPI with those that Horovod was built for, and import Horovod."""
-    installed.refuse_horovod()
+    environment.refuse_horovod()
     facts, outcome = probe()
     if "horovod" not in facts:
         return _not_loaded("horovod", outcome)
@@ -98,7 +98,7 @@ def horovod() -> Finding:
                     variables.without("LD_LIBRARY_PATH") or install("horovod"))
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
-    built_for = installed.built_for() or version_number(str(version("tensorflow")))
+    built_for = environment.built_for() or version_number(str(version("tensorflow")))
     layer = f"; {name} {version(name) or ''}".rstrip() if (name := facts["layer"]) == "horovod_keras3" else ""
     return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}{layer}")
 

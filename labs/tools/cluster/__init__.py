@@ -8,5 +8,5 @@
     lifetime.py starts the head and ends it
 
 Every command reads the cluster's state through `labs.run.cluster_state`; a run that sets bandwidths uses
-`labs.run.links`.
+`labs.run.cluster_state`.
 """

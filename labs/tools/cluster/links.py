@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from labs.run import cluster_state as state
+from labs.run.cluster_state import bits_per_second, seconds
 from labs.run.errors import LabError, quoted
-from labs.run.links import bits_per_second, seconds
 from labs.run.lock import Lock
 from labs.tools.cluster import enter
 

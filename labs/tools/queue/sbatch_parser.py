@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from labs.run import atomic, slurm
+from labs.run import allocation, atomic, slurm
 from labs.run.errors import LabError, quoted
 from labs.tools.queue import site
 
@@ -110,7 +110,7 @@ class Request:
         name = self.gpu_option
         if name == "gres":
             return slurm.gpus(self.get(name))
-        count = slurm.typed_gpus(self.get(name))
+        count = allocation.typed_gpus(self.get(name))
         if name == "gpus":
             return -(-count // self.nodes)
         return count * self.tasks_per_node if name == "gpus-per-task" else count

@@ -31,8 +31,8 @@ from labs.results import confusion, records, scaling, speed_tables, statistics, 
 from labs.results.tables import FEW, Grid, grid, markdown
 from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
+from labs.run.catalogue import Lab
 from labs.run.errors import LabError
-from labs.run.lab import Lab
 from labs.run.paths import shown
 from labs.run.text import plural, printable, printable_lines, short
 

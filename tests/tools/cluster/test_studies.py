@@ -8,7 +8,7 @@ import pytest
 
 from labs.course import over_links
 from labs.results import records
-from labs.run import links
+from labs.run import cluster_state
 from labs.run.lock import Lock
 from labs.run.paths import ROOT
 from tests.tools.cluster.client import LABS
@@ -69,7 +69,7 @@ def test_a_study_of_links_needs_a_cluster(tmp_path):
                                    ["sweep", "lab11", "--preset", "cluster", "--only", "weak", "--workers", "2"]])
 def test_two_runs_never_set_the_same_links(two, tmp_path, words):
     before = two.labs("status").stdout
-    with Lock(two.folder / links.CHANGES).hold():
+    with Lock(two.folder / cluster_state.CHANGES).hold():
         done = two.labs(*words, "--results", tmp_path, code=1)
     assert "another run sets the links of this cluster; wait until it ends" in done.stdout + done.stderr
     assert two.labs("status").stdout == before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
+from labs.run.catalogue import Lab
 from labs.run.fields import Seed
-from labs.run.lab import Lab
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from labs.run.catalogue import Lab
 from labs.run.fields import BatchSize, Seed
-from labs.run.lab import Lab
 from labs.run.options import Options
 from labs.run.worker import main
 

@@ -11,10 +11,10 @@ import resource
 import signal
 import sys
 import time
-from typing import Annotated, Literal
+from typing import Literal
 
-from labs.run.fields import BatchSize, Role, Seed
-from labs.run.lab import Lab
+from labs.run.catalogue import Lab
+from labs.run.fields import BatchSize, Seed
 from labs.run.options import Options
 from labs.run.worker import main
 
@@ -28,7 +28,7 @@ class Config:
     batch_size: BatchSize = 4
     epochs: int = 3
     seed: Seed = 1
-    backend: Annotated[Literal["mpi", "gloo"] | None, Role.BACKEND] = None
+    backend: Literal["mpi", "gloo"] | None = None
 
 
 PRESETS = {"demo": Config()}
