@@ -231,7 +231,8 @@ def predict(workers: int, step_seconds: StepSeconds, *, gradient_bytes: float, b
     _require("a whole number above 0", lambda value: value >= 1 and value.is_integer(),
              workers=workers, workers_per_node=workers_per_node, batch_size=batch_size)
     _require("above 0", lambda value: value > 0, bandwidth=bandwidth, local_bandwidth=local_bandwidth,
-             save_seconds=save_seconds, node_mtbf_hours=node_mtbf_hours, save_every=1 if save_every is None else save_every)
+             save_seconds=save_seconds, node_mtbf_hours=node_mtbf_hours,
+             save_every=1.0 if save_every is None else save_every)
     _require("a finite number, not below 0", lambda value: 0 <= value < math.inf, gradient_bytes=gradient_bytes,
              latency=latency, local_latency=local_latency, restart_seconds=restart_seconds)
     _require("from 0 to 1", lambda value: 0 <= value <= 1, overlap=overlap)

@@ -619,7 +619,7 @@ def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, began: float, longest: flo
     characters = (7.2 * length / longest - 0.06) / 0.075
     text = bar.get("longer", "") + bar.get("text", "")
     text = text if len(text) < characters else bar.get("text", "")
-    if len(text) < characters:
+    if text and len(text) < characters:
         axes.text(1e3 * (left + length / 2), y, text, ha="center", va="center", fontsize=8, color=_ink_on(colour))
 
 

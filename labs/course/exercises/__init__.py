@@ -46,24 +46,27 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    about = runs(question, results_root)
+    entry, about = _entry(question), []
     try:
-        reason = _grade(question, answer, about)
+        about = _about(question, entry, results_root)
+        reason = _grade(question, entry, answer, about)
     except AssertionError as wrong:
         raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
-    except LookupError as missing:
-        raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
-                             ) from None
     except (Exception, SystemExit) as error:
-        raise AssertionError(f"{question}: the answer {shown(answer)} cannot be graded: {described(error)}") from None
+        raise AssertionError(f"{question}: {shown(answer)} cannot be graded from {_names(about) or 'these records'}: "
+                             f"{described(error)}") from None
     print(f"{question}: right: {reason}")
 
 
-def _grade(question: str, answer: Any, about: list[Record]) -> str:
-    entry = _entry(question)
+def _grade(question: str, entry: Question | Task, answer: Any, about: list[Record]) -> str:
     if isinstance(entry, Question):
         return entry.grade(answer, about)
     return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
+
+
+def _about(question: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
+    """Return the records that a question is about; [] for a task."""
+    return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(_lab(question), results_root))
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
@@ -90,23 +93,10 @@ def runs(question: str, results_root: Path | None = None) -> list[Record]:
         AssertionError: They are missing; names the command that makes them.
         LabError: There is no such question.
     """
-    entry = _entry(question)
-    if isinstance(entry, Task):
-        return []
-    return _select(question, entry, records.read_all(_lab(question), results_root))
-
-
-def _select(question: str, entry: Question, all_records: list[Record]) -> list[Record]:
-    """Return which of a lab's records a question is about; raises as `runs` does."""
     try:
-        return entry.select_runs(all_records)
+        return _about(question, _entry(question), results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
-    except LookupError as missing:
-        raise AssertionError(f"{question}: a record of {_lab(question)} has no {missing}; move it away") from None
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise AssertionError(f"{question}: a record of {_lab(question)} has a malformed figure ({printable(error)}); "
-                             "move it away") from None
 
 
 def _names(about: Sequence[Record]) -> str:
@@ -148,8 +138,7 @@ def cell(task: str) -> str:
     Raises:
         LabError: There is no such task.
     """
-    entry = _entry(task)
-    stub = entry.stub if isinstance(entry, Task) else None
+    stub = getattr(_entry(task), "stub", None)
     graded = f'exercises.show({{"{task}": {stub.__name__ if stub else None}}})'
     return f"{inspect.getsource(stub)}\n\n{graded}" if stub else graded
 
@@ -180,9 +169,9 @@ def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
         yield f"{question}  {entry.text}"
         yield f"    answer: {entry.answer}"
         try:
-            yield "    about: " + _names(_select(question, entry, all_records))
+            yield "    about: " + _names(entry.select_runs(all_records))
         except AssertionError as missing:
-            yield "    " + str(missing).removeprefix(f"{question}: ")
+            yield f"    {missing}"
     for task, to_do in tasks(lab).items():
         yield f"{task}  {to_do.text}"
         yield f"    answer: {to_do.answer}"

@@ -1,4 +1,4 @@
-"""Tables as students type them, in tables.txt: nothing is found in the right ones, and the mistake in each wrong one."""
+"""Tables as students type them, in tables.txt: the mistake in each wrong one is found, nothing in the right ones."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ from numbers import Integral
 
 import numpy as np
 
-from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import StudentFunction, close, code, numbers
+from labs.course.exercises.tasks.functions import RIGHT, StudentFunction, bug, close, code, numbers
 
 
 def steps_per_epoch(images, batch_size):
@@ -83,17 +82,17 @@ TASKS = {
     "steps_per_epoch": code("Write the function that counts the steps of an epoch.", steps_per_epoch, _grade_steps),
     "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
                      "steps.", fit_cost, _grade_cost),
-    "bug": bugs.find("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
+    "bug": bug("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
                      "workers run the script; only worker 0 runs the code under `if hvd.rank() == 0:`.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the log counts every epoch twice": bugs.RIGHT,
+        "the log counts every epoch twice": RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
     }, lines={
         24: "each worker takes every size-th image: together they take all of them",
         27: "the optimizer averages the gradients, as it should",
         31: "it runs on rank 0 alone, before the first epoch",
-        36: bugs.RIGHT,
+        36: RIGHT,
         39: "it only waits until all workers have written their rows",
     }, reason="every worker runs the whole script, so what must happen once is for rank 0 alone"),
 }

@@ -6,8 +6,7 @@ import re
 
 import numpy as np
 
-from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, StudentFunction, arrays, close, code, shown
+from labs.course.exercises.tasks.functions import RIGHT, Call, StudentFunction, arrays, bug, close, code, shown
 from labs.course.exercises.tasks.two_workers import grade_step, step
 
 
@@ -164,8 +163,8 @@ TASKS = {
     "shard": code("Write the function that divides the images of an epoch among the ranks.", shard, _grade_shard),
     "step": code("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
                  "are compared with those of one worker that trains on both batches.", step, grade_step, alone=False),
-    "bug": bugs.find("lab02", symptoms={
-        "the workers end with different weights": bugs.RIGHT,
+    "bug": bug("lab02", symptoms={
+        "the workers end with different weights": RIGHT,
         "the weights become NaN": "they stay finite: look at what it prints",
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
@@ -174,7 +173,7 @@ TASKS = {
             "weights equal at the start?",
         20: "each worker takes every size-th image: together they take all of them",
         25: "the optimizer averages the gradients, as it should; but what are they added to?",
-        27: bugs.RIGHT,
+        27: RIGHT,
         31: "it gathers the weights of all workers to compare them, and changes none",
     }, reason="equal gradients keep equal weights equal, and different ones different: without a broadcast the "
               "workers begin, and so end, at different weights"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, StudentFunction, close, code, number
+from labs.course.exercises.tasks.functions import RIGHT, Call, StudentFunction, bug, close, code, number
 
 
 def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
@@ -103,16 +102,16 @@ TASKS = {
     "scaled_lr": code("Write the function that scales the learning rate by one of three rules.", scaled_lr,
                       _grade_scaling),
     "warmup": code("Write the learning rate of each step of a gradual warmup.", warmup, _grade_warmup),
-    "bug": bugs.find("lab03", how="It should give the same loss with any number of workers: compare it with "
+    "bug": bug("lab03", how="It should give the same loss with any number of workers: compare it with "
                      "`labs launch 1 debugging/lab03.py`.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
-        "the loss explodes on two workers": bugs.RIGHT,
+        "the loss explodes on two workers": RIGHT,
         "some images are never seen": "every image is in the share of one worker, in every epoch",
         "it never ends": "all workers call the same collectives in the same order",
     }, lines={
         22: "each worker takes every size-th image: together they take all of them",
         23: "the script is to have one global batch on any number of workers, and that is what this line does",
-        24: bugs.RIGHT,
+        24: RIGHT,
         26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
         28: "all workers begin at the weights of rank 0, as they should",
     }, reason="the linear rule is for a global batch that grows with the workers; here it is held, so a step has as "

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import StudentFunction, close, code, number, numbers
+from labs.course.exercises.tasks.functions import RIGHT, StudentFunction, bug, close, code, number, numbers
 from labs.measure.ledger_columns import ENTRIES
 from labs.results import statistics
 
@@ -123,15 +122,15 @@ TASKS = {
                        "interval.", efficiency, _grade_efficiency),
     "excess": code("Write the function that says by how much each entry of the ledger exceeds the ideal.", excess,
                    _grade_excess),
-    "bug": bugs.find("lab04", symptoms={
+    "bug": bug("lab04", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
-        "some images are left out of an epoch": bugs.RIGHT,
+        "some images are left out of an epoch": RIGHT,
         "it never ends": "all workers call the same collectives in the same order",
     }, lines={
         17: "it makes the weights equal at the start; the broadcast would do so, too",
         23: "the optimizer averages the gradients, as it should",
-        28: bugs.RIGHT,
+        28: RIGHT,
         29: "of one common order it takes every size-th image, which is right; is there one common order?",
         33: "it only collects the indices, to count them",
     }, reason="every worker shuffles in an order that the others do not know, and takes half of it: some images are in "

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from labs.course.exercises.tasks import bugs
-from labs.course.exercises.tasks.functions import Call, StudentFunction, arrays, close, code, number, numbers
+from labs.course.exercises.tasks.functions import (
+    RIGHT,
+    Call,
+    StudentFunction,
+    arrays,
+    bug,
+    close,
+    code,
+    number,
+    numbers,
+)
 
 
 def ring(chunks):
@@ -131,17 +140,17 @@ TASKS = {
     "ring": code("Write a ring all-reduce by hand, and count the bytes that each rank sends.", ring, _grade_ring),
     "bucket_seconds": code("Write the function that predicts how long gradients take if they are fused into buckets, "
                            "by alpha + beta M.", bucket_seconds, _grade_buckets),
-    "bug": bugs.find("lab05", how="Wait for Horovod's warning, some ten seconds after the last loss; then press "
+    "bug": bug("lab05", how="Wait for Horovod's warning, some ten seconds after the last loss; then press "
                                   "Ctrl-C.", symptoms={
         "the workers end with different weights": "it does not come so far: look at which worker prints what last",
         "the loss explodes": "the losses that it prints are finite and fall",
         "some images are never seen": "every image is in the share of one worker, in every epoch",
-        "it never ends": bugs.RIGHT,
+        "it never ends": RIGHT,
     }, lines={
         22: "each worker takes every size-th image: together they take all of them",
         25: "the optimizer averages the gradients, and every worker takes equally many steps",
         30: "every worker trains equally many steps, and ends this line with the others",
-        33: bugs.RIGHT,
+        33: RIGHT,
         34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
     }, reason="`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and "
               "each collective needs all of them"),
