@@ -64,8 +64,6 @@ def _minutes(answer, runs: list[Record]) -> str:
     right = steps * (seconds_per_step(history) or math.nan) / 60
     traced = ratio(*(sum(row[name] for row in history) for name in ("train_seconds", "steps")))
     return grade_number(answer, right, "minutes", f"{steps} steps x seconds of a step / 60", {
-        "that is in seconds": 60 * right,
-        "that is in hours": right / 60,
         "that is the time of one epoch": right / EPOCHS,
         "that includes the first epoch, in which the model is traced": steps * traced / 60,
         "that goes by images_per_sec, which does not count the padding of this run's last steps":
@@ -100,18 +98,16 @@ def _fitted(answer, runs: list[Record]) -> str:
                             f"was something else running? Repeat {M1}")
     inverse = _line(sizes, 1000 * sizes / [images_per_sec(run) for run in runs], None)
     unweighted = _line(sizes, steps, None)
-    texts = {"a": ("ms", "a of the line a + c b through 1000 x train_seconds / steps, weighted by 1 / t"),
-             "c": ("ms per image", "c of the line a + c b through 1000 x train_seconds / steps, weighted by 1 / t"),
-             "step": ("ms", "a + 256 c of the same line")}
-    swapped = {"a": {"that is c, the time of an image": right["c"]},
-               "c": {"that is a, the time of a step without images": right["a"]},
-               "step": {"that leaves out a, the time of a step without images": 256 * right["c"],
-                        "that is 256 times the best time per image, as if a step without images took no time":
-                            256 * min(steps / sizes)}}
+    line = "of the line a + c b through 1000 x train_seconds / steps, weighted by 1 / t"
+    texts = {"a": ("ms", f"a {line}"), "c": ("ms per image", f"c {line}"), "step": ("ms", f"a + 256 c {line}")}
+    others = {"a": {"that is c, the time of an image": right["c"]},
+              "c": {"that is a, the time of a step without images": right["a"]},
+              "step": {"that is 256 times the best time per image, as if a step without images took no time":
+                       256 * min(steps / sizes)}}
 
     def grader(name: str):
         unit, formula = texts[name]
-        mistakes = swapped[name] | {
+        mistakes = others[name] | {
             "that is fitted to 1000 b / images_per_sec, which is not a measured step: the last batch of an epoch is "
             "padded, and padding takes time but is not counted as images": inverse[name],
             "that is a fit without weights: the largest batch, with the largest error in ms, dominates it":

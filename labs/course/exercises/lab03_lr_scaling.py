@@ -27,12 +27,11 @@ def _k(run: Record) -> float:
 
 def _factor(answer, runs: list[Record]) -> str:
     (run,) = runs
-    size, config = run["layout"]["size"], run["config"]
+    size = run["layout"]["size"]
     return grade_number(answer, _k(run), "no unit", "global batch (of all workers) / base_batch_size", {
         "that is upside down": 1 / _k(run),
         "that uses the batch of one worker; a step trains on the batches of all workers": _k(run) / size,
         "that is the number of workers, which is right only if base_batch_size is the batch of one worker": size,
-        "that is the global batch itself": config["batch_size"] * size,
     }, rel_tol=1e-3)
 
 
@@ -45,8 +44,7 @@ def _learning_rates(answer, runs: list[Record]) -> str:
     def grader(rule: str):
         others = {f"that is the learning rate of the rule {other!r}": base * times for other, times in rules.items()}
         by_size = {"none": 1.0, "sqrt": math.sqrt(size), "linear": size}[rule]
-        others |= {"k is global batch / base_batch_size, not the number of workers": base * by_size,
-                   "that is the factor; the learning rate is base_lr times the factor": rules[rule]}
+        others |= {"k is global batch / base_batch_size, not the number of workers": base * by_size}
         return lambda value: grade_number(value, base * rules[rule], "learning rate", formulas[rule], others,
                                           rel_tol=0.01)
 

@@ -28,10 +28,6 @@ def _busbw(answer, runs: list[Record]) -> str:
         "that is algbw; in a ring each link carries 2 (N - 1) / N times the message": algbw,
         "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
             right / 2,
-        "that adds up the bytes on all workers' links": right * size,
-        "that is in Gbit/s: a byte has 8 bits": 8 * right,
-        "that is in MB/s": 1000 * right,
-        "that is in GiB/s; 1 GB is 1e9 bytes": right * 1e9 / 2**30,
     })
 
 
@@ -45,7 +41,6 @@ def _step(answer, runs: list[Record]) -> str:
         "that shrinks with the batch; an epoch has fewer steps then, but each step sends as much as before": right / 2,
         "that is the number of bytes that one worker sends": right / size,
         "that is the size of the gradients; in a ring, all N workers together send 2 (N - 1) times as much": gradients,
-        "a parameter has 4 bytes": right / 4,
     }, rel_tol=0.01)
 
 
