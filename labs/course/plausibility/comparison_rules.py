@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
     QUALITY,
     TIMES,
+    Finding,
     Row,
     Table,
     configurations,
     divide,
+    finding,
     first_positive,
     global_batch,
     near,

@@ -6,12 +6,13 @@ import math
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
     QUALITY,
     TIMES,
+    Finding,
     Table,
     divide,
+    finding,
     first_positive,
     global_batch,
     key,

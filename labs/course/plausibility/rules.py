@@ -18,8 +18,7 @@ from labs.course.plausibility import (
     traffic_rules,
     training_rules,
 )
-from labs.course.plausibility.findings import Finding, finding
-from labs.course.plausibility.table import Row, Table
+from labs.course.plausibility.table import Finding, Row, Table, finding
 from labs.results import tolerant
 from labs.run.text import short
 

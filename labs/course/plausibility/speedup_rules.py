@@ -9,14 +9,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
     Family,
+    Finding,
     Row,
     Table,
     base_size,
     divide,
     families,
+    finding,
     ideal_speedup,
     key,
     median_throughput,

@@ -8,15 +8,16 @@ import operator
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
     TIMES,
+    Finding,
     Row,
     Table,
     base_size,
     configurations,
     divide,
     families,
+    finding,
     grouped,
     key,
     known,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from labs.course.plausibility.findings import Finding, finding
-from labs.course.plausibility.table import Table, number, value
+from labs.course.plausibility.table import Finding, Table, finding, number, value
 
 
 def not_finite(table: Table) -> Iterator[Finding | None]:

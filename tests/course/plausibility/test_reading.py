@@ -234,7 +234,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     assert "/dev/zero: it is not a regular file" in refused("/dev/zero")
     for name, line in {"fifo.csv": "not a regular file", "huge.csv": "larger than 4 MiB", "folder": "holds no record",
                        "long.csv": "holds 2,001 rows", "binary.csv": "not a text table"}.items():
-        [problem] = checker.check([tmp_path / name])
+        [problem] = checker.verdicts([tmp_path / name])
         assert isinstance(problem, LabError)
         assert re.search(line, str(problem))
 
