@@ -180,19 +180,19 @@ def test_a_stub_is_a_function_with_a_hole_and_the_arguments_of_the_solution(task
 @pytest.mark.parametrize("task", TASKS)
 def test_a_cell_runs_before_it_is_filled_in(task, capsys):
     cell = exercises.cell(task)
-    exec(compile(cell, "<cell>", "exec"), {"exercises": exercises, "In": ["", cell]})
+    planted.cell(cell, exercises=exercises)
     assert capsys.readouterr().out.startswith(f"{task}: no answer yet")
 
 
 # A function of a notebook, whose source goes to two workers.
 
-def test_the_source_of_a_function_is_found_in_a_notebooks_history():
-    old, new = "def step(a):\n    return 1\n", "x = 1\ndef step(a):\n    return 2\n\nprint(step(1))"
-    notebook: dict[str, Any] = {"In": ["", old, "%%time\n1 +", new, "exercises.check('lab02.step', step)"]}
-    exec(compile(new, "<cell 3>", "exec"), notebook)
-    assert two_workers.source_of(notebook["step"]) == "def step(a):\n    return 2"
-    with pytest.raises(AssertionError, match="define it with `def`"):
-        two_workers.source_of(len)
+def test_the_source_of_a_function_is_that_of_its_newest_cell():
+    planted.cell("def step(a):\n    return 1\n")
+    new = "def step(a):\n    return 2\n"
+    assert two_workers.source_of(planted.cell(new)["step"]) == (new, "step")
+    for function in (len, lambda *args: None):
+        with pytest.raises(AssertionError, match="define it with `def`"):
+            two_workers.source_of(function)
 
 
 GOOD = {"steps": 3, "initial": [0.0, 0.0], "final": [1.0, 2.0], "alone": [1.0, 2.0 + 1e-7]}

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import pytest
 
 from labs.course import exercises
 from labs.course.exercises.tasks import two_workers
 from labs.run.paths import ROOT
+from tests.course.exercises import planted
 from tests.course.exercises.solved import solution
 from tests.waiting import ends
 
@@ -49,19 +49,12 @@ MISTAKES = {
 }
 
 
-def step_of(source: str) -> Callable:
-    """Return the function of a cell of a notebook."""
-    notebook: dict = {"In": [source]}
-    exec(compile(source, "<a cell>", "exec"), notebook)
-    return notebook["step"]
-
-
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_wrong_step_is_refused(name):
     right, wrong, hint = MISTAKES[name]
     assert right in BY_HAND
     with pytest.raises(AssertionError, match=hint):
-        exercises.check("lab02.step", step_of(BY_HAND.replace(right, wrong)))
+        exercises.check("lab02.step", planted.cell(BY_HAND.replace(right, wrong))["step"])
 
 
 def test_steps_that_wait_for_each_other_are_a_hang(monkeypatch):
@@ -69,7 +62,7 @@ def test_steps_that_wait_for_each_other_are_a_hang(monkeypatch):
     monkeypatch.setattr(two_workers, "SECONDS", 30)
     waits = BY_HAND.replace(EXCHANGE, "_ = hvd.rank() or hvd.allreduce(loss)\n    hvd.broadcast(loss, root_rank=0)")
     with pytest.raises(AssertionError, match=r"a rank waits in a collective that the other never calls"):
-        exercises.check("lab02.step", step_of(waits))
+        exercises.check("lab02.step", planted.cell(waits)["step"])
 
 
 # Scripts with a planted bug.
