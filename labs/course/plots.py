@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from labs.course.step_cost import StepCost
 
+
 def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
                dashed: Sequence[str] = ()) -> Figure:
     """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.

@@ -8,8 +8,8 @@
 
 `check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a separate process, with a
 time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: to
-give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`, and may have one
-in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
+give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`; it may have
+`TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
 students get. Imports no TensorFlow.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from labs.course.exercises import isolated
+from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import Question, Record, described, shown
 from labs.course.exercises.guesses import judged
-from labs.course.exercises.tasks.functions import Task
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
@@ -112,20 +112,20 @@ def questions(lab: str) -> dict[str, Question]:
     Raises:
         LabError: No lab has that name.
     """
-    return _entries("labs.course.exercises", lab, "QUESTIONS")
+    return _entries(lab, "QUESTIONS")
 
 
 def tasks(lab: str) -> dict[str, Task]:
     """Return the tasks of a lab by id, functions to write and a bug to find; {} if it has none. As `questions`."""
-    return _entries("labs.course.exercises.tasks", lab, "TASKS")
+    return _entries(lab, "TASKS")
 
 
-def _entries(package: str, lab: str, name: str) -> dict[str, Any]:
+def _entries(lab: str, name: str) -> dict[str, Any]:
     lab = catalogue.resolve(lab)
-    module = f"{package}.{lab}"
+    module = f"labs.course.exercises.{lab}"
     if importlib.util.find_spec(module) is None:
         return {}
-    entries = getattr(importlib.import_module(module), name)
+    entries = getattr(importlib.import_module(module), name, {})
     return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in entries.items()}
 
 

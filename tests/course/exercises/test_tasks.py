@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from labs.course import exercises
-from labs.course.exercises import isolated
-from labs.course.exercises.tasks import functions, two_workers
+from labs.course.exercises import code_tasks, isolated, two_workers
 from labs.launch.supervisor import Outcome
 from labs.run import catalogue
 from labs.run.paths import ROOT
@@ -63,7 +62,7 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
     """It has the arguments, what came out, and words; a few small whole numbers are common in words, too."""
     calls: list[tuple] = []
     properties: list[str] = []
-    expect = functions.Call.expect
+    expect = code_tasks.Call.expect
 
     def remember(*args):
         calls.append(copy.deepcopy(args))
@@ -74,12 +73,12 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
         expect(call, holds, broken)
 
     remember.__doc__ = function.__doc__
-    monkeypatch.setattr(functions.Call, "expect", note)
+    monkeypatch.setattr(code_tasks.Call, "expect", note)
     with pytest.raises(AssertionError):
         TASKS[task].grade(remember)
     if properties:  # Otherwise it raised an error, or should have.
         right = solution(task)(*calls[-1])
-        assert functions.shown(right) not in properties[0]
+        assert code_tasks.shown(right) not in properties[0]
         mentioned = [float(number) for number in re.findall(r"\d+\.?\d*", properties[0])]
         distinct = [value for value in values(right) if value > 4 or not math.isclose(value, round(value))]
         assert not [value for value in distinct if any(math.isclose(value, each, rel_tol=1e-3) for each in mentioned)]
@@ -113,6 +112,7 @@ import os
 from threading import Lock
 
 lock = Lock()
+
 
 def helper(images, batch_size):
     return -(-images // batch_size)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from labs.course import exercises
-from labs.course.exercises.tasks import two_workers
+from labs.course.exercises import two_workers
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
 from tests.course.exercises.solved import solution

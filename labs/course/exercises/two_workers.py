@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from labs.course.exercises.code_tasks import StudentFunction
 from labs.course.exercises.grading import cut, require
-from labs.course.exercises.tasks.functions import StudentFunction
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
 from labs.run import atomic, terminal

@@ -1,4 +1,8 @@
-"""Tasks: functions that students write, called with small inputs, and scripts with a planted bug."""
+"""Tasks: functions that students write, and scripts with a planted bug.
+
+A function is graded by properties that it must have, on inputs from the smallest up, so that the example in a hint is
+the smallest that fails. A hint names the property, never the right result.
+"""
 
 from __future__ import annotations
 
