@@ -684,9 +684,7 @@ def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]
 
 def _padded(figure: Figure) -> Figure:
     """Leave a margin around a figure, and return it."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[call-arg]  # In inches; the engine is "constrained".
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)  # In inches.
     return figure
 
 

@@ -157,9 +157,9 @@ FACTORS = {1000: "a thousand times too large", 1 / 1000: "a thousand times too s
            100: "a hundred times too large, as if in percent", 1 / 100: "a hundred times too small"}
 
 
-MB_OR_MIB = "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes"
-OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes", 2**20 / 1e6: MB_OR_MIB,
-            8: "that is in bits; a byte has 8 bits", 1e6 / 2**20: MB_OR_MIB}
+OF_BYTES = {1 / 4: "that counts numbers, not bytes; a number in float32 has 4 bytes",
+            8: "that is in bits; a byte has 8 bits",
+            **dict.fromkeys((2**20 / 1e6, 1e6 / 2**20), "that confuses MB, 1e6 bytes, with MiB, 2^20 bytes")}
 """Hints for amounts of data, by how far the answer is off."""
 
 
