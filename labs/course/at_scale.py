@@ -50,12 +50,8 @@ def slowest_of(step_seconds: StepSeconds, workers: int) -> float:
     Args:
         step_seconds: Seconds of one worker's steps, [m], or one number.
         workers: How many.
-
-    Raises:
-        LabError: No step time, or one that is not above 0, or less than one worker.
     """
     steps = np.sort(_steps(step_seconds))
-    _whole(workers=workers)
     below = (np.arange(len(steps) + 1) / len(steps)) ** workers
     return float(steps @ np.diff(below))
 
@@ -68,26 +64,9 @@ def simulated_slowest(step_seconds: StepSeconds, workers: int, steps: int = 1000
         workers: How many.
         steps: Number of steps to simulate.
         seed: Of the random numbers.
-
-    Raises:
-        LabError: As `slowest_of`.
     """
-    times = _steps(step_seconds)
-    _whole(workers=workers, steps=steps)
     random = np.random.default_rng(seed)
-    return float(np.mean([random.choice(times, workers).max() for _ in range(steps)]))
-
-
-def failures_per_hour(nodes: int, node_mtbf_hours: float) -> float:
-    """Return the failures per hour of a job, which the failure of any node ends: nodes / node_mtbf_hours.
-
-    Args:
-        nodes: How many; they fail independently of each other.
-        node_mtbf_hours: Mean hours between two failures of one node; infinite: none fails.
-    """
-    _whole(nodes=nodes)
-    _positive(node_mtbf_hours=node_mtbf_hours)
-    return nodes / node_mtbf_hours
+    return float(np.mean([random.choice(_steps(step_seconds), workers).max() for _ in range(steps)]))
 
 
 def young_seconds(save_seconds: float, mtbf_seconds: float) -> float:
@@ -100,7 +79,6 @@ def young_seconds(save_seconds: float, mtbf_seconds: float) -> float:
         save_seconds: Seconds of a checkpoint, in which nothing is trained.
         mtbf_seconds: Mean seconds between two failures of the job.
     """
-    _positive(save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
     return math.sqrt(2 * save_seconds * mtbf_seconds)
 
 
@@ -147,15 +125,9 @@ def time_lost(save_every: float, save_seconds: float, restart_seconds: float, mt
         save_seconds: Seconds of a save.
         restart_seconds: Seconds from a failure to the next step.
         mtbf_seconds: Mean seconds between two failures of the job; infinite: none.
-
-    Raises:
-        LabError: A duration is not above 0 (a restart may take none), or the job fails but never saves.
     """
-    _positive(save_every=save_every, save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
-    _not_negative(restart_seconds=restart_seconds)
     if math.isinf(mtbf_seconds):
         return TimeLost(save_seconds / (save_every + save_seconds), 0.0, 0.0)
-    _not_negative(save_every=save_every)
     length, restart = (save_every + save_seconds) / mtbf_seconds, restart_seconds / mtbf_seconds
     # Intervals completed per mean time between failures; the form avoids large exponentials.
     intervals = math.exp(-restart - length) / -math.expm1(-length)
@@ -171,13 +143,7 @@ def simulated_time_lost(save_every: float, save_seconds: float, restart_seconds:
         save_every, save_seconds, restart_seconds, mtbf_seconds: As of `time_lost`, all finite.
         failures: Number of failures to simulate.
         seed: Of the random numbers.
-
-    Raises:
-        LabError: As `time_lost`.
     """
-    _positive(save_every=save_every, save_seconds=save_seconds, mtbf_seconds=mtbf_seconds)
-    _not_negative(save_every=save_every, restart_seconds=restart_seconds, mtbf_seconds=mtbf_seconds)
-    _whole(failures=failures)
     between = np.random.default_rng(seed).exponential(mtbf_seconds, failures)
     restarting = np.minimum(between, restart_seconds)
     saves = (between - restarting) // (save_every + save_seconds)
@@ -208,7 +174,7 @@ class Prediction:
     exposed_seconds: float
     """The part of the all-reduce that no computation hides."""
     failures_per_hour: float
-    """Of the job: any node's failure ends it."""
+    """Of the job."""
     save_every: float
     """Seconds of training between two checkpoints."""
     time_lost: TimeLost
@@ -263,9 +229,13 @@ def predict(workers: int, step_seconds: StepSeconds, *, gradient_bytes: float, b
         LabError: A knob has a value outside its range.
     """
     steps = _steps(step_seconds)
-    _whole(workers=workers, workers_per_node=workers_per_node, batch_size=batch_size)
-    _positive(bandwidth=bandwidth, local_bandwidth=local_bandwidth)
-    _not_negative(gradient_bytes=gradient_bytes, latency=latency, local_latency=local_latency)
+    _require("a whole number above 0", lambda value: value >= 1 and value.is_integer(),
+             workers=workers, workers_per_node=workers_per_node, batch_size=batch_size)
+    _require("above 0", lambda value: value > 0, bandwidth=bandwidth, local_bandwidth=local_bandwidth,
+             save_seconds=save_seconds, node_mtbf_hours=node_mtbf_hours,
+             save_every=1.0 if save_every is None else save_every)
+    _require("a finite number, not below 0", lambda value: 0 <= value < math.inf, gradient_bytes=gradient_bytes,
+             latency=latency, local_latency=local_latency, restart_seconds=restart_seconds)
     _require("from 0 to 1", lambda value: 0 <= value <= 1, overlap=overlap)
     if algorithm not in cost_model.ALGORITHMS:
         raise LabError(f"there is no all-reduce {algorithm!r}; choose one of {', '.join(cost_model.ALGORITHMS)}")
@@ -273,7 +243,7 @@ def predict(workers: int, step_seconds: StepSeconds, *, gradient_bytes: float, b
     mean = slowest_of(steps, 1)
     allreduce = cost_model.allreduce_seconds(gradient_bytes, workers, latency, bandwidth, workers_per_node, algorithm,
                                              local_bandwidth, local_latency)
-    failures = failures_per_hour(nodes, node_mtbf_hours)
+    failures = nodes / node_mtbf_hours  # The failure of any node ends the job.
     mtbf_seconds = 3600 / failures if failures else math.inf
     every = daly_seconds(save_seconds, mtbf_seconds) if save_every is None else save_every
     return Prediction(
@@ -328,10 +298,7 @@ def text(predictions: pd.DataFrame) -> str:
 
 def _steps(step_seconds: StepSeconds) -> np.ndarray:
     """Return step times as an array [m]."""
-    try:
-        steps = np.atleast_1d(np.asarray(step_seconds, float))
-    except (TypeError, ValueError):
-        raise LabError("step_seconds has to be a number or a list of numbers, in seconds") from None
+    steps = np.atleast_1d(np.asarray(step_seconds, float))
     if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
         raise LabError("step_seconds has to be the seconds of one worker's steps: a list of numbers above 0, or one")
     return steps
@@ -348,15 +315,3 @@ def _require(range_: str, holds: Callable[[float], bool], **values: float) -> No
     for name, value in values.items():
         if not (isinstance(value, numbers.Real) and holds(float(value))):
             raise LabError(f"{name} is {value!r}; it has to be {range_}")
-
-
-def _positive(**values: float) -> None:
-    _require("above 0", lambda value: value > 0, **values)
-
-
-def _not_negative(**values: float) -> None:
-    _require("a finite number, not below 0", lambda value: 0 <= value < math.inf, **values)
-
-
-def _whole(**values: int) -> None:
-    _require("a whole number above 0", lambda value: value >= 1 and value.is_integer(), **values)

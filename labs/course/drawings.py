@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,10 +28,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 WIDTH = 9.0
 """Width of every figure, in inches."""
-MOST_RANKS, MOST_IN_STEPS = 8, 5
-"""More ranks than this cannot be read at this width: in one drawing, and in one panel per step."""
-MOST_BARS = 8
-"""The most batch sizes in `step_cost`."""
+MOST_RANKS = 8
+"""More ranks cannot be read at this width."""
 
 
 def step_cost(fixed: float, per_image: float, batch_sizes: Sequence[int]) -> Figure:
@@ -41,15 +38,8 @@ def step_cost(fixed: float, per_image: float, batch_sizes: Sequence[int]) -> Fig
     Args:
         fixed: a, the seconds of a step that do not depend on its batch.
         per_image: c, the seconds per image.
-        batch_sizes: b, images per step; one to eight of them.
-
-    Raises:
-        LabError: No step has these costs, or the figure cannot show these batch sizes.
+        batch_sizes: b, images per step.
     """
-    if fixed < 0 or per_image <= 0:
-        raise LabError(f"no step has a fixed cost of {fixed:g} s and a cost of {per_image:g} s per image")
-    if not 1 <= len(batch_sizes) <= MOST_BARS or min(batch_sizes) < 1:
-        raise LabError(f"this figure shows 1 to {MOST_BARS} batch sizes of at least one image")
     figure = plots.empty(WIDTH, 1.5 + 0.45 * len(batch_sizes))
     axes = figure.subplots()
     rows = range(len(batch_sizes))
@@ -97,8 +87,7 @@ def data_parallel(n: int = 4) -> Figure:
     size = 9 if few else 7.5
     for rank in range(n):
         x, colour = left + (rank + 0.5) * column, _colour(rank)
-        axes.text(x, 4.72, f"rank {rank}", ha="center", va="center", fontsize=size, color=_ink_on_white(colour),
-                  weight="bold")
+        axes.text(x, 4.72, f"rank {rank}", ha="center", va="center", fontsize=size, weight="bold")
         _box(axes, x, heights["weights"], wide, 0.34, "weights $w$", size)
         _images(axes, x, heights["shard"], wide, colour)
         axes.text(x, heights["shard"] - 0.24, "$b$ images", ha="center", va="center", fontsize=size)
@@ -286,32 +275,28 @@ def ring_steps(values: Sequence[ArrayLike]) -> list[RingState]:
     return states
 
 
-def ring(n: int = 4, step: int | None = None) -> Figure:
+def ring(n: int = 4) -> Figure:
     """Draw a ring all-reduce as grids of ranks x chunks, a panel per step, simulated by `ring_steps`.
 
     A cell has a stripe for each rank whose values its sum contains, in that rank's colour; a complete sum has a bold
     frame. An arrow is a chunk that was sent in this step.
 
     Args:
-        n: Number of ranks, from 2 to 5; with `step`, to 8.
-        step: The only step to show, from 1; 0 is the start. By default all 2 (n - 1) steps.
+        n: Number of ranks, from 2 to 5.
 
     Raises:
-        LabError: The figure cannot show this number of ranks, or there is no such step.
+        LabError: The figure cannot show this number of ranks.
     """
-    _check_ranks(n, 2, MOST_IN_STEPS if step is None else MOST_RANKS)
+    _check_ranks(n, 2, 5)
     last = 2 * (n - 1)
-    if step is not None and not 0 <= step <= last:
-        raise LabError(f"a ring of {n} ranks has the steps 1 to {last}, and 0 for the start, not {step}")
     # Rank r starts with the unit vector r in every chunk, so that each sum counts how often it contains each rank.
     states = ring_steps([np.tile(np.eye(n, dtype=int)[rank], (n, 1)) for rank in range(n)])
     message = states[0].values[0].nbytes
-    shown = range(1, last + 1) if step is None else [step]
-    rows, columns = (1, len(shown)) if len(shown) < 3 else (2, n - 1)
-    figure = plots.empty(WIDTH if step is None else min(WIDTH, 3.7 + 0.9 * n), rows * (0.6 * n + 0.7) + 1)
+    rows, columns = (1, 2) if n == 2 else (2, n - 1)
+    figure = plots.empty(WIDTH, rows * (0.6 * n + 0.7) + 1)
     panels = figure.subplots(rows, columns, squeeze=False)
-    for axes, number in zip(panels.flat, shown, strict=True):
-        _panel(axes, states[number], number, message)
+    for number, (axes, state) in enumerate(zip(panels.flat, states[1:], strict=True), 1):
+        _panel(axes, state, number, message)
     sent = states[-1].sent_bytes.max() / message
     figure.suptitle(f"Ring all-reduce of M bytes on N = {n} ranks: {last} steps,\n"
                     f"each rank sends 2 (N - 1) / N M = {round(n * sent)}/{n} M = {sent:.3g} M", fontsize=11)
@@ -341,8 +326,7 @@ def _panel(axes: Axes, state: RingState, number: int, message: int) -> None:
             _arrow(axes, (chunk, source + high / 2), (chunk, source + 0.8), ink, 2)
             _arrow(axes, (chunk, target - 0.8), (chunk, target - high / 2), ink, 2)
     sent = round(n * state.sent_bytes.max() / message)
-    heading = f"step {number}, {state.phase}" if number else "start"
-    axes.set_title(f"{heading}\nsent so far: {sent}/{n} M", fontsize=9)
+    axes.set_title(f"step {number}, {state.phase}\nsent so far: {sent}/{n} M", fontsize=9)
     axes.set(xlim=(-0.6, n - 0.4), ylim=(n - 0.15, -0.85))
     axes.set_xticks(range(n), list(map(str, range(n))), fontsize=8)
     axes.set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8)
@@ -360,8 +344,7 @@ def _ring_legend(figure: Figure, n: int) -> None:
     entries.append(Patch(facecolor="none", edgecolor="black", linewidth=2, label="sum over all ranks"))
     entries.append(Line2D([], [], color="0.3", marker="v", linewidth=2,
                           label="sent to the next rank (last: to rank 0)"))
-    wide = figure.get_size_inches()[0]
-    figure.legend(handles=entries, loc="outside lower center", ncols=max(2, int(wide / 2.7)), fontsize=8)
+    figure.legend(handles=entries, loc="outside lower center", ncols=3, fontsize=8)
 
 
 def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> Figure:
@@ -464,63 +447,31 @@ LIGHTEST = 0.25
 """The same for negotiations and for other phases, such as a sleep."""
 
 
-def step_gantt(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Figure:
-    """Draw one step as a Gantt chart of the ranks: forward, backward per layer, negotiate, all-reduce, apply.
-
-    Negotiations and all-reduces are from Horovod's timeline, which rank 0 writes. A negotiation of rank r begins when
-    its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the first request did) and ends when all
-    ranks have the tensor. Tensors that were fused are one all-reduce. The timeline does not contain the computation, so
-    each rank has to measure it.
-
-    Args:
-        events: From `timeline.read`. Gradients are shown; if there are none, all tensors.
-        computed: What each rank computed: rows with `rank`, `phase` ("forward", "backward", "apply" or another),
-            `name` (the layer, or ""), `began` and `ended`, in seconds since 1970 (`time.time()`).
-        step: The exchange to show of each tensor, from 0.
-
-    Raises:
-        LabError: There is neither an exchange of this step nor a computation.
-    """
-    seen = seen_step(events, computed, step)
-    lanes = _lanes(seen.ranks, seen.bars, seen.exchanges)
-    figure = plots.empty(WIDTH, 1.4 + 0.34 * sum(len(lane.lines) * lane.high + GAP for lane in lanes))
-    axes = figure.subplots()
-    y, ticks = _draw_lanes(axes, lanes, seen.began, seen.ended - seen.began)
-    axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=9)
-    length = 1e3 * (seen.ended - seen.began)
-    axes.set(ylim=(y, -GAP), xlim=(-0.01 * length, 1.01 * length), xlabel="milliseconds since the step began")
-    axes.set_title(_gantt_title(seen), fontsize=11)
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    if seen.bars:
-        _shades(figure)
-    return _padded(figure)
-
-
 def step_gantts(steps: Mapping[str, Seen]) -> Figure:
     """Draw several steps as small Gantt charts, one below the other, on one axis of time.
 
-    The lanes are those of `step_gantt`; the negotiations of a rank share a narrow lane. The title of a panel says how
+    The lanes of a rank: forward, backward and apply; its negotiations; the all-reduces. The title of a panel says how
     long the step took, how many messages were sent, and how long after the last gradient the last of them ended.
 
     Args:
         steps: By title, from `seen_step` or `typical_step`.
     """
-    all_lanes = [[lane._replace(high=min(lane.high, 0.3)) if len(lane.lines) > 1 else lane
-                  for lane in _lanes(seen.ranks, seen.bars, seen.exchanges)] for seen in steps.values()]
+    from matplotlib.patches import Patch
+
+    all_lanes = [_lanes(seen) for seen in steps.values()]
     longest = max(seen.ended - seen.began for seen in steps.values())
     heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes in all_lanes]
     figure = plots.empty(WIDTH, 1.1 + 0.5 * len(steps) + 0.24 * sum(heights))
     panels = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axes, lanes, (title, seen) in zip(panels, all_lanes, steps.items(), strict=True):
-        y, ticks = _draw_lanes(axes, lanes, seen.began, longest)
-        axes.set_yticks(ticks, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
-        axes.set(ylim=(y, -GAP), xlim=(-0.01e3 * longest, 1.01e3 * longest))
+        _draw_lanes(axes, lanes, seen.began, longest)
         axes.set_title(f"{title}: {seen.summary()}", fontsize=10, loc="left")
-        axes.grid(axis="x", alpha=0.3)
-        axes.set_axisbelow(True)
     panels[-1].set_xlabel("milliseconds since the step began")
-    _shades(figure)
+    shades = {"sleep, negotiate": LIGHTEST, **PHASES, "all-reduce": 1.0}
+    figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
+                           for name, share in shades.items()],
+                  title="shades of a rank's colour", loc="outside lower center", ncols=len(shades), fontsize=8,
+                  title_fontsize=8)
     return _padded(figure)
 
 
@@ -553,7 +504,20 @@ class Seen(NamedTuple):
 
 
 def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Seen:
-    """Return what a timeline and the computations hold of one step; arguments and errors as of `step_gantt`."""
+    """Return what Horovod's timeline, which rank 0 writes, and the measured computations hold of one step.
+
+    A negotiation of rank r begins when its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the
+    first request did) and ends when all ranks have the tensor. Tensors that were fused are one all-reduce.
+
+    Args:
+        events: From `timeline.read`. Gradients are shown; if there are none, all tensors.
+        computed: What each rank computed: rows with `rank`, `phase` ("forward", "backward", "apply" or another),
+            `name` (the layer, or ""), `began` and `ended`, in seconds since 1970 (`time.time()`).
+        step: The exchange to show of each tensor, from 0.
+
+    Raises:
+        LabError: There is neither an exchange of this step nor a computation.
+    """
     events = list(events)
     began = timeline.started(events)
     bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
@@ -566,15 +530,15 @@ def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0
 
 
 def typical_step(events: Iterable[Row], computed: Iterable[Row]) -> Seen:
-    """Return the step of median length; arguments as of `step_gantt`, and each computation has its number, `step`."""
+    """Return the step of median length; arguments as of `seen_step`, and each computation has its number, `step`."""
     events, computed = list(events), list(computed)
     numbers = sorted({row["step"] for row in computed})
     steps = [seen_step(events, [row for row in computed if row["step"] == number], number) for number in numbers]
     return sorted(steps, key=lambda seen: seen.ended - seen.began)[len(steps) // 2]
 
 
-def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> tuple[float, list[float]]:
-    """Draw the bars of all lanes, and return the height of all together and the middle of each.
+def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> None:
+    """Draw the bars of all lanes.
 
     Args:
         axes: Where to draw.
@@ -587,21 +551,13 @@ def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float)
         middles.append(y + len(lane.lines) * lane.high / 2)
         for line in lane.lines:
             for bar in line:
-                _bar(axes, bar, lane, y + lane.high / 2, (began, began + length))
+                _bar(axes, bar, lane, y + lane.high / 2, began, length)
             y += lane.high
         y += GAP
-    return y, middles
-
-
-def _shades(figure: Figure) -> None:
-    """Add the legend of a Gantt chart."""
-    from matplotlib.patches import Patch
-
-    shades = {"sleep, negotiate": LIGHTEST, **PHASES, "all-reduce": 1.0}
-    figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
-                           for name, share in shades.items()],
-                  title="shades of a rank's colour", loc="outside lower center", ncols=len(shades), fontsize=8,
-                  title_fontsize=8)
+    axes.set_yticks(middles, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
+    axes.set(ylim=(y, -GAP), xlim=(-10 * length, 1010 * length))
+    axes.grid(axis="x", alpha=0.3)
+    axes.set_axisbelow(True)
 
 
 def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
@@ -627,24 +583,23 @@ class _Lane(NamedTuple):
     high: float = 1.0
 
 
-def _lanes(ranks: Sequence[int], bars: Sequence[Row], exchanges: Sequence[Row]) -> list[_Lane]:
+def _lanes(seen: Seen) -> list[_Lane]:
     """Return the lanes from top to bottom; bars that can overlap in time have separate lines."""
     transfers: dict[int, list[Row]] = {}
-    for row in exchanges:
+    for row in seen.exchanges:
         transfers.setdefault(row["message"], []).append(row)
     reductions = [{"began": min(row["began"] for row in rows), "ended": max(row["ended"] for row in rows),
                    "text": _si(sum(row["bytes"] or 0 for row in rows), "B"), "share": 1.0,
                    "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
     lanes = []
-    for rank in ranks:
-        own = [_computation(row) for row in bars if row["rank"] == rank]
+    for rank in seen.ranks:
+        own = [_computation(row) for row in seen.bars if row["rank"] == rank]
         if own:
             lanes.append(_Lane(rank, "compute", [own]))
-        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": LIGHTEST,
-                   "text": _short(row["tensor"])}] for row in exchanges]
+        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": LIGHTEST}]
+                 for row in seen.exchanges]
         if waits:
-            lanes.append(_Lane(rank, "negotiate", waits, 0.6 if len(waits) <= 8 else 0.25))
-            lanes.append(_Lane(rank, "all-reduce", [reductions]))
+            lanes += [_Lane(rank, "negotiate", waits, 0.3), _Lane(rank, "all-reduce", [reductions])]
     return lanes
 
 
@@ -654,37 +609,18 @@ def _computation(row: Row) -> Row:
     return row | {"longer": longer + space, "text": text, "share": PHASES.get(row["phase"], LIGHTEST)}
 
 
-def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, between: tuple[float, float]) -> None:
-    """Draw a bar, and its text where the bar is large enough for it."""
+def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, began: float, longest: float) -> None:
+    """Draw a bar, and its text where the bar is large enough for it; times in seconds."""
     from matplotlib.colors import to_rgb
 
     colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(lane.rank)))
-    left, length = 1e3 * (bar["began"] - between[0]), 1e3 * (bar["ended"] - bar["began"])
-    axes.barh(y, length, 0.84 * lane.high, left, color=[colour], edgecolor="black", linewidth=0.5)
-    characters = (7.2 * length / (1e3 * (between[1] - between[0])) - 0.06) / 0.075
-    texts = [text for text in (bar.get("longer", "") + bar["text"], bar["text"]) if len(text) < characters]
-    if texts and lane.high > 0.5:
-        axes.text(left + length / 2, y, texts[0], ha="center", va="center", fontsize=8 if lane.high == 1 else 7,
-                  color=_ink_on(colour))
-
-
-def _gantt_title(seen: Seen) -> str:
-    title = f"One step on {plural(len(seen.ranks), 'rank')}: {1e3 * (seen.ended - seen.began):.3g} ms"
-    if seen.exchanges and any(row["phase"] == "backward" for row in seen.bars):
-        title += f"; the all-reduces end {1e3 * seen.exposed:.3g} ms after the last gradient"
-    waits = {}
-    for row in seen.exchanges:
-        if len(row["announced"]) > 1:
-            first, last = min(row["announced"].values()), max(row["announced"].values())
-            waits[last - first] = max(row["announced"], key=row["announced"].__getitem__)
-    if waits:
-        title += f"\nlongest wait for a gradient: {1e3 * max(waits):.3g} ms, for that of rank {waits[max(waits)]}"
-    return title
-
-
-def _short(tensor: str) -> str:
-    """Return a tensor's name without what Horovod adds in front."""
-    return re.sub(r"^.*(?:HorovodAllreduce|Distributed[A-Za-z]*)_", "", tensor)
+    left, length = bar["began"] - began, bar["ended"] - bar["began"]
+    axes.barh(y, 1e3 * length, 0.84 * lane.high, 1e3 * left, color=[colour], edgecolor="black", linewidth=0.5)
+    characters = (7.2 * length / longest - 0.06) / 0.075
+    text = bar.get("longer", "") + bar.get("text", "")
+    text = text if len(text) < characters else bar.get("text", "")
+    if text and len(text) < characters:
+        axes.text(1e3 * (left + length / 2), y, text, ha="center", va="center", fontsize=8, color=_ink_on(colour))
 
 
 def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
@@ -721,9 +657,9 @@ def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
     row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (title, ranks) in zip(row, panels.items(), strict=True):
         lines = axes.contour(*grid, heights, levels=contours, colors="0.72", linewidths=0.9)
-        starts = _ranks_paths(axes, ranks, labels or [f"rank {rank}" for rank in range(len(ranks))])
+        _ranks_paths(axes, ranks, labels or [f"rank {rank}" for rank in range(len(ranks))])
         if len(panels) == 1:
-            _label_contours(axes, lines, starts, low - margin, high + margin)
+            axes.clabel(lines, fontsize=7, colors="0.4")
         apart = max(float(np.linalg.norm(one[-1] - other[-1])) for one in ranks for other in ranks)
         steps = plural(max(len(track) for track in ranks) - 1, "step")
         axes.set_title(f"{title}\nafter {steps} {apart:.2g} apart" if title else
@@ -735,34 +671,20 @@ def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
     return _padded(figure)
 
 
-def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]) -> np.ndarray:
-    """Draw the path of each rank, and return the points where paths start."""
+def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]) -> None:
+    """Draw the path of each rank."""
     for rank, track in enumerate(tracks):
         later = len(tracks) - 1 - rank
         axes.plot(*track.T, "-o", color=_colour(rank), linewidth=1.5 + 2.5 * later, markersize=3, label=labels[rank])
         axes.plot(*track[-1], "s", color=_colour(rank), markersize=8 + 4 * later, markerfacecolor="none",
                   markeredgewidth=1.8)
-    starts = np.unique([track[0] for track in tracks], axis=0)
-    for start in starts:
+    for start in np.unique([track[0] for track in tracks], axis=0):
         axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
-    return starts
-
-
-def _label_contours(axes: Axes, lines, starts: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Write the loss on its contours, except where the text would touch "start" or the frame."""
-    for label in axes.clabel(lines, fontsize=7, colors="0.4", inline=False):
-        label.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
-        position, *taken = ((np.array(point) - low) / (high - low) for point in (label.get_position(), *starts))
-        near = any(-0.03 < x < 0.12 and -0.05 < y < 0.1 for x, y in (position - start for start in taken))
-        if near or position.min() < 0.05 or position.max() > 0.95:
-            label.remove()
 
 
 def _padded(figure: Figure) -> Figure:
     """Leave a margin around a figure, and return it."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.set(w_pad=0.1, h_pad=0.1)  # type: ignore[call-arg]  # In inches; the engine is "constrained".
+    figure.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)  # In inches.
     return figure
 
 
@@ -775,21 +697,11 @@ def _colour(rank: int) -> str:
     return plots.RANK_COLOURS[rank % len(plots.RANK_COLOURS)]
 
 
-def _luminance(colour: Any) -> float:
-    """Return a colour's relative luminance, from 0 for black to 1 for white; source: ITU-R BT.709."""
+def _ink_on(colour: Any) -> str:
+    """Return the colour of a text on a background, by its relative luminance; source: ITU-R BT.709."""
     from matplotlib.colors import to_rgb
 
-    return float(np.dot(to_rgb(colour), (0.2126, 0.7152, 0.0722)))
-
-
-def _ink_on(colour: Any) -> str:
-    """Return the colour of a text on a background."""
-    return "black" if _luminance(colour) > 0.4 else "white"
-
-
-def _ink_on_white(colour: str) -> str:
-    """Return a rank's colour for text on white; the light ones cannot be read there, so they become black."""
-    return colour if _luminance(colour) < 0.6 else "black"
+    return "black" if np.dot(to_rgb(colour), (0.2126, 0.7152, 0.0722)) > 0.4 else "white"
 
 
 def _box(axes: Axes, x: float, y: float, wide: float, high: float, text: str, size: float,

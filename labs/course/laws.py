@@ -58,11 +58,7 @@ def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
 
 
 def fit_gustafson(sizes: Sequence[int], speedups: Sequence[float]) -> float:
-    """Return the serial share that best explains speedups in weak scaling (least squares in the speedup).
-
-    Raises:
-        LabError: Fewer than two numbers of workers above 1, or a speedup that no serial share explains.
-    """
+    """Return the serial share that best explains speedups in weak scaling (least squares); errors as `fit_amdahl`."""
     n, s = _fittable(sizes, speedups)
     return _slope(n - 1, n - s)
 

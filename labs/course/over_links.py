@@ -100,8 +100,7 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
     run = next(run for run in runs if run["layout"]["nodes"] == nodes)
     library = f"Horovod over {run['layout']['backend']}"
     points = _rows([run], "over_links").query("library == @library")
-    figure = plots.empty(6.4, 3.8)
-    axes, links = figure.subplots(), list(points.groupby("bandwidth", sort=False))
+    axes, links = plots.empty(6.4, 3.8).subplots(), list(points.groupby("bandwidth", sort=False))
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
     for colour, (bandwidth, rows) in zip(colours, links, strict=True):
         axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=_with_unit(bandwidth))
@@ -110,9 +109,7 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
         axes.plot(sizes, [1e3 * link.allreduce_seconds(size, nodes) for size in sizes], color=colour, linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="message (bytes)", ylabel="all-reduce (ms)",
              title=f"{nodes} nodes, {library}")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, title="each link", **plots.BESIDE)
-    return figure
+    return plots.finished(axes, title="each link")
 
 
 def _with_unit(bandwidth: str) -> str:
@@ -127,8 +124,7 @@ def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:
         runs: Records of lab 11's study "bandwidth".
     """
     rows = cells(runs)
-    figure = plots.empty(5.6, 4)
-    axes = figure.subplots()
+    axes = plots.empty(5.6, 4).subplots()
     ends = np.array([rows["predicted_seconds"].min() / 1.3, rows["predicted_seconds"].max() * 1.3]) * 1e3
     axes.fill_between(ends, ends / (1 + WITHIN), ends / (1 - WITHIN), color="0.9", label="within 15 %")
     axes.plot(ends, ends, ":", color="0.4")
@@ -136,9 +132,7 @@ def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:
         axes.plot(1e3 * same["predicted_seconds"], 1e3 * same["step_seconds"], "o", color=colour, markersize=4,
                   label=f"{nodes} nodes")
     axes.set(xscale="log", yscale="log", xlabel="step, predicted (ms)", ylabel="step, measured (ms)")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, **plots.BESIDE)
-    return figure
+    return plots.finished(axes)
 
 
 def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
@@ -173,8 +167,7 @@ def crossover_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     """
     rows = transports.compare(runs)
     rows = rows[rows["size"] > 1].dropna(subset=["speedup"])
-    figure = plots.empty(7.2, 3.6)
-    axes = figure.subplots()
+    axes = plots.empty(7.2, 3.6).subplots()
     for colour, link in zip(plots.COLOURS, sorted(rows["link"].unique(), key=bits_per_second), strict=False):
         line = rows[rows["link"] == link].sort_values("parameters")
         ends = [(line[f"speedup_{end}"] - line["speedup"]).abs().fillna(0) for end in ("low", "high")]
@@ -182,9 +175,7 @@ def crossover_figure(runs: Sequence[dict[str, Any]]) -> Figure:
                       label=link)
     axes.axhline(1, color="0.4", linestyle=":", label="one node")
     axes.set(xscale="log", ylim=(0, None), xlabel="parameters", ylabel="speedup of two nodes over one")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, title="each link", **plots.BESIDE)
-    return figure
+    return plots.finished(axes, title="each link")
 
 
 def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from labs.course.step_cost import StepCost
 
+
 def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
                dashed: Sequence[str] = ()) -> Figure:
     """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.
@@ -61,27 +62,21 @@ def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", referen
     return _scaling(frame, by, "speedup", "speedup: throughput(n) / throughput(1)", reference, axes)
 
 
-def efficiency(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", reference: pd.DataFrame | None = None,
-               axes: Axes | None = None) -> Figure:
-    """Draw the scaling efficiency, speedup / workers; arguments as of `speedup`, with `scaling_efficiency`."""
-    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, axes)
-
-
 def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
             reference: pd.DataFrame | None = None) -> Figure:
-    """Draw speedup and scaling efficiency side by side; arguments as of `speedup`."""
+    """Draw speedup and scaling efficiency, speedup / workers, side by side; arguments as of `speedup`."""
     figure = empty(10, 3.5)
     left, right = figure.subplots(1, 2)
     speedup(frame, by, reference, left)
     left.get_legend().remove()
-    return efficiency(frame, by, reference, right)
+    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, right)
 
 
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
     axes = axes or empty(6.6, 3.6).subplots()
     by = [by] if isinstance(by, str) else list(by)
-    measured = dict(lines(frame, by))
-    reported = dict(lines(reference, by)) if reference is not None else {}
+    measured = dict(_lines(frame, by))
+    reported = dict(_lines(reference, by)) if reference is not None else {}
     # By label, so that measured and reported lines of one batch size have the same colour.
     colours = {name: COLOURS[number % len(COLOURS)] for number, name in enumerate({**measured, **reported})}
     for name, line in measured.items():
@@ -99,7 +94,7 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     axes.set(xlabel="workers", ylabel=title, xticks=sizes)
     axes.margins(y=0.08)
     axes.set_ylim(bottom=0)
-    return _finished(axes)
+    return finished(axes)
 
 
 def shade_above(figure: Figure, size: float, text: str) -> Figure:
@@ -120,7 +115,7 @@ def shade_above(figure: Figure, size: float, text: str) -> Figure:
     return figure
 
 
-def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+def _lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield the rows of each combination of values of `by`, with its label."""
     columns = [column for column in by if column in frame]
     if not columns:
@@ -132,11 +127,11 @@ def lines(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[str, pd.Data
 
 def label_of(column: str, value: Any) -> str:
     """Return a value's text in a legend: a word alone, a number with its column."""
-    text = value if isinstance(value, str) else f"{named(column)} {plain(value)}"
+    text = value if isinstance(value, str) else f"{named(column)} {_plain(value)}"
     return printable(text).replace("$", r"\$")  # A name in a record is neither an escape sequence nor a formula.
 
 
-def plain(value: Any) -> str:
+def _plain(value: Any) -> str:
     """Return a value without a needless fraction."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -165,7 +160,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     axes.plot(range(len(bars)), bars[ledger_columns.WALL], "k_", markersize=14, label="wall time")
     axes.set_xticks(range(len(bars)), names, fontsize=8)
     axes.set(ylabel="seconds of one epoch")
-    return _finished(axes)
+    return finished(axes)
 
 
 def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
@@ -175,8 +170,6 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
         epochs: Columns `batch_size` (images) and `seconds` of a step: a row per epoch of each run.
         cost: From `step_cost.fit`.
     """
-    from matplotlib.ticker import LogLocator, NullLocator
-
     figure = empty(9, 3.4)
     left, right = figure.subplots(1, 2)
     measured, ticks = epochs["batch_size"], sorted(set(epochs["batch_size"]))
@@ -194,10 +187,8 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-    left.set(yscale="log", ylabel="time of a step (ms)")
-    left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    left.yaxis.set_major_formatter("{x:g}")
-    left.yaxis.set_minor_locator(NullLocator())
+    left.set(ylabel="time of a step (ms)")
+    _logarithmic(left)
     if cost.per_image.low > 0:
         right.axhspan(1 / cost.per_image.high, 1 / cost.per_image.low, color="0.9", label="95 % interval of $1/c$")
     right.set(ylim=(0, None), ylabel="throughput (images/s)")
@@ -218,8 +209,6 @@ def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, 
         beta: Seconds per byte.
         n: Number of ranks.
     """
-    from matplotlib.ticker import LogLocator, NullLocator
-
     figure = empty(9, 3.6)
     axes = figure.subplots()
     sizes = np.geomspace(min(nbytes), max(nbytes), 200)
@@ -230,13 +219,22 @@ def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, 
     axes.axhline(1e3 * constant, color="0.3", linestyle="--", linewidth=1, label=r"latency alone: $2\,(N-1)\,\alpha$")
     axes.plot(nbytes, 1e3 * np.asarray(seconds), "o", color=COLOURS[0], label="measured", zorder=3)
     lowest = 1e3 * min(*seconds, constant if constant > 0 else min(seconds))
-    axes.set(yscale="log", ylim=(lowest / 3, None), xlabel="message M (bytes)", ylabel="all-reduce (milliseconds)")
+    axes.set(xlabel="message M (bytes)", ylabel="all-reduce (milliseconds)")
+    _logarithmic(axes)
+    axes.set_ylim(lowest / 3, None)
+    axes.set_xscale("log", base=16)
+    axes.xaxis.set_major_formatter(_bytes)
+    return finished(axes)
+
+
+def _logarithmic(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with ticks at 1, 2, 5, 10."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xscale("log", base=16)
-    axes.xaxis.set_major_formatter(_bytes)
-    return _finished(axes)
 
 
 def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",
@@ -256,7 +254,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
     axes = axes or empty(6.4, 3.8).subplots()
     scale = 1 if value == "seconds" else 1e9
     varying = [column for column in by if column in frame and frame[column].nunique() > 1]
-    for number, (name, rows) in enumerate(lines(frame, varying)):
+    for number, (name, rows) in enumerate(_lines(frame, varying)):
         points = {size: _point(same, value, scale) for size, same in rows.groupby("bytes")}
         middle, below, above = zip(*points.values(), strict=True)
         axes.errorbar(list(points), middle, [below, above], marker="o", markersize=3, capsize=2, label=name,
@@ -265,7 +263,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
              ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
     axes.set_xscale("log", base=16)
     axes.xaxis.set_major_formatter(_bytes)
-    return _finished(axes)
+    return finished(axes)
 
 
 def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
@@ -336,10 +334,10 @@ def _errors(rows: pd.DataFrame, value: str):
     return [side.fillna(0).clip(lower=0).to_numpy(float) for side in (low, high)]
 
 
-def _finished(axes: Axes) -> Figure:
-    """Add a grid and a legend, and return the figure."""
+def finished(axes: Axes, **legend: Any) -> Figure:
+    """Add a grid and a legend with these properties, and return the figure."""
     axes.grid(alpha=0.3)
     axes.set_axisbelow(True)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, **BESIDE)
+        axes.legend(fontsize=8, **BESIDE | legend)
     return axes.figure  # type: ignore[return-value]  # Never a SubFigure: no lab draws on one.

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.course.plausibility import checker, findings, reading, table
+from labs.course.plausibility import checker, reading, table
 from labs.results.tables import Grid
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -61,7 +61,7 @@ def _short(cell: str) -> str:
 
 def _findings(path: Path) -> list[str]:
     try:
-        return findings.brief(checker.check_csv(path))
+        return table.brief(checker.check_csv(path))
     except LabError:
         return []  # A table of words.
 

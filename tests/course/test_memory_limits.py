@@ -35,23 +35,8 @@ def test_the_summary_shows_what_does_not_fit():
     assert [words(figure) for figure in figures.values()] == [["does not\nfit"]] * 3
 
 
-def test_the_heatmap_of_psnr_says_what_the_noisy_pictures_have():
-    runs = [run(depth, width, 1, fits=True) for depth in (4, 8) for width in (2, 8)]
-    for made in runs:
-        made["metrics"]["noisy_psnr"] = 20.172
-    assert [title for title, _ in memory_limits.figures(runs)][-1] == "PSNR (dB); the noisy images have 20.17"
-    assert "PSNR (dB); the noisy images have 20.17, 1 worker, depth x width:" in memory_limits.summary(runs)
-
-
 def words(figure) -> list[str]:
     return [text.get_text() for axes in figure.axes for text in axes.texts if not text.get_text()[0].isdigit()]
-
-
-def test_a_cell_without_a_run_neither_fits_nor_does_not_fit():
-    runs = [run(depth, width, size, fits=True) for depth in (4, 8) for width in (2, 8) for size in (1, 2)][:-1]
-    text = memory_limits.summary(runs)
-    assert (text.count("no run"), text.count("no fit")) == (3, 0)
-    assert [words(figure) for _, figure in memory_limits.figures(runs)] == [["no run"]] * 3
 
 
 def test_the_summary_shows_what_helps():

@@ -57,11 +57,6 @@ def test_a_negative_fixed_cost_is_refused_with_what_to_do():
     images_per_sec = 1438 / (np.ceil(1438 / batches) * seconds)
     with pytest.raises(LabError, match=r"a < 0 .* train_seconds / steps .* batch size / images_per_sec is not"):
         step_cost.fit(batches, batches / images_per_sec)
-    with pytest.raises(LabError, match=r"a < 0"):
-        step_cost.fit(BATCHES + 8, 0.0004 * BATCHES * (1, 1.01, 0.99, 1, 1.01, 0.99))
-
-
-def test_a_negative_cost_per_image_is_refused():
     with pytest.raises(LabError, match=r"the line has c < 0"):
         step_cost.fit([8, 32, 128], [0.03, 0.02, 0.01])
 
@@ -75,9 +70,7 @@ def test_a_cost_that_noise_makes_negative_is_kept_with_its_interval():
 
 
 @pytest.mark.parametrize(("batches", "seconds", "why"), [
-    ([32, 32], [0.01, 0.02], "a single batch size"), ([], [], "a single batch size"),
-    ([8, 32], [0.01, 0.0], "positive time"), ([8, 32], [0.01, math.nan], "positive time"),
-    ([8, 32], [0.01], "positive time"),
+    ([32, 32], [0.01, 0.02], "a single batch size"), ([8, 32], [0.01, 0.0], "positive time"),
 ])
 def test_what_has_no_line_is_refused(batches, seconds, why):
     with pytest.raises(LabError, match=why):

@@ -8,8 +8,8 @@
 
 `check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a separate process, with a
 time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: to
-give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`, and may have one
-in `tasks` with its `TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
+give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`; it may have
+`TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
 students get. Imports no TensorFlow.
 """
 
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from labs.course.exercises import isolated
+from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import Question, Record, described, shown
 from labs.course.exercises.guesses import judged
-from labs.course.exercises.tasks.functions import Task
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
@@ -46,24 +46,27 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    about = runs(question, results_root)
+    entry, about = _entry(question), []
     try:
-        reason = _grade(question, answer, about)
+        about = _about(question, entry, results_root)
+        reason = _grade(question, entry, answer, about)
     except AssertionError as wrong:
         raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
-    except LookupError as missing:
-        raise AssertionError(f"{question}: {_names(about)} cannot be graded: the record has no {missing}; run it again"
-                             ) from None
     except (Exception, SystemExit) as error:
-        raise AssertionError(f"{question}: the answer {shown(answer)} cannot be graded: {described(error)}") from None
+        raise AssertionError(f"{question}: {shown(answer)} cannot be graded from {_names(about) or 'these records'}: "
+                             f"{described(error)}") from None
     print(f"{question}: right: {reason}")
 
 
-def _grade(question: str, answer: Any, about: list[Record]) -> str:
-    entry = _entry(question)
+def _grade(question: str, entry: Question | Task, answer: Any, about: list[Record]) -> str:
     if isinstance(entry, Question):
         return entry.grade(answer, about)
     return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
+
+
+def _about(question: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
+    """Return the records that a question is about; [] for a task."""
+    return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(_lab(question), results_root))
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
@@ -90,23 +93,10 @@ def runs(question: str, results_root: Path | None = None) -> list[Record]:
         AssertionError: They are missing; names the command that makes them.
         LabError: There is no such question.
     """
-    entry = _entry(question)
-    if isinstance(entry, Task):
-        return []
-    return _select(question, entry, records.read_all(_lab(question), results_root))
-
-
-def _select(question: str, entry: Question, all_records: list[Record]) -> list[Record]:
-    """Return which of a lab's records a question is about; raises as `runs` does."""
     try:
-        return entry.select_runs(all_records)
+        return _about(question, _entry(question), results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
-    except LookupError as missing:
-        raise AssertionError(f"{question}: a record of {_lab(question)} has no {missing}; move it away") from None
-    except (TypeError, ValueError, ArithmeticError) as error:
-        raise AssertionError(f"{question}: a record of {_lab(question)} has a malformed figure ({printable(error)}); "
-                             "move it away") from None
 
 
 def _names(about: Sequence[Record]) -> str:
@@ -122,20 +112,20 @@ def questions(lab: str) -> dict[str, Question]:
     Raises:
         LabError: No lab has that name.
     """
-    return _entries("labs.course.exercises", lab, "QUESTIONS")
+    return _entries(lab, "QUESTIONS")
 
 
 def tasks(lab: str) -> dict[str, Task]:
     """Return the tasks of a lab by id, functions to write and a bug to find; {} if it has none. As `questions`."""
-    return _entries("labs.course.exercises.tasks", lab, "TASKS")
+    return _entries(lab, "TASKS")
 
 
-def _entries(package: str, lab: str, name: str) -> dict[str, Any]:
+def _entries(lab: str, name: str) -> dict[str, Any]:
     lab = catalogue.resolve(lab)
-    module = f"{package}.{lab}"
+    module = f"labs.course.exercises.{lab}"
     if importlib.util.find_spec(module) is None:
         return {}
-    entries = getattr(importlib.import_module(module), name)
+    entries = getattr(importlib.import_module(module), name, {})
     return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in entries.items()}
 
 
@@ -148,8 +138,7 @@ def cell(task: str) -> str:
     Raises:
         LabError: There is no such task.
     """
-    entry = _entry(task)
-    stub = entry.stub if isinstance(entry, Task) else None
+    stub = getattr(_entry(task), "stub", None)
     graded = f'exercises.show({{"{task}": {stub.__name__ if stub else None}}})'
     return f"{inspect.getsource(stub)}\n\n{graded}" if stub else graded
 
@@ -180,9 +169,9 @@ def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
         yield f"{question}  {entry.text}"
         yield f"    answer: {entry.answer}"
         try:
-            yield "    about: " + _names(_select(question, entry, all_records))
+            yield "    about: " + _names(entry.select_runs(all_records))
         except AssertionError as missing:
-            yield "    " + str(missing).removeprefix(f"{question}: ")
+            yield f"    {missing}"
     for task, to_do in tasks(lab).items():
         yield f"{task}  {to_do.text}"
         yield f"    answer: {to_do.answer}"

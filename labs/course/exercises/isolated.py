@@ -44,7 +44,7 @@ def grade(task: str, function: Callable) -> str:
         outcome = complete(program, SECONDS + SECONDS_TO_START, _environment())
         has_started, file = (folder / LOADED).exists(), folder / "result.json"
         result = json.loads(file.read_text()) if file.exists() else {"wrong": _end(has_started, outcome)}
-    if "printed" in result:
+    if result.get("printed"):
         print(printable_lines(result["printed"].removesuffix("\n")))
     require("right" in result, printable_lines(result.get("wrong")))
     return result["right"]
@@ -74,4 +74,4 @@ def _end(has_started: bool, outcome: Outcome) -> str:
         return f"the function could not be loaded in a separate process: it {outcome.cause}"
     if outcome.code in (None, -signal.SIGALRM):
         return f"the function had not ended after {SECONDS} s: does one of its loops never end?"
-    return f"the function ended its process: it {'exited with code 0' if not outcome.code else outcome.cause}"
+    return f"the function ended its process: it {outcome.cause if outcome.code else 'exited with code 0'}"

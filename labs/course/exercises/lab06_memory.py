@@ -23,8 +23,6 @@ def _fixed(answer, runs: list[Record]) -> str:
         "that is the weights alone; gradients and Adam's two moments have as many numbers each": right / 4,
         "that leaves out the optimizer: Adam keeps two numbers for each parameter": right / 2,
         "that leaves out the gradients, or one of Adam's two moments": right * 3 / 4,
-        "that is in MB of a million bytes; a MiB has 2^20 bytes": 16 * count / 1e6,
-        "that counts numbers; each has 4 bytes": right / 4 * MIB / 4,
     }
     if size > 1:
         mistakes["data parallelism does not divide the model: each worker holds all of it"] = right / size

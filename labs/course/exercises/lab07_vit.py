@@ -32,17 +32,13 @@ def _smallest(records: list[Record]) -> list[Record]:
 
 def _traffic(answer, runs: list[Record]) -> str:
     (run,) = runs
-    size, row, config = run["layout"]["size"], run["history"][-1], run["config"]
-    gradients, pixels = 4 * run["metrics"]["parameters"], row["images"] * 32 * 32 * 3
-    right = 2 * (size - 1) * gradients * row["steps"] / 1e6
+    size, steps, images = run["layout"]["size"], run["history"][-1]["steps"], run["history"][-1]["images"]
+    right = 2 * (size - 1) * 4 * run["metrics"]["parameters"] * steps / 1e6
     return grade_number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
-        "that is the number of bytes of one step": right / row["steps"],
-        "that is the number of bytes of all epochs": right * config["epochs"],
+        "that is the number of bytes of one step": right / steps,
+        "that is the number of bytes of all epochs": right * run["config"]["epochs"],
         "that is the number of bytes that one worker sends; all n send": right / size,
-        "a parameter has 4 bytes": right / 4,
-        "that is the images, which are not exchanged: each worker reads its own": pixels * 4 / 1e6,
-        "that is the images, which are not exchanged": pixels / 1e6,
-        "that is in MiB of 2^20 bytes": right * 1e6 / 2**20,
+        "that is the images, which are not exchanged: each worker reads its own": images * 32 * 32 * 3 * 4 / 1e6,
     }, rel_tol=0.01)
 
 

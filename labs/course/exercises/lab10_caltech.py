@@ -13,8 +13,6 @@ def _left(answer, runs: list[Record]) -> str:
     return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
         "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
         "that ignores the test images, which are held out as well": 1 - held,
-        "that is the validation share": (1 - test) * held,
-        "that is the share held out for validation and test": 1 - (1 - test) * (1 - held),
     }, rel_tol=0.01)
 
 
@@ -30,7 +28,6 @@ def _cost(answer, runs: list[Record]) -> str:
                       "that is val_seconds / train_seconds; the share of the whole epoch is asked for": held / train,
                       "that includes the first epoch, which also compiles the model": all_held / (all_train + all_held),
                       "that is the share of the training": train / (train + held),
-                      "that is an epoch's validation in seconds": held / (len(history) - 1),
                   })
 
 

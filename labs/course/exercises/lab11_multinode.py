@@ -58,7 +58,6 @@ def _share(answer, runs: list[Record]) -> str:
         "that is upside down": step / exchange,
         "that is relative to an epoch; the exchange happens in each step":
             exchange / run["timings"]["seconds_per_epoch"],
-        "that is the time of the exchange, in seconds": exchange,
     })
 
 
@@ -75,12 +74,8 @@ def _noise(answer, runs: list[Record]) -> str:
     return grade_number(answer, right, "standard errors", "|p1 - p2| / sqrt(p1 (1 - p1) / n + p2 (1 - p2) / n)", {
         "that is in standard errors of one accuracy; the difference of two is more uncertain":
             difference / math.sqrt(variances[0]),
-        "that is in standard errors of the other accuracy alone; the difference is more uncertain":
-            difference / math.sqrt(variances[1]),
         "that adds the two standard errors; their squares add": difference / sum(map(math.sqrt, variances)),
         "that is the difference itself": difference,
-        "that is in percent of the images": 100 * difference,
-        "that is the standard error": math.sqrt(sum(variances)),
     }, abs_tol=0.02)
 
 

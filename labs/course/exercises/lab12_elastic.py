@@ -48,7 +48,6 @@ def _idle(answer, runs: list[Record]) -> str:
         "that includes the start, which is part of every run": sum(seconds) + start,
         "that is the start alone": start,
         "that is the longest pause alone": max(seconds),
-        "that is the shortest pause alone": min(seconds),
         "that is when the last event happened, not how long it lasted": _events(runs[0])[-1]["seconds"],
     })
 

@@ -59,7 +59,7 @@ ONES = {"single": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six"
 EMPTY = re.compile(r"[\s\-\u2013\u2014./?]*|n/?a|nan|none|null|nil|no data|baseline|base|ref(erence)?|tbd|missing"
                    r"|\(?empty\)?", re.IGNORECASE)
 SUMMARY = re.compile(r"(grand )?(total|sum|summe|mean|average|avg|median|std|sd|stdev|min|max|overall|mittelwert"
-                     r"|geomean|moyenne|durchschnitt|best|worst|ci95|95 ?% ?ci)[.: ]*", re.IGNORECASE)
+                     r"|geomean|durchschnitt|best|worst|ci95|95 ?% ?ci)[.: ]*", re.IGNORECASE)
 COUNTED = {"worker", "node", "image", "epochs", "epoch", "steps", "step", "cores", "nodes", "threads", "per", "runs"}
 
 

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from labs.course.plausibility import rules, timing_rules
-from labs.course.plausibility.findings import Finding
 from labs.course.plausibility.reading import read_csv
-from labs.course.plausibility.table import Row, Table
+from labs.course.plausibility.table import Finding, Row, Table
 from labs.results import records
 from labs.run.errors import LabError
 
@@ -36,15 +35,6 @@ class Verdict:
         """Return the line on what was read and what was checked."""
         checked = f"checked {', '.join(self.applied)}"
         return f"{self.where}: {'; '.join(part for part in (self.reading, checked) if part)}"
-
-
-def check(paths: list[Path]) -> Iterator[Finding | LabError]:
-    """Yield what is implausible in results folders and CSV files, and a LabError for each that cannot be checked."""
-    for verdict in verdicts(paths):
-        if isinstance(verdict, LabError):
-            yield verdict
-        else:
-            yield from verdict.findings
 
 
 def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:

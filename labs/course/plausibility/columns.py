@@ -116,11 +116,11 @@ def _plain(words: Iterable[str], fillers: set[str] = FILLERS) -> list[str]:
 
 def _split(text: str) -> list[str]:
     """Split a name into words; `per`, `number`, `std` and `%` become words."""
-    text = re.sub(r"([a-zé])([A-Z][a-z])", r"\1 \2", text)
+    text = re.sub(r"([a-z])([A-Z][a-z])", r"\1 \2", text)
     text = re.sub(r"\b(images?|imgs?|samples?)(?=Per|per[A-Z_])", r"\1 ", text)
     text = text.replace("#", " number ").replace("%", " % ").replace("/", " per ").replace("±", " std ")
     for pattern, instead in (
-            (r"\b(pro|par)\b", "per"),
+            (r"\bpro\b", "per"),
             (r"\b(Epochen?|Trainings?|Gesamt|Rechen|Schritt)(?=zeit|dauer)", r"\1 "),
             (r"(?<![^\W_])(all|wall|speed)[-_ ]?(reduce|clock|up)(?![^\W_])", r"\1\2"),
             (r"^(n|num|nb)_?(?=(gpus?|workers?|procs?|nodes?|ranks?|processes)\b)", "n ")):
@@ -211,8 +211,7 @@ def _looked_up(*words: str) -> str:
     for column, required, possible in SPELLINGS:
         if required <= bag <= possible:
             return column
-    for column, required, possible in SPELLINGS:  # A part of an epoch or a step: "compute time per step".
-        for period, prefix in (("epoch", ""), ("step", "step_"), ("batch", "step_")):
-            if column in PARTS and period in bag and required <= bag - {period} <= possible:
-                return prefix + column
+    for column, required, possible in SPELLINGS:  # "Compute time per epoch".
+        if column in PARTS and "epoch" in bag and required <= bag - {"epoch"} <= possible:
+            return column
     return ""

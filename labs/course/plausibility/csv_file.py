@@ -25,13 +25,11 @@ def read_lines(path: Path) -> tuple[list[str], Lines, str]:
     text = _text(path)
     if not any(line.strip() for line in text.splitlines()):
         raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
-    try:
-        delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
-    except csv.Error as problem:
-        raise LabError(f"{path.name} is not a text table: {problem}; save it as CSV in UTF-8") from None
+    delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
+    if not lines:
+        raise LabError(f"{path.name}: a quote opens and is not closed, or not before a {delimiter!r}; close it")
     start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
     (_, names), rows = lines[start], lines[start + 1:]
-    _refuse_open_quote(path, _source(text, delimiter), delimiter, len(names))
     rows = [(line, cells) for line, cells in rows
             if cells != names and not (cells[0].startswith("#") and not any(cells[1:]))]
     while names and not names[-1] and not any(any(cells[len(names) - 1:]) for _, cells in rows):
@@ -66,39 +64,21 @@ def _text(path: Path) -> str:
 
 
 def _split(text: str, delimiter: str) -> Lines:
-    """Return the cells of the lines that are not empty, with the numbers of the lines."""
-    reader = csv.reader(_source(text, delimiter), delimiter=delimiter, skipinitialspace=True)
-    lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    """Return the cells of the lines that are not empty, with the numbers of the lines; [] if a quote is not closed."""
+    source = text.splitlines(keepends=True)
+    if delimiter == "|":  # The border of a Markdown table.
+        source = [re.sub(r"^[\s|:=-]+$", "", line).strip().strip("|") for line in source]
+    reader = csv.reader(source, delimiter=delimiter, skipinitialspace=True, strict=True)
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except csv.Error:
+        return []
     return [(number, cells) for number, cells in lines if any(cells)]
-
-
-def _source(text: str, delimiter: str) -> list[str]:
-    """Return the lines of a text, without the border of a Markdown table."""
-    lines = text.splitlines()
-    if delimiter == "|":
-        lines = [re.sub(r"^[\s|:=-]+$", "", line).strip().strip("|") for line in lines]
-    return lines
-
-
-def _refuse_open_quote(path: Path, source: list[str], delimiter: str, width: int) -> None:
-    """Refuse a table in which a quote that is not closed makes rows, or the rest of the table, part of one cell."""
-    if width < 2:  # No delimiter tells a swallowed line from text.
-        return
-    lines = [*source, delimiter * (width - 1)]  # Ends with a row of empty cells, which a quote may swallow too.
-    closing = re.compile(rf'((?:[^"]|"")*)"\s*(?:{re.escape(delimiter)}|$)')
-    reader, start = csv.reader(lines, delimiter=delimiter, skipinitialspace=True), 0
-    for _ in reader:
-        *swallowed, last = lines[start + 1:reader.line_num] or ['"']
-        end = closing.match(last)
-        if not end or any(text.count(delimiter) >= width - 1 for text in [*swallowed, end[1]]):
-            raise LabError(f"{path.name}, line {start + 1}: a quote opens here and swallows the next line; close it, "
-                           "or write the cell without a line break")
-        start = reader.line_num
 
 
 def _regular(lines: Lines) -> tuple[int, int]:
     """Return how many lines have the most frequent number of cells, and that number; (0, 1) if it is 1."""
-    width, count = Counter(len(cells) for _, cells in lines).most_common(1)[0]
+    width, count = Counter(len(cells) for _, cells in lines).most_common(1)[0] if lines else (0, 0)
     return (count, width) if width > 1 else (0, 1)
 
 

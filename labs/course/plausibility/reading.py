@@ -28,7 +28,7 @@ COURSE: dict[str, dict[str, Any]] = {
 """What the course reports' tables do not state themselves. Other tables state it in columns of these names."""
 
 NOTES = {
-    "note", "notes", "comment", "comments", "remark", "remarks", "remarque", "observation", "observations",
+    "note", "notes", "comment", "comments", "remark", "remarks", "observation", "observations",
     "bemerkung", "bemerkungen", "kommentar", "description", "date", "time_stamp", "timestamp", "host", "hosts",
     "hostname", "node_name", "job", "jobid", "job_id", "run", "run_id", "id", "who", "name", "student", "status",
     "state", "lab", "part", "source", "where_the_inputs_are_from", "question", "rule", "scaling_rule", "line",
@@ -149,18 +149,11 @@ def _plain(title: str) -> str:
 
 def _meanings(titles: list[str]) -> list[Column]:
     """Return what each column is; of two columns that mean the same, only the first is used."""
-    by_itself = [columns.meaning(title) for title in titles]
-    names = [column.name for column in by_itself]
-    low = {title.lower().strip() for title in titles}
     taken: set[str] = set()
     meanings = []
-    for column, title in zip(by_itself, titles, strict=True):
-        stem, _, last = title.lower().strip().rpartition("_")
-        extreme = last == "min" and {f"{stem}_{other}" for other in ("max", "mean", "avg", "median", "std")} & low
-        if (column.name == "cores" and "size" in names) or column.name in taken or extreme:
+    for column in map(columns.meaning, titles):
+        if column.name in taken:
             column = Column("", measured=True)
-        elif column.name == "cores":
-            column = Column("size")
         elif column.name == "worker_batch_size":
             column = Column("batch_size") if "batch_size" not in taken else Column("", measured=True)
         taken |= {column.name} - {""}
@@ -168,9 +161,8 @@ def _meanings(titles: list[str]) -> list[Column]:
     if "bytes" in taken and {"bandwidth", "algbw", "collective"} & taken:  # A study of collectives.
         meanings = [dataclasses.replace(column, name="seconds") if column.name == "total_seconds" else column
                     for column in meanings]
-    if "step_seconds" in taken and "epoch_seconds" not in taken:  # Its parts are those of a step.
-        meanings = [dataclasses.replace(column, name=f"step_{column.name}") if column.name in spellings.PARTS
-                    else column for column in meanings]
+    if "step_seconds" in taken and "epoch_seconds" not in taken:  # Its parts are those of a step, which no rule reads.
+        meanings = [Column("", measured=True) if column.name in spellings.PARTS else column for column in meanings]
     return meanings
 
 
@@ -217,10 +209,7 @@ def _reading(typed: list[TypedColumn], config: tuple[str, ...], lines: list[int]
 def _as_read(column: TypedColumn) -> str:
     """Say what a column was read as."""
     name, unit = column.means.name, column.means.unit
-    part = name.removeprefix("step_")
-    of_step = part in spellings.PARTS and part != name
-    name = part if of_step else name
-    words = spellings.WORDS.get(name, name.replace("_seconds", " time").replace("_", " ")) + " of a step" * of_step
+    words = spellings.WORDS.get(name, name.replace("_seconds", " time").replace("_", " "))
     if column.title.lower().replace("_", " ") == words:
         return column.title
     return f"{column.title} as {words}" + f" [{unit}]" * (unit not in words and f"[{unit}]" not in column.title)
@@ -233,7 +222,7 @@ def _summaries(typed: list[TypedColumn]) -> set[int]:
     for texts in (column.texts for column in typed[:3]):
         indices = {index for index, text in enumerate(texts) if SUMMARY.fullmatch(text)}
         if len(indices) == count:  # A column "statistic": the means are the results.
-            indices = {index for index in indices if not re.match("(?i)mean|av|median|mittel|moy", texts[index])}
+            indices = {index for index in indices if not re.match("(?i)mean|av|median|mittel", texts[index])}
         summaries |= indices
     return summaries if len(summaries) < count else set()
 

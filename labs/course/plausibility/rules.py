@@ -10,16 +10,8 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from labs.course.plausibility import (
-    comparison_rules,
-    layout_rules,
-    speedup_rules,
-    timing_rules,
-    traffic_rules,
-    training_rules,
-)
-from labs.course.plausibility.findings import Finding, finding
-from labs.course.plausibility.table import Row, Table
+from labs.course.plausibility import setting_rules, speedup_rules, timing_rules, traffic_rules
+from labs.course.plausibility.table import Finding, Row, Table, finding
 from labs.results import tolerant
 from labs.run.text import short
 
@@ -52,24 +44,24 @@ def _judged(rule: Rule, table: Table, rows: list[Row]) -> Iterator[Finding | Non
 
 
 BOTH: tuple[Rule, ...] = (
-    speedup_rules.efficiency_above_1, timing_rules.input_bound_baseline, layout_rules.steps_of_other_workers,
-    layout_rules.impossible_layout, layout_rules.wrong_global_batch, comparison_rules.changed_learning_rate,
+    speedup_rules.efficiency_above_1, timing_rules.input_bound_baseline, setting_rules.steps_of_other_workers,
+    setting_rules.impossible_layout, setting_rules.wrong_global_batch, setting_rules.changed_learning_rate,
     timing_rules.parts_that_do_not_sum, timing_rules.slower_than_in_turns, timing_rules.uneven_epochs,
     timing_rules.identical_clocks, traffic_rules.bandwidth_above_the_machines, timing_rules.impossible_figures,
 )
 
 TYPED: tuple[Rule, ...] = (
     *BOTH, speedup_rules.wrong_speedup, speedup_rules.wrong_efficiency, speedup_rules.upside_down,
-    timing_rules.rate_against_time, timing_rules.more_workers_longer, layout_rules.missing_workers,
-    comparison_rules.two_things_changed, comparison_rules.strong_scaling_that_is_none,
-    comparison_rules.difference_within_noise, traffic_rules.too_little_communication, traffic_rules.wrong_bandwidth,
+    timing_rules.rate_against_time, timing_rules.more_workers_longer, setting_rules.missing_workers,
+    setting_rules.two_things_changed, setting_rules.strong_scaling_that_is_none,
+    setting_rules.difference_within_noise, traffic_rules.too_little_communication, traffic_rules.wrong_bandwidth,
     traffic_rules.bytes_by_batch, traffic_rules.bytes_per_step, traffic_rules.input_is_no_traffic,
     traffic_rules.wrong_busbw,
 )
 """Rules for a table typed by hand."""
 
 RECORDED: tuple[Rule, ...] = (
-    *BOTH, layout_rules.other_layout_than_asked, training_rules.not_finite, training_rules.batch_above_the_images,
-    training_rules.not_trained, training_rules.shared_cores,
+    *BOTH, setting_rules.other_layout_than_asked, setting_rules.not_finite, setting_rules.batch_above_the_images,
+    setting_rules.not_trained, setting_rules.shared_cores,
 )
 """Rules for records. A run computed its own figures, so their arithmetic needs no check."""

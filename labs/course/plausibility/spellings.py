@@ -12,12 +12,12 @@ TIME = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""
 
 TIME_WORDS = _by_word({
-    "s": "s sec secs second seconds sek sekunde sekunden seconde secondes",
+    "s": "s sec secs second seconds sek sekunde sekunden",
     "ms": "ms msec msecs millisecond milliseconds",
     "us": "us µs μs usec microsecond microseconds",
     "ns": "ns nanosecond nanoseconds",
     "min": "min mins minute minutes minuten",
-    "h": "h hr hrs hour hours stunde stunden heure heures",
+    "h": "h hr hrs hour hours stunde stunden",
 })
 
 SAME = _by_word({
@@ -25,17 +25,16 @@ SAME = _by_word({
               "processen prozesse karten grafikkarten",
     "cores": "core cpu cpus",
     "node": "nodes hosts servers machines knoten",
-    "time": "duration runtime walltime zeit dauer laufzeit elapsed temps second seconds sec secs",
+    "time": "duration runtime walltime zeit dauer laufzeit elapsed second seconds sec secs",
     "train": "training trained fit trainings",
-    "epoch": "epoche epochen époque ep",
-    "epochs": "époques",
+    "epoch": "epoche epochen ep",
     "step": "iteration iter it update schritt",
     "steps": "iterations iters updates",
     "image": "images img imgs sample samples example examples pictures bilder pics ims im",
-    "throughput": "durchsatz thruput tput débit",
-    "speedup": "beschleunigung acceleration accélération accel speedups",
-    "efficiency": "eff effizienz efficacité",
-    "accuracy": "acc genauigkeit précision accuracies",
+    "throughput": "durchsatz thruput tput",
+    "speedup": "beschleunigung acceleration accel speedups",
+    "efficiency": "eff effizienz",
+    "accuracy": "acc genauigkeit accuracies",
     "test": "val validation valid eval evaluation dev",
     "learning": "lernrate",
     "communication": "comm comms communicate allreduce kommunikation communications",
@@ -65,8 +64,8 @@ SAME = _by_word({
 FILLERS = {
     "of", "the", "a", "an", "in", "per", "by", "for", "and", "mean", "average", "avg", "median", "measured",
     "as", "reported", "my", "our", "own", "observed", "actual", "real", "number", "num", "no", "nr", "count",
-    "anzahl", "nombre", "used", "all", "result", "results", "value", "final", "best", "wall", "wallclock", "execution",
-    "job", "logged", "de", "des", "amount", "taken", "took", "each", "every", "run", "spent", "is", "was",
+    "anzahl", "used", "all", "result", "results", "value", "final", "best", "wall", "wallclock", "execution",
+    "job", "logged", "amount", "taken", "took", "each", "every", "run", "spent", "is", "was",
     "steady", "achieved", "reached", "sustained", "state", "end",
 }
 """Words that change nothing: "average time per epoch" is the epoch time. Digits do: "time 1" is one of several runs."""
@@ -120,7 +119,7 @@ MEANINGS = {
     "test_loss": "test? loss",
     "train_loss": "train loss",
     "utilization": "worker? cores? utilization",
-    "model": "model name?; network architecture?; architecture; net; arch; cnn; netz; modell; modèle",
+    "model": "model name?; network architecture?; architecture; net; arch; cnn; netz; modell",
     "experiment": "experiment; scaling type? mode? kind?",
     "collective": "collective operation?; operation; op; primitive",
 }
@@ -145,12 +144,12 @@ SIZES = {"bytes", "gradient_bytes"}
 SHARES = {"scaling_efficiency", "test_accuracy", "train_accuracy", "utilization"}
 
 PARTS = ("compute_seconds", "communication_seconds", "input_seconds", "other_seconds")
-"""Parts of an epoch; as `step_...`, of a step."""
+"""Parts of an epoch."""
 
 TEXT = {"model", "experiment", "collective"}
 """The rules' columns that hold words."""
 
-SECONDS = {name for name in MEANINGS if name.endswith("_seconds")} | {f"step_{name}" for name in PARTS} | {"seconds"}
+SECONDS = {name for name in MEANINGS if name.endswith("_seconds")} | {"seconds"}
 
 QUALIFIERS = {"worker", "global", "total", "epoch", "step", "batch", "train", "test", "node", "all"}
 """Words that add to a name when they stand in brackets: "batch size (global)", "time (per epoch)"."""

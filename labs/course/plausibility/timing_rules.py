@@ -8,15 +8,16 @@ import operator
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
     TIMES,
+    Finding,
     Row,
     Table,
     base_size,
     configurations,
     divide,
     families,
+    finding,
     grouped,
     key,
     known,
@@ -161,7 +162,7 @@ PARTS = ("input_seconds", "compute_seconds", "communication_seconds", "start_sec
 def parts_that_do_not_sum(table: Table) -> Iterator[Finding | None]:
     """Find parts of an epoch whose sum is not the whole."""
     ledger = ledger_columns.WALL, ledger_columns.PREFIX
-    for whole, prefix in (("epoch_seconds", ""), ledger, ("step_seconds", "step_")):
+    for whole, prefix in (("epoch_seconds", ""), ledger):
         timed = table.having(whole, f"{prefix}compute_seconds", f"{prefix}communication_seconds")
         shares = [divide(value(row, f"{prefix}compute_seconds"), row[whole]) for row in timed]
         if max(shares, default=0) < 0.05:  # The parts of a step beside the whole of an epoch.

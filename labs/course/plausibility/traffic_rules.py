@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.findings import Finding, finding
 from labs.course.plausibility.table import (
+    Finding,
     Row,
     Table,
     divide,
+    finding,
     first_positive,
     global_batch,
     grouped,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs.course import plots, reports, studies
 from labs.course.plausibility import checker, rules
-from labs.course.plausibility.findings import Finding, brief
+from labs.course.plausibility.table import Finding, brief
 from labs.measure import ledger_columns
 from labs.results import confusion, records, scaling, speed_tables, statistics, tolerant
 from labs.results.tables import FEW, Grid, grid, markdown

@@ -43,8 +43,7 @@ WRONG = [
     ("q1", lambda runs, right: 40 * 1000 / 128, "each epoch ends with its own smaller batch"),
     ("q1", lambda runs, right: 40 * 7, "leaves out the last, smaller batch"),
     ("q1", lambda runs, right: 3 * 8, "that the run itself took"),
-    ("q1", lambda runs, right: right + 1, "rounded up"),
-    ("q2", lambda runs, right: 60 * right, "in seconds"),
+    ("q2", lambda runs, right: 60 * right, "sixty times too large"),
     ("q2", lambda runs, right: 40 * 469 / 60 * with_first_epoch(runs[0]), "includes the first epoch"),
     ("q2", lambda runs, right: 40_000 / runs[0]["timings"]["images_per_sec"], "does not count the padding"),
     ("q3", lambda runs, right: 1024, "busy is not fast"),
@@ -54,7 +53,6 @@ WRONG = [
     ("q4", lambda runs, right: right | {"a": -3.5}, "cannot be negative: .*train_seconds / steps .* 1 / t"),
     ("q4", lambda runs, right: right | by_throughput(runs), r"a: .* 1000 b / images_per_sec, which is not a measured"),
     ("q4", lambda runs, right: right | {"c": unweighted(runs)}, "c: .* a fit without weights"),
-    ("q4", lambda runs, right: right | {"a": right["c"]}, "a: .* that is c, the time of an image"),
     ("q4", lambda runs, right: right | {"step": 256 * 1000 * min(per_image(runs))},
      "step: .* as if a step without images took no time"),
 ]
@@ -62,12 +60,9 @@ WRONG = [
 WRONG_CODE = [
     ("steps_per_epoch", lambda images, batch_size: images / batch_size, "a number of steps is an int"),
     ("steps_per_epoch", lambda images, batch_size: images // batch_size, "some images are in no step"),
-    ("steps_per_epoch", lambda images, batch_size: round(images / batch_size), "some images are in no step"),
     ("steps_per_epoch", lambda images, batch_size: images // batch_size + 1, "the last step has no images"),
     ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t)), "in the wrong order"),
     ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1)[::-1]), "another line is nearer to the points, relative"),
-    ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t**2)[::-1]), "another line is nearer to the points"),
-    ("fit_cost", lambda b, t: (0.0, (t / b).mean()), "another line is nearer to the points"),
     ("fit_cost", lambda b, t: tuple(np.polyfit(b, t, 1, w=1 / t)[::-1]), "not ValueError: .* a single batch size"),
     ("fit_cost", lambda b, t: t.mean(), "two numbers"),
 ]

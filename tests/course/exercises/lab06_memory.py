@@ -14,7 +14,7 @@ RECORDS = [
 WRONG = [
     ("q1", lambda runs, right: right / 4, "the weights alone"),
     ("q1", lambda runs, right: right / 2, "leaves out the optimizer"),
-    ("q1", lambda runs, right: right * 2**20 / 1e6, "in MB of a million bytes"),
+    ("q1", lambda runs, right: right * 2**20 / 1e6, "confuses MB"),
     ("q2", lambda runs, right: {"parameters": 0.25, "images": 0.25}, "does not divide the model"),
     ("q2", lambda runs, right: {"parameters": 1, "images": 1}, "its own share of a step's images"),
     ("q3", lambda runs, right: (400 + 3.3 * 256) / 256, "divides the whole peak by the number of images"),

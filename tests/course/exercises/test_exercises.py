@@ -62,44 +62,20 @@ def test_every_question_has_a_typical_mistake():
     assert {question for question, *_ in WRONG} == set(QUESTIONS)
 
 
-ODD = [None, "", "a lot", True, [], {}, (), object(), float("nan"), float("inf"), -1, 10**400, 1j, b"1", [[]], [None],
-       {"none": 1}, {1: 2}, "0.5"]
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_whatever_is_answered_a_grader_gets_an_assertion(question, results_root):
-    for answer in ODD:
-        with pytest.raises(AssertionError) as wrong:
+    """Any other exception would be a crash of nbgrader or otter."""
+    for answer in (None, "a lot", True, {}, [None], float("nan"), 10**400, object()):
+        with pytest.raises(AssertionError, match=rf"^{question}: "):
             exercises.check(question, answer, results_root)
-        assert str(wrong.value).startswith(f"{question}: ")
 
 
-def complaint(question: str, answer, results_root) -> str:
-    try:
-        exercises.check(question, answer, results_root)
-    except AssertionError as wrong:
-        return str(wrong)
-    return ""
-
-
-@with_solutions
-@pytest.mark.parametrize("lab", LABS)
-def test_whatever_a_record_lacks_a_grader_gets_an_assertion(lab, results_root, tmp_path):
-    """Each key of each part of the records is missing once."""
-    right = {question: solution(question)(exercises.runs(question, results_root))
-             for question in exercises.questions(lab)}
-    mine = planted.of(lab).RECORDS
-    keys = {(part, key) for record in mine for part in ("config", "timings", "metrics") for key in record[part]}
-    keys |= {("history", key) for record in mine for row in record["history"] for key in row if key != "epoch"}
-    for part, key in sorted(keys):
-        damaged = json.loads(json.dumps(mine))
-        for record in damaged:
-            for fields in record["history"] if part == "history" else [record[part]]:
-                fields.pop(key, None)
-        planted.write(tmp_path, *damaged)
-        for question, answer in right.items():
-            message = complaint(question, answer, tmp_path)
-            assert not message or message.startswith(f"{question}: "), (part, key)
+def test_a_record_that_lacks_a_figure_is_named(tmp_path):
+    one, many = planted.made("lab02"), planted.made("lab02", 4)
+    del many["timings"]["total_seconds"]
+    planted.write(tmp_path, one, many)
+    with pytest.raises(AssertionError, match=rf"cannot be graded from .*lab02_horovod/{many['run']}: KeyError"):
+        exercises.check("lab02.q1", 1, tmp_path)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -120,48 +96,17 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
         assert set(rest) <= {"--only", *named}
 
 
-def test_a_question_that_does_not_exist_is_one_line():
-    for wrong in ("lab04.q9", "lab04", "lab4.q", "lab04_speedup.q1.q1"):
-        with pytest.raises(LabError, match=r"^no question is called '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
-            exercises.check(wrong, 1)
+def test_a_question_is_named_as_a_lab_is_and_one_that_does_not_exist_is_one_line(results_root):
+    assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
+    with pytest.raises(LabError, match=r"^no question is called '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
+        exercises.check("lab04.q9", 1)
     with pytest.raises(LabError, match=r"^no lab is called 'lab77'"):
         exercises.check("lab77.q1", 1)
-    with pytest.raises(LabError, match=r"no question is called 'lab04\.q9'"):
-        exercises.show({"lab04.q9": None})
 
 
-def test_a_question_may_name_its_lab_as_a_command_line_does(results_root):
-    assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_plain_assertion_is_all_that_a_grader_sees(results_root):
-    """As nbgrader and otter run a hidden test: any exception but AssertionError would be a crash."""
-
-    def grade(answer) -> bool:
-        try:
-            exercises.check("lab02.q1", answer, results_root)
-        except AssertionError:
-            return False
-        return True
-
-    assert [grade(answer) for answer in (2.3, 2.31, np.float32(2.3), 2.4, "2.3")] == [True, True, True, False, False]
-
-
-def test_wrong_is_wrong_without_assertions(results_root):
-    """As PYTHONOPTIMIZE=1 runs the kit."""
-    program = ("from labs.course import exercises\n"
-               "def never(images, batch_size): return 0\n"
-               "for question, wrong in {\n"
-               "        'lab02.q1': 99, 'lab02.q2': 'x', 'lab06.q2': {}, 'lab01.steps_per_epoch': never,\n"
-               "        'lab02.bug': {'symptom': 'it never ends', 'line': 20}}.items():\n"
-               "    try:\n        exercises.check(question, wrong)\n"
-               "    except AssertionError as error:\n        print('refused', error)\n")
-    done = subprocess.run([sys.executable, "-O", "-c", program], cwd=ROOT, text=True, check=False, capture_output=True,
-                          env={"LABS_RESULTS": str(results_root), "PATH": ""})
-    assert [line.split()[:2] for line in done.stdout.splitlines() if line[:1] != " "] == [
-        ["refused", f"{question}:"] for question in (
-            "lab02.q1", "lab02.q2", "lab06.q2", "lab01.steps_per_epoch", "lab02.bug")], done.stderr
+def test_numbers_of_numpy_are_numbers_and_near_is_right(results_root):
+    for answer in (2.3, 2.31, np.float32(2.3)):
+        exercises.check("lab02.q1", answer, results_root)
 
 
 def test_show_tells_all_of_them(results_root, capsys):
@@ -265,18 +210,3 @@ def test_the_command_lists_a_labs_questions(results_root, tmp_path):
     unknown = labs("lab77")
     assert unknown.returncode == 1
     assert unknown.stderr.startswith("labs: error: no lab is called 'lab77'")
-
-
-def test_a_lab_without_questions_says_so_in_one_line(tmp_path):
-    shutil.copytree(ROOT / "labs", tmp_path / "labs", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "labs/lab12_elastic.py").rename(tmp_path / "labs/lab99_elastic.py")
-
-    def run(*words):
-        return subprocess.run([sys.executable, *words], cwd=tmp_path, text=True, check=False, capture_output=True,
-                              env={"LABS_RESULTS": str(tmp_path), "PYTHONPATH": str(tmp_path), "PATH": ""})
-
-    listed = run("-m", "labs", "exercises", "lab99")
-    assert (listed.returncode, listed.stderr) == (0, "")
-    assert listed.stdout == "lab99_elastic has no questions that are graded from your own records\n"
-    checked = run("-c", "from labs.course import exercises; exercises.check('lab99.q1', 1)")
-    assert checked.stderr == "labs: error: no question is called 'lab99.q1'; lab99_elastic has none\n"

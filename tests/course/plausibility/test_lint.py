@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from labs.cli import commands
-from labs.course.plausibility import checker, csv_file
+from labs.course.plausibility import checker
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.results.test_records import record
@@ -66,18 +65,10 @@ def test_no_reference_table_is_forgotten():
 
 @pytest.mark.parametrize(("table", "figures"), [
     ("lab02_mnist_accuracy", r"line 8: .*18,750 / 3,120 = 6.01, so 6 workers ran"),
-    ("lab02_mnist_accuracy", r"0\.9902, 0\.9905.*standard error of each is 0\.0010"),
     ("lab04_speedup", r"line 6: wrong speedup: 1\.473 is not .* = 1\.30 .*divided by line 3, which has batch_size 32"),
-    ("lab04_speedup", r"line 10: wrong speedup: .* = 1\.72"),
     ("lab04_speedup", r"line 3: wrong bandwidth: .* are 178 MB, as in every row, .*the size of the data set, "
                       r"not of the gradients \(44\.7 MB\); 44\.7 MB of gradients x 782 steps would be 233\.9 GB/s"),
-    ("lab04_speedup", r"line 3: parts that do not sum: .* = 17\.87 s of 30\.82 s"),
-    ("lab07_transported_bytes", r"line 2: bytes by batch: allreduce bytes 39,915,000 / 1,875 steps = 21,288"),
-    ("lab07_transported_bytes", r"line 2: input is no traffic: .*188,160,000 = 60,000 x 28 x 28 x 4"),
-    ("lab08_speedup", r"line 7: efficiency above 1: speedup 10\.56 with nodes 8: efficiency 1\.32"),
     ("lab08_throughput", r"input-bound baseline: ResNet50 66\.11 and VGG16 63\.88 images/s"),
-    ("lab09_fruits", r"line 3: changed learning rate: 0\.1 against 0\.0005 in line 2: 200 times"),
-    ("lab09_fruits", r"line 4: more workers, longer: 4 workers took 74 s, longer than the 63 s of line 3"),
 ])
 def test_a_finding_has_the_figures_and_what_they_should_be(table, figures):
     assert any(re.search(figures, str(finding)) for finding in checker.check_csv(REFERENCE / f"{table}.csv"))
@@ -136,9 +127,6 @@ tiny,2,2.6,0.77""",
     "collectives": """collective,workers,bytes,seconds,algbw,busbw
 allreduce,4,1000000,0.001,1e9,1.5e9
 broadcast,4,1000000,0.001,1e9,1e9""",
-    "published": """GPUs;images/sec (synthetic);model
-1;142;InceptionV3
-8;1131;InceptionV3""",
 }
 
 
@@ -150,10 +138,7 @@ def test_nothing_is_found_in_a_right_table(name, tmp_path):
 
 SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words of the text.
     ("accuracy", "40,2,6,128", "40,2,2,128", "steps of other workers", (5,), "so 6 workers ran"),
-    ("accuracy", "2,6,128,0.9905,0.9897,0.9913,152.0,3120", "2,6,128,0.9905,0.9897,0.9913,152.0,4700",
-     "steps of other workers", (5,), "so 4 workers ran"),
     ("accuracy", "40,2,6,128", "40,8,6,128", "impossible layout", (5,), "cannot be on 8 nodes"),
-    ("accuracy", "379.7", "200", "efficiency above 1", (3,), "efficiency 1.14"),
     ("accuracy only", "0.9850", "0.9898", "difference within noise", (3, 4), "0.9898, 0.9903"),
     ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "throughput(1) / throughput(n), inverted"),
     ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "divided by line 3 (2 workers), not by one worker"),
@@ -163,12 +148,9 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("speedup", "15.66,1.66", "15.66,3.33", "wrong speedup", (6,), "no ratio of this table gives it"),
     ("speedup", "1.37,0.34", "1.37,0.68", "wrong efficiency", (4,), "speedup / n = 1.37 / 4 = 0.34"),
     ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,2.0", "parts that do not sum", (3,), "(48%) are not accounted"),
-    ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,22.0", "parts that do not sum", (3,), "are too many"),
-    ("speedup", "5.3,0.62", "5.3,-5.3", "parts that do not sum", (3,), ""),
     ("speedup", ",1.653", ",0.0321", "wrong bandwidth", (3,), "0.0321 GB/s x 5.3 s are 170.1 MB"),
     ("speedup", ",1.653", ",1653", "bandwidth above the machine's", (3,), "no all-reduce reaches 500"),
     ("speedup", "11.7,1.4,0.56", "13.0999,0.0001,0.56", "too little communication", (6,), "was the data loader timed"),
-    ("strong", "180,1.8", "180,0.56", "wrong speedup", (3,), "inverted"),
     ("strong", "64,128,180", "64,256,180", "wrong global batch", (3,), "256 is not 64 x 2 workers = 128"),
     ("strong", "4,4,32,128,290,2.9", "4,4,128,512,390,3.9", "strong scaling that is none", (4,), "512 against 128"),
     ("strong", "180,1.8", "90,1.1", "wrong speedup", (3,), "slower than its base, and called faster"),
@@ -176,17 +158,11 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("bytes", "_bytes_per_epoch", "_bytes", "bytes by batch", (4,), "9,984,072 / 469 steps = 21,288"),
     ("bytes", ",input_bytes", ",forward_bytes", "input is no traffic", (2,), "60,000 x 28 x 28 x 4"),
     ("throughput", "64,64,154", "64,64,214", "input-bound baseline", (6, 8), "the input was the limit"),
-    ("throughput", "64,64,154", "64,64,100", "efficiency above 1", (9,), "efficiency 1.35"),
-    ("throughput", "8,4,7,32,1024,66.25", "8,4,7,32,512,66.25", "wrong global batch", (5,), "32 x 32 workers = 1,024"),
     ("learning rates", "2,32,0.001", "2,32,0.1", "changed learning rate", (4,), "0.1 against 0.0005 in line 2: 200"),
-    ("learning rates", "2,32,0.001", "2,32,0.00001", "changed learning rate", (4,), "1/50 times"),
     ("fruits", "four GPUs,4", "several GPUs,", "missing workers", (3,), "no speedup follows"),
-    ("fruits", "4,0.002", "4,0.1", "changed learning rate", (3,), "200 times"),
-    ("slower on two", "2.6,0.77", "2.6,1.3", "wrong speedup", (3,), "inverted; it is slower than its base"),
     ("slower on two", "2.6", "0", "impossible figure", (3,), "epoch_seconds 0 is not above 0"),
     ("collectives", "1e9,1.5e9", "1e9,1e9", "wrong bandwidth", (2,), "x 2 (n - 1) / n = 1.5 GB/s"),
     ("collectives", "0.001,1e9,1e9", "0.001,8e9,8e9", "wrong bandwidth", (3,), "1,000,000 bytes / 0.001 s"),
-    ("published", "8;1131", "8;1331", "efficiency above 1", (3,), "efficiency 1.17"),
 ]
 
 
@@ -198,13 +174,6 @@ def test_a_seeded_mistake_is_found(name, old, new, rule, lines, words, tmp_path)
     assert lines in [finding.rows for finding in result]
     assert any(words in finding.text for finding in result if finding.rows == lines)
     assert all(str(finding).count("\n") == 0 for finding in result)
-
-
-def test_rows_of_one_configuration_without_a_speedup(tmp_path):
-    """A wide table, in which one batch size has no speedup."""
-    (tmp_path / "wide.csv").write_text("Batch size,time 1 GPU (s),time 2 GPUs (s),speedup 2 GPUs\n"
-                                       "32,48.6,30.8,1.58\n128,27.2,20.9,-\n256,25.0,19.0,2.58\n")
-    assert findings(tmp_path / "wide.csv") == each("wrong speedup", 4) | each("efficiency above 1", 4)
 
 
 @st.composite
@@ -246,23 +215,6 @@ def test_nothing_is_found_in_any_right_table(tmp_path_factory, table):
     assert [str(finding) for finding in checker.check_csv(path)] == []
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_whatever_number_stands_in_a_cell_there_is_no_trace(tmp_path_factory, data):
-    name = data.draw(st.sampled_from([*RIGHT, *(name for name in MISTAKES)]))
-    text = RIGHT.get(name) or (REFERENCE / f"{name}.csv").read_text().replace('"', "").strip()
-    lines = text.splitlines()
-    line = data.draw(st.integers(1, len(lines) - 1))
-    delimiter = max(",;", key=lines[0].count)
-    cells = lines[line].split(delimiter)
-    position = data.draw(st.integers(0, len(cells) - 1))
-    cells[position] = data.draw(st.sampled_from(["0", "-1", "1e300", "1e-300", "", "3"]))
-    lines[line] = delimiter.join(cells)
-    path = tmp_path_factory.mktemp("cell") / f"{name}.csv"
-    path.write_text("\n".join(lines))
-    assert not [line for line in checker.check([path]) if "\n" in str(line)]
-
-
 def write_runs(root, *runs: dict):
     for run in runs:
         folder = root / run["lab"] / run["run"]
@@ -290,9 +242,6 @@ def test_nothing_is_found_in_sound_records(tmp_path):
 @pytest.mark.parametrize(("rule", "change"), [
     ("efficiency above 1", {"timings": {"images_per_sec": 250.0}}),
     ("other layout than asked", {"run": "sweep-w4-seed1"}),
-    ("other layout than asked", {"run": "sweep-w2-n2-seed1"}),
-    ("other layout than asked", {"layout": {"threads": 2}}),
-    ("other layout than asked", {"layout": {"backend": "Gloo"}}),
     ("impossible layout", {"layout": {"nodes": 3}}),
     ("wrong global batch", {"layout": {"global_batch_size": 32}}),
     ("changed learning rate", {"config": {"base_lr": 0.0005}}),
@@ -304,7 +253,6 @@ def test_nothing_is_found_in_sound_records(tmp_path):
     ("batch above the images", {"config": {"batch_size": 5000}, "layout": {"global_batch_size": 10_000}, "history": [
         {"epoch": 1, "images": 614, "steps": 1, "train_seconds": 2.0}], "timings": {"images_per_sec": None}}),
     ("not finite", {"metrics": {"test_loss": math.nan}}),
-    ("not finite", {"history": [{"epoch": 1, "loss": math.inf}]}),
     ("not trained", {"history": [{"epoch": epoch, "images": 64, "train_seconds": 2.0 + epoch / 9, "steps": 1,
                                   "accuracy": 0.09, "loss": 2.31} for epoch in (1, 2, 3)]}),
     ("shared cores", {"layout": {"local_size": 2}, "machine": {"cores": 1}}),
@@ -347,10 +295,10 @@ def test_identical_clocks_in_one_folder_and_in_two(tmp_path):
     write_runs(tmp_path / "ben", clocked("mine", 1, second), clocked("own", 1, [31.2, 10.1234567, 10.2]))
     (tmp_path / "alias").symlink_to(tmp_path / "ben")
     assert check_folder(tmp_path / "ben") == []
-    result = [str(line) for line in checker.check([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])][1:]
-    assert result == [f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as "
-                      f"those of "
-                      f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
+    _, ben = checker.verdicts([tmp_path / "anna", tmp_path / "ben", tmp_path / "alias"])
+    assert [str(finding) for finding in ben.findings] == [
+        f"{tmp_path}/ben/lab10_caltech/mine: identical clocks: its 3 epochs took the same times as those of "
+        f"{tmp_path}/anna/lab10_caltech/c, to the last digit: copied, not measured"]
 
 
 def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
@@ -363,12 +311,11 @@ def test_epochs_and_clocks_that_may_be_as_they_are(tmp_path):
     assert check_folder(tmp_path) == []
 
 
-@pytest.mark.parametrize(("gpus", "nodes", "busbw", "limit"), [
-    (["NVIDIA H100 80GB HBM3"], 1, 370.0, ""), (["NVIDIA H200"], 1, 475.0, ""), (["NVIDIA B200"], 1, 832.0, ""),
-    (["NVIDIA H200"], 1, 524.0, "500"), (["Tesla V100-SXM2-32GB"], 1, 234.0, "165"), (["Tesla T4"], 1, 120.0, "64"),
-    ([], 1, 12.0, ""), ([], 1, 234.0, "100"), (["an unknown GPU"], 1, 234.0, ""), (["an unknown GPU"], 1, 524.0, "500"),
+@pytest.mark.parametrize(("gpus", "busbw", "limit"), [
+    (["NVIDIA H200"], 475.0, ""), (["NVIDIA B200"], 832.0, ""), (["Tesla T4"], 120.0, "64"), ([], 234.0, "100"),
+    (["an unknown GPU"], 524.0, "500"),
 ])
-def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes, busbw, limit, tmp_path):
+def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, busbw, limit, tmp_path):
     run = sound("a", 8, 800.0) | {"machine": {"gpus": gpus}}
     run["metrics"] = {"busbw_gb_per_sec": busbw}
     result = [finding.text for finding in check_folder(write_runs(tmp_path, run))]
@@ -377,9 +324,7 @@ def test_a_recorded_bandwidth_is_held_against_the_recorded_hardware(gpus, nodes,
 
 
 @pytest.mark.parametrize(("row", "limit"), [
-    ("1,,8,370,", ""), ("1,,8,475,", ""), ("1,,8,524,", "no all-reduce reaches 500 over today's NVLink"),
-    ("1,B200,8,832,", ""), ("1,V100,8,234,", "reaches 165 on the hardware that the row names"),
-    ("1,H100,8,400,25 GbE", ""),
+    ("1,,8,475,", ""), ("1,V100,8,234,", "reaches 165 on the hardware that the row names"),
     ("2,H100,16,400,25 GbE", "reaches 3.281 on the hardware"), ("2,H100,16,370,NDR InfiniBand", ""),
 ])
 def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit, tmp_path):
@@ -394,10 +339,8 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
     ("colour,taste\nred,sweet\n", "nothing could be checked: no column that a rule uses among colour, taste"),
     ("threads,epoch\n1,2\n", "nothing could be checked: read threads as threads per worker, epoch as epoch number"),
     ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
-    ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\n', "line 2: a quote opens here"),
-    ('setup,workers,epoch_seconds\na,1,8\n"b,2,5\n', "line 3: a quote opens here"),
-    ('setup,workers,epoch_seconds\n"a,1,8\n"b",2,5\nc,4,3\n', "line 2: a quote opens here"),
-    ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\nc"",4,3\n"d",4,3\n', "line 2: a quote opens here"),
+    ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\n', "a quote opens"),
+    ('setup,workers,epoch_seconds\n"a,1,8\n"b",2,5\nc,4,3\n', "a quote opens"),
     (b"\x89PNG\x00\xff", "is not a text table"),
     ("workers,epoch_seconds\n1,\0\n", "is not a text table"),
 ])
@@ -410,36 +353,8 @@ def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path
     assert "\n" not in str(raised.value)
 
 
-def test_a_table_of_one_column_has_no_open_quote(tmp_path):
-    (tmp_path / "typed.csv").write_text("workers\n1\n2\n")
-    assert csv_file.read_lines(tmp_path / "typed.csv")[:2] == (["workers"], [(2, ["1"]), (3, ["2"])])
-
-
-def test_a_long_table_has_short_lines_and_a_cell_may_have_two_lines(tmp_path, capsys):
-    wide = ",".join(f"note{number}" for number in range(5_000))
-    (tmp_path / "typed.csv").write_text(f'"workers\n(all)",epoch_seconds,{wide}\n1,8,{wide}\n2,"5\n",{wide}\n')
-    commands.dispatch(["lint", str(tmp_path / "typed.csv")])
-    first, *others = capsys.readouterr().out.splitlines()
-    assert re.match(r"typed.csv: read workers.*characters\) \.\.\. .*checked", first)
-    assert len(first) < 1100
-    assert others == ["nothing implausible"]
-
-
-def test_what_is_not_there(tmp_path):
-    with pytest.raises(LabError, match="No such file"):
-        checker.check_csv(tmp_path / "none.csv")
-    with pytest.raises(LabError, match="holds no record"):
-        check_folder(tmp_path)
-    bad, good = tmp_path / "none.csv", REFERENCE / "lab08_speedup.csv"
-    verdicts = list(checker.check([bad, good]))
-    assert [type(line) for line in verdicts] == [LabError, checker.Finding], "one bad table does not hide the others"
-
-
-def test_columns_have_many_names(tmp_path):
-    for head in ("workers,batch,throughput,speedup", "GPUs;Batch size (per worker);images/s;Speedup as reported",
-                 "size\tbatch_size_per_gpu\timages_per_second\tspeedup"):
-        delimiter = max(",;\t", key=head.count)
-        path = tmp_path / "names.csv"
-        rows = ("1", "32", "100", "1"), ("2", "32", "180", "0.56")
-        path.write_text("\n".join([head, *map(delimiter.join, rows)]))
-        assert findings(path) == {("wrong speedup", (3,))}
+def test_one_bad_path_does_not_hide_the_others(tmp_path):
+    missing, empty, good = checker.verdicts([tmp_path / "none.csv", tmp_path, REFERENCE / "lab08_speedup.csv"])
+    assert "No such file" in str(missing)
+    assert "holds no record" in str(empty)
+    assert good.findings

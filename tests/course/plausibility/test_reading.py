@@ -10,8 +10,6 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from labs.cli import commands
 from labs.course.plausibility import checker, columns, csv_file, reading
@@ -67,10 +65,7 @@ SPELLINGS = {  # The rules' name -> names that students write, with the factor o
     "images": "images|training images|train_images|dataset size|# images",
     "steps": "steps|iterations|total steps", "steps_per_epoch": "steps_per_epoch|steps/epoch|iterations per epoch",
     "epochs": "epochs|# epochs|number of epochs", "epoch": "epoch|Epoch", "seed": "seed|random seed|trial",
-    "": "ideal speedup|Speedup (ideal)|speedup vs previous|Speedup (vs previous row)|notes|power (W)|time_1|"
-        "epoch_time_run1|"
-        "accuracy_std|epoch_time_std|± (s)|GPU memory|latency_seconds|one_gpu_images_per_sec|cost|linear|expected "
-        "time (s)",
+    "": "ideal speedup|Speedup (vs previous row)|notes|power (W)|time_1|accuracy_std|± (s)|GPU memory|linear",
 }
 
 
@@ -107,86 +102,6 @@ def test_a_cell_is_read_as_it_was_meant(text, separator, name, value, tmp_path):
     (row,) = reading.read_csv(tmp_path / "typed.csv").rows
     column = columns.meaning(name).name or "size"
     assert row[column] == pytest.approx(value)
-
-
-NAMES = {"size": ("gpus", "#GPUs", "Number of workers", "Anzahl GPUs"),
-         "epoch": ("epoch_time_s", "Epoch time [ms]", "time per epoch (min)", "s/epoch", "epoch_h", "Epochenzeit (s)"),
-         "speedup": ("speedup", "Speed-up", "S(n)", "Beschleunigung", "Speedup (x)"),
-         "efficiency": ("efficiency", "Efficiency (%)", "eff_percent", "Effizienz"),
-         "images": ("images", "training images", "dataset size")}
-MISTAKES = {"none": (), "inverted": ("wrong speedup",), "row before": ("wrong speedup",),
-            "superlinear": ("efficiency above 1",), "efficiency": ("wrong efficiency",),
-            "slow": ("slower than in turns",)}
-
-
-def figures(mistake: str, times: list[float]) -> list[dict[str, float]]:
-    """Return rows of 1, 2, 4, 8 workers in which one thing may be wrong."""
-    if mistake == "superlinear":
-        times = [*times[:2], times[0] / 5.3, times[3]]
-    if mistake == "slow":
-        times = [times[0], 2.6 * times[0], 2.5 * times[0], 2.4 * times[0]]
-    rows = []
-    for index, time in enumerate(times):
-        speedup = times[0] / time
-        efficiency = speedup / 2**index
-        if mistake == "inverted":
-            speedup, efficiency = time / times[0], time / times[0] / 2**index
-        if mistake == "row before" and index:
-            speedup = times[index - 1] / time
-            efficiency = speedup / 2**index
-        if mistake == "efficiency" and index == 2:
-            efficiency = 1.02
-        rows.append({"size": 2**index, "epoch": time, "speedup": speedup, "efficiency": efficiency, "images": 60_000})
-    return rows
-
-
-@st.composite
-def typed_tables(draw) -> tuple[str, tuple[str, ...]]:
-    """Draw a table of the figures in one of their spellings, and the rules that must find its mistake."""
-    mistake = draw(st.sampled_from([*MISTAKES]))
-    first = draw(st.floats(20, 900))
-    times = [first / n**draw(st.floats(0.7, 0.95)) for n in (1, 2, 4, 8)]
-    rows = figures(mistake, times)
-    decimal = draw(st.sampled_from(".,"))
-    separator = draw(st.sampled_from(",;\t"))
-    thousands = draw(st.sampled_from(["", {".": ",", ",": "."}[decimal], " "]))
-    names = {name: draw(st.sampled_from(spellings)) for name, spellings in NAMES.items()}
-    percent, suffix = draw(st.sampled_from(("", "%", " %", "share"))), draw(st.sampled_from(("", "x", " x")))
-
-    def write(number: float, digits: int) -> str:
-        return f"{number:,.{digits}f}".replace(",", "T").replace(".", decimal).replace("T", thousands)
-
-    unit = columns.meaning(names["epoch"]).factor
-    file = io.StringIO()
-    writer = csv.writer(file, delimiter=separator)
-    writer.writerow(names.values())
-    for row in rows:
-        share = percent == "share" or not ("%" in percent or columns.meaning(names["efficiency"]).unit)
-        efficiency = write(row["efficiency"], 4) if share else write(100 * row["efficiency"], 2) + percent
-        writer.writerow([row["size"], write(row["epoch"] / unit, {1.0: 2, 0.001: 0, 60.0: 4, 3600.0: 6}[unit]),
-                         write(row["speedup"], 3) + suffix, efficiency, write(row["images"], 0)])
-    return file.getvalue(), MISTAKES[mistake]
-
-
-@settings(max_examples=200, deadline=None)
-@given(typed_tables())
-def test_the_same_figures_in_any_spelling_give_the_same_findings(tmp_path_factory, typed):
-    text, rules = typed
-    path = tmp_path_factory.mktemp("spelled") / "table.csv"
-    path.write_text(text)
-    table = reading.read_csv(path)
-    plain = path.parent / "plain.csv"  # The figures as they were read, in the plainest spelling.
-    with open(plain, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["workers", "epoch_seconds", "speedup", "efficiency", "images"])
-        writer.writerows([row["size"], row["epoch_seconds"], row["speedup"], row["scaling_efficiency"], row["images"]]
-                         for row in table.rows)
-    result = {(finding.rule, finding.rows) for finding in checker.check_csv(path)}
-    assert result == {(finding.rule, finding.rows) for finding in checker.check_csv(plain)}
-    assert [row["size"] for row in table.rows] == [1, 2, 4, 8]
-    assert {row["images"] for row in table.rows} == {60_000}
-    assert {rule for rule, _ in result} >= set(rules), text
-    assert rules or not result, text
 
 
 def test_it_says_what_was_read_as_what_and_what_was_not_used(tmp_path):
@@ -234,7 +149,7 @@ def test_what_is_no_table_is_refused_at_once(tmp_path):
     assert "/dev/zero: it is not a regular file" in refused("/dev/zero")
     for name, line in {"fifo.csv": "not a regular file", "huge.csv": "larger than 4 MiB", "folder": "holds no record",
                        "long.csv": "holds 2,001 rows", "binary.csv": "not a text table"}.items():
-        [problem] = checker.check([tmp_path / name])
+        [problem] = checker.verdicts([tmp_path / name])
         assert isinstance(problem, LabError)
         assert re.search(line, str(problem))
 

@@ -9,12 +9,11 @@ import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from labs.course.exercises.code_tasks import StudentFunction
 from labs.course.exercises.grading import cut, require
-from labs.course.exercises.tasks.functions import StudentFunction
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
 from labs.run import atomic, terminal
@@ -52,11 +51,11 @@ def step(model, images, labels, optimizer, hvd):
 
 def grade_step(run: StudentFunction) -> str:
     """Run a student's train step on two workers; return what was checked, or raise AssertionError."""
-    source = source_of(run.function)
+    source, function_name = source_of(run.function)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         atomic.write_text(folder / "step.py", HEADER + source)
-        program = ["-m", "labs.training.step_trial", folder / "step.py", _names(source)[-1], folder]
+        program = ["-m", "labs.training.step_trial", folder / "step.py", function_name, folder]
         with terminal.ticking("two workers take the steps ..."):
             outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
@@ -73,43 +72,23 @@ def _environment() -> dict[str, str]:
     return env | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
 
 
-def source_of(function: Callable) -> str:
-    """Return the source of a student's function.
-
-    A function of a notebook is in the notebook's history of cells, `In`, if Python does not find its source.
+def source_of(function: Callable) -> tuple[str, str]:
+    """Return the source and the name of a student's function.
 
     Raises:
         AssertionError: It is not a function made with `def`, it has no body yet, or its source is not found.
     """
-    plain = getattr(function, "python_function", function)  # That of a tf.function.
     try:
-        source = textwrap.dedent(inspect.getsource(plain))
-    except (OSError, TypeError):
-        source = _from_history(plain)
-    names = _names(source)
-    require(names, "the source of the function was not found; define it with `def` in a cell of the notebook")
-    *_, body = [node.body for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    require(not all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-                    for node in body), f"no answer yet: `{names[-1]}` does nothing")
-    return source
-
-
-def _names(source: str) -> list[str]:
-    """Return the names of the functions that a source defines; [] for one that is not Python."""
-    try:
-        return [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    except SyntaxError:
-        return []
-
-
-def _from_history(function: Any) -> str:
-    """Return the definition of a function from the newest cell that has it, or an empty string."""
-    name = getattr(function, "__name__", "")
-    for cell in reversed(getattr(function, "__globals__", {}).get("In", [])):
-        if name in _names(cell):
-            return next(ast.get_source_segment(cell, node) or "" for node in ast.parse(cell).body
-                        if isinstance(node, ast.FunctionDef) and node.name == name)
-    return ""
+        source = textwrap.dedent(inspect.getsource(getattr(function, "python_function", function)))  # Of a tf.function.
+        definition: ast.stmt | None = ast.parse(source).body[0]
+    except (OSError, TypeError, SyntaxError):
+        definition = None
+    if not isinstance(definition, ast.FunctionDef):
+        raise AssertionError("the source of the function was not found; define it with `def` in a cell of its own")
+    empty = all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+                for node in definition.body)
+    require(not empty, f"no answer yet: `{definition.name}` does nothing")
+    return source, definition.name
 
 
 def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:

@@ -1,18 +1,24 @@
-"""Calls of a student's function with small inputs, and hints that have such a call as their example."""
+"""Tasks: functions that students write, and scripts with a planted bug.
+
+A function is graded by properties that it must have, on inputs from the smallest up, so that the example in a hint is
+the smallest that fails. A hint names the property, never the right result.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
+import re
 import warnings
-from collections.abc import Callable, Sequence
-from numbers import Real
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from labs.course.exercises.grading import described, require, shown
+from labs.course.exercises.grading import described, grade_choice, grade_entries, require, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +72,8 @@ class StudentFunction:
             AssertionError: It raised an error, or returned nothing.
         """
         text, given, value, error = self._run(args)
-        require(error is None, f"`{text}` raised {described(error)}")
+        if error is not None:
+            raise AssertionError(f"`{text}` raised {described(error)}")
         require(value is not None, f"no answer yet: `{text}` returned nothing")
         return Call(text, given, value)
 
@@ -114,40 +121,77 @@ def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, 
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number as a float, and None for anything else."""
-    if isinstance(value, bool | np.bool_) or not (isinstance(value, Real) or _is_scalar_array(value)):
-        return None
-    try:
-        plain = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return plain if np.isfinite(plain) else None
-
-
-def _is_scalar_array(value: Any) -> bool:
-    return hasattr(value, "shape") and tuple(value.shape) == () and hasattr(value, "__float__")
+    """Return a finite number as a plain one, and None for anything else."""
+    plain = numbers([value], 1)
+    return plain[0] if plain else None
 
 
 def numbers(value: Any, count: int) -> list[float] | None:
     """Return a list, tuple or array of that many finite numbers as a list, and None for anything else."""
-    if not isinstance(value, list | tuple | np.ndarray) or len(value) != count:
-        return None
-    plain = [number(each) for each in value]
-    return None if None in plain else plain  # type: ignore[return-value]
+    plain = _array(value)
+    return plain.tolist() if plain is not None and plain.shape == (count,) and np.isfinite(plain).all() else None
 
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list or tuple of arrays with given shapes as a list, and None for anything else."""
     if not isinstance(value, list | tuple | np.ndarray) or len(value) != len(like):
         return None
+    plain = [array for array in map(_array, value) if array is not None]
+    return plain if [array.shape for array in plain] == [other.shape for other in like] else None
+
+
+def _array(value: Any) -> np.ndarray | None:
+    """Return what holds numbers as an array, and None for anything else."""
     try:
-        plain = [np.asarray(each) for each in value]
+        plain = np.asarray(value)
     except (TypeError, ValueError):  # Lists of unequal lengths.
         return None
-    fits = all(each.shape == other.shape and each.dtype.kind in "fiu" for each, other in zip(plain, like, strict=True))
-    return plain if fits else None
+    return plain if plain.dtype.kind in "iuf" else None
 
 
 def close(one: Any, other: Any) -> bool:
     """Return whether two numbers or arrays are equal up to rounding; NaN equals nothing."""
     return bool(np.allclose(one, other, rtol=1e-5, atol=1e-9))
+
+
+# Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line.
+
+RIGHT = ""
+"""In place of what is wrong about a choice: nothing is."""
+
+
+def bug(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "",
+         before: str = "") -> Task:
+    """Return the task to find the bug of a script.
+
+    Args:
+        lab: "lab02": the script is debugging/lab02.py, the repaired one solutions/debugging/lab02.py.
+        symptoms: What the script might do wrong, each with what is wrong about that choice; RIGHT for the one it does.
+        lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
+        reason: Why that line has that symptom.
+        how: What else to run, as a sentence.
+        before: What to know before, as sentences.
+    """
+    choices = ", ".join(f'`"{symptom}"`' for symptom in symptoms)
+    begin = f"{before} " if before else ""
+    text = (f"{begin}Type `labs launch 2 debugging/{lab}.py` in a terminal, in the project's "
+            f"folder: two workers run the script, which has one bug. {how or 'If it hangs, press Ctrl-C.'} "
+            "Open the script in an editor that shows line numbers. "
+            f"What is the symptom ({choices}), and which line causes it ({', '.join(map(str, lines))})?")
+    numbered = {f"line {number}": wrong for number, wrong in lines.items()}
+    graders: dict[str, Callable[[Any], str]] = {"symptom": functools.partial(_grade_choice, symptoms, reason),
+                                                "line": lambda answer: _grade_choice(numbered, reason, _line(answer))}
+    form = f'`{{"symptom": ..., "line": "line {min(lines)}"}}`'
+    return Task(text, form, lambda answer: grade_entries(answer, graders))
+
+
+def _line(answer: Any) -> Any:
+    """Return "line 31" for 31, "31" and "Line 31", and anything else as it is."""
+    is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
+    number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
+    return f"line {number[1]}" if number else answer
+
+
+def _grade_choice(choices: Mapping[str, str], reason: str, answer: Any) -> str:
+    wrong = {choice: hint for choice, hint in choices.items() if hint != RIGHT}
+    return grade_choice(answer, choices.keys() - wrong.keys(), wrong, reason)
