@@ -88,13 +88,13 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
             "measured_bytes_per_step": measured, "control_bytes_per_sec": control / idle, "counted": counted,
             "difference": measured / expected - 1 if expected else None,
-            "crossed": route(measured, expected), "seconds_per_step": seconds / steps,
+            "crossed": _route(measured, expected), "seconds_per_step": seconds / steps,
             "steps_per_epoch": steps_per_epoch(len(train), batch_size, job.size),
         })
     return rows
 
 
-def route(measured: float, expected: float) -> str:
+def _route(measured: float, expected: float) -> str:
     """Return what the gradients crossed, for the record's column `crossed`."""
     if not expected:
         return "nowhere: one worker"
