@@ -126,7 +126,7 @@ slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm
 
 drill: env ## Kill a training run 1,000 times, at random times and during saves; nothing may be lost (an hour)
-	@$(BIN)/python -m tests.drill --kills 1000 --keep results/drill.json
+	@$(BIN)/python -m tests.drill --kills 1000
 
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)
 	@$(BIN)/python -m benchmarks

@@ -1,4 +1,8 @@
-"""Two ways to start the drilled training; each is called in a separate process, and ends when its workers have."""
+"""Two ways to start the training that is killed; each is called in a separate process, and ends when its workers have.
+
+Loading TensorFlow takes far longer than this training. So most starts are forks of a process that has loaded it and has
+not used it. The others are `labs run`'s: mpirun, and separate programs. Both come to the same bits.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +19,25 @@ from labs.launch import local
 from labs.run import command_line, heartbeat, worker
 from labs.run.errors import LabError
 from labs.run.options import Options
-from labs.training import rendezvous
+from labs.training import workers
 from tests.drill import training
 
 SIZE = 2
-LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None)
 SET_PARENT_DEATH_SIGNAL, SET_NAME = 1, 15  # prctl.h
 
 
 def by_fork(config: training.Config, options: Options) -> None:
     """Start the workers over Gloo as copies of this process; when one is lost, or this process, all end."""
-    server = rendezvous._server(several_nodes=False)
-    launcher = os.getpid()
-    workers = [fork(lambda rank=rank: _work(rank, launcher, server.server_address, config, options))
+    server, launcher = workers._server(several_nodes=False), os.getpid()
+    started = [fork(lambda rank=rank: _work(rank, launcher, server.server_address, config, options))
                for rank in range(SIZE)]
-    for _ in workers:
+    for _ in started:
         _, status = os.wait()
         if status:
-            for worker in workers:
+            for each in started:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker, signal.SIGKILL)
+                    os.kill(each, signal.SIGKILL)
             raise SystemExit(1)
 
 
@@ -45,7 +48,7 @@ def _work(rank: int, launcher: int, server: tuple[str, int], config: training.Co
     if os.getppid() != launcher:  # It was killed before the line above.
         return
     # Horovod: what horovodrun tells a worker; mpirun's find it out by themselves.
-    os.environ |= rendezvous._environment(rank, [socket.gethostname()] * SIZE, *server)
+    os.environ |= workers._environment(rank, [socket.gethostname()] * SIZE, *server)
     os.environ |= {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo"}
     try:
         training.run(config, options)
