@@ -1,4 +1,4 @@
-"""Lab 8: ages are learned, the control has no input, the sweeps hold what they say they hold."""
+"""Lab 8: ages are learned, the control has no input, layouts divide cores and batch."""
 
 from __future__ import annotations
 
@@ -20,28 +20,11 @@ from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)
-SWEEPS = {(preset, sweep.name): sweep for preset, sweeps in lab.SWEEPS.items() for sweep in sweeps}
 
 
 @pytest.fixture(autouse=True)
 def _own_results(tmp_path, monkeypatch):
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
-@pytest.fixture
-def on(monkeypatch):
-    """Pretend that this machine has these numbers of GPUs and cores: the cells of a sweep depend on both."""
-
-    def pretend(gpus: int, cores: int = 28):
-        for module in (launch, capacity):
-            monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-
-    return pretend
-
-
-def planned(preset: str, name: str):
-    return cells([SWEEPS[preset, name]], lab.PRESETS[preset])
 
 
 @pytest.mark.slow
@@ -87,13 +70,6 @@ def test_an_epoch_of_so_many_steps_takes_that_many_images():
     assert len(lab._faces(dataclasses.replace(SHORT, input="synthetic", steps_per_epoch=1000), 2).train) == 32_000
 
 
-def test_weak_holds_the_batch_of_a_worker_and_strong_that_of_all(on):
-    on(gpus=0)
-    for preset, batch, total in (("demo", 4, 8), ("paper", 32, 128)):
-        assert {cell.config.batch_size for cell in planned(preset, "weak")} == {batch}
-        assert {cell.config.batch_size * cell.workers for cell in planned(preset, "strong")} == {total}
-
-
 def test_the_learning_rate_follows_the_global_batch():
     def lr(workers: int, batch: int, scaling: str) -> float:
         config = dataclasses.replace(DEMO, batch_size=batch, scaling=scaling)
@@ -102,3 +78,17 @@ def test_the_learning_rate_follows_the_global_batch():
     assert lr(1, 16, "linear") == lr(4, 4, "linear") == 1, "16 images, however they are divided"
     assert (lr(4, 16, "linear"), lr(4, 16, "sqrt"), lr(4, 16, "none")) == pytest.approx((4, 2, 1))
     assert lr(1, 64, "linear") == lr(4, 16, "linear"), "64 images on one worker or on four"
+
+
+def test_layouts_divide_cores_and_batch(monkeypatch):
+    """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
+    for module in (launch, capacity):
+        monkeypatch.setattr(module, "visible_gpus", lambda: 0)
+    (layouts,) = (sweep for sweep in lab.SWEEPS["paper"] if sweep.name == "layouts")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(28)))
+    todo = cells([layouts], lab.PRESETS["paper"])
+    assert {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in todo} == {
+        (1, 28, 128), (2, 14, 64), (4, 7, 32)}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    assert {cell.skipped for cell in cells([layouts], lab.PRESETS["paper"]) if cell.workers == 4} == {
+        "4 workers cannot share 6 cores evenly"}
