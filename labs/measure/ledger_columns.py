@@ -44,7 +44,6 @@ def by_round(rounds: Sequence[Mapping[str, float]], steps: int) -> list[dict[str
 
     Args:
         rounds: From `ledger.measure`, as in a record's table "ledger".
-        steps: Steps of an epoch.
     """
     return [{"input": steps * (row["from_pipeline"] - row["exchanged"]),
              "compute": steps * row["alone"],

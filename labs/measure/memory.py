@@ -49,7 +49,6 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
 
     Args:
         action: A function at the top level of a module; it is pickled by name.
-        arguments: The action's arguments.
         limit_mb: MiB of GPU memory, or of resident memory without a GPU; 0: no limit but the machine's.
 
     Raises:

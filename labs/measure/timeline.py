@@ -72,7 +72,6 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
     is empty where Horovod's response cache answered; HOROVOD_CACHE_CAPACITY=0 turns that cache off.
 
     Args:
-        events: From `read`.
         sizes: Bytes of the tensors that rank 0 broadcasts, whose size Horovod does not write.
     """
     names: dict[int, str] = {}
@@ -128,9 +127,6 @@ def summary(rows: Iterable[Row]) -> list[Row]:
     `exchanges` counts tensors, `messages` the messages into which they were fused; `bytes` and `share` exclude
     transport overhead. `negotiating_seconds` and `waiting_seconds` are means per exchange, `transfer_seconds` is the
     sum over messages.
-
-    Args:
-        rows: From `exchanges`.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:

@@ -74,7 +74,6 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
 
     Args:
         model: Compiled and built.
-        when: For the error message, such as "after epoch 3".
 
     Raises:
         LabError: Names the first variable that differs and the rank that holds the other value.

@@ -33,9 +33,7 @@ class Steps(tf.keras.callbacks.Callback):
     same steps, and `after_step` may communicate.
 
     Args:
-        heart: This worker's heartbeat.
         epoch: Number of the epoch, from 1.
-        steps: Steps of the epoch.
         micro_batches: Passes of the model that make one step; Keras calls each of them a step.
         bar: Whether to show a progress bar, if there is a terminal.
         first: Steps of the epoch that were taken before, by the run that this one resumes.
@@ -112,10 +110,6 @@ class TensorBoard:
     """Logs a run's history under the names of Keras' TensorBoard callback, which would log one worker's metrics.
 
     The logs always equal the history: those of an interrupted run are rewritten.
-
-    Args:
-        job: The run.
-        history: The run's rows so far.
     """
 
     def __init__(self, job: Job, history: Iterable[dict[str, float]]):

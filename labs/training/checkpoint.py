@@ -75,9 +75,7 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, i
     """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
 
     Args:
-        folder: The checkpoints' folder of the run.
         model: Compiled and built, so that the optimizer's state exists.
-        position: How far the run has come.
         config: The lab's Config; a run that resumes must have the same.
         identity: What else it must have; see `agreement.identity`.
     """
@@ -100,10 +98,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[
     """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning.
 
     Args:
-        folder: The checkpoints' folder of the run.
         model: Compiled and built.
-        config: The lab's Config.
-        identity: See `save`.
 
     Raises:
         LabError: The checkpoint belongs to another config, other data or another model.
@@ -177,12 +172,6 @@ def _shapes(model: tf.keras.Model) -> list[list[int]]:
 
 class Saver:
     """Saves a run after each epoch, and between two steps when `save_seconds` have passed or the run is asked to stop.
-
-    Args:
-        job: The run.
-        model: The model that is trained.
-        position: Where the run begins.
-        identity: From `agreement.identity`.
     """
 
     def __init__(self, job: Job, model: tf.keras.Model, position: Position, identity: Mapping[str, Any]):

@@ -30,7 +30,6 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
     """Return an optimizer whose every step applies the gradient averaged over all workers.
 
     Args:
-        optimizer: A Keras optimizer, not built yet.
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
     """
@@ -109,11 +108,7 @@ def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]
 
 
 def gather(row: Iterable[int]) -> np.ndarray:
-    """Return every worker's row of integers, int64 [size, len(row)], by rank.
-
-    Args:
-        row: This worker's integers; equally many on all workers.
-    """
+    """Return every worker's row of integers, int64 [size, len(row)], by rank."""
     # Horovod: allgather concatenates along the first axis, so each worker sends a matrix of one row.
     return hvd.allgather(np.array([list(row)], dtype=np.int64), name="gather").numpy()
 

@@ -63,7 +63,6 @@ def compile_for_steps(model: tf.keras.Model, optimizer: tf.keras.optimizers.Opti
 
     Args:
         model: Built.
-        optimizer: Built.
         loss: A function of labels and outputs.
         metrics: Metrics that respect the sample weights.
     """

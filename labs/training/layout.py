@@ -49,12 +49,7 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int) -> Layout:
-    """Return the layout of the workers that Horovod has now; every worker must call it.
-
-    Args:
-        gpu: Name of this worker's GPU, if it has one.
-        threads: TensorFlow's threads of this worker.
-    """
+    """Return the layout of the workers that Horovod has now; every worker must call it."""
     gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
     hosts = tuple(host for host, _ in gpus_by_rank)
     return Layout(
@@ -86,10 +81,6 @@ def node_name() -> str:
 
 def pin_gpu(local_rank: int, local_size: int) -> str | None:
     """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
-
-    Args:
-        local_rank: This worker's number on its node.
-        local_size: Number of workers on the node.
 
     Raises:
         LabError: The node has several GPUs, but fewer than workers.

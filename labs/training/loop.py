@@ -117,7 +117,6 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
     Args:
         model: Built.
         optimizer: Wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself.
-        loss: Name of a Keras loss.
         metrics: Names of Keras metrics, or functions of labels and outputs.
     """
     optimizer.build(model.trainable_variables)
@@ -154,8 +153,6 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
 
     Args:
         model: Trained by `fit`.
-        loss: Name of a Keras loss.
-        metrics: Names of Keras metrics.
     """
     # A model of the same layers is not compiled: Keras 3 would compile the copy as well, with Horovod's optimizer.
     copy = tf.keras.models.clone_model(tf.keras.Model(model.inputs, model.outputs))
@@ -242,10 +239,7 @@ def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -
     """Return loss and metrics over all images of a subset; each image is evaluated by one worker.
 
     Args:
-        job: The run.
         model: Compiled by `fit`.
-        subset: The images.
-        batch_size: Images per worker and step.
     """
     job.data.setdefault("test", agreement.digests(subset))
     means = _evaluate(job, model, subset, batch_size)

@@ -52,10 +52,7 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int)
     images of more than 8 bits per value goes to values.json.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
-        splits: The data set.
-        batch_size: Images per worker and step.
     """
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
         # Without the optimizer and the kit's loss: plain Keras does not know their classes.
@@ -96,11 +93,8 @@ def confusion(job: Job, model: tf.keras.Model, subset: Subset, class_names: Sequ
     """Return the confusion counts: a row for each pair of true and predicted class that occurs.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
         subset: The test images; each is classified by one worker.
-        class_names: By label.
-        batch_size: Images per worker and step.
     """
     mine = subset.positions[job.rank :: job.size]
     counts = np.zeros((len(class_names), len(class_names)), np.int64)

@@ -77,7 +77,6 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
 
     Args:
         config: The lab's Config, with a field of type `fields.Seed`; the lab's name is that of its module.
-        options: Where the run's folder is.
 
     Raises:
         LabError: The run's name is taken, or another process has locked it.
@@ -133,8 +132,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
 
     Args:
         seed: Equal on all workers, so that they build equal models and equal splits.
-        stall_seconds: See Options.
-        environment: See `horovod_environment`.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
 
     Raises:
@@ -177,9 +174,6 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
     Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo, although it accepts
     HOROVOD_CPU_OPERATIONS=gloo from mpirun's workers: its process sets then have no Gloo context, and the first
     all-reduce is a segmentation fault. So here Gloo does both. Its workers find each other through a small server.
-
-    Args:
-        node: Name of this worker's node.
 
     Raises:
         LabError: horovodrun has started the workers over Gloo, but the run asks for MPI; or Horovod has no Gloo.
