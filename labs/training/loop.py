@@ -16,12 +16,14 @@ import tensorflow as tf
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, run_lock, stop
+from labs.run import heartbeat, run_lock, stop, terminal
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
 from labs.training.callbacks import EvaluationSteps, Steps, TensorBoard
 from labs.training.workers import Job
 
+DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
+"""Items to drop from an epoch's line, in this order, on a narrow terminal; record.json has them all."""
 NOT_FINITE = "the loss is not finite"
 
 
@@ -277,8 +279,12 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
 
 
 def epoch_line(row: dict[str, float], epochs: int) -> str:
-    """Return an epoch's row of the history as a line."""
-    printed = [f"{name} {row[name]:.4f}" for name in row
-               if name.removeprefix("val_") in ("loss", "accuracy", "mae", "psnr")]
-    return "  ".join([f"epoch {row['epoch']}/{epochs}", *printed,
-                      f"{row['images'] / row['train_seconds']:.0f} images/s", f"{row['train_seconds']:.1f} s"])
+    """Return an epoch's row of the history as a line, without the items DROPPED_FIRST if the terminal is too narrow."""
+    printed = ("loss", "accuracy", "mae", "psnr")
+    items = {"epoch": f"epoch {row['epoch']}/{epochs}"}
+    items |= {name: f"{name} {row[name]:.4f}" for name in row if name.removeprefix("val_") in printed}
+    items |= {"images/s": f"{row['images'] / row['train_seconds']:.0f} images/s", "s": f"{row['train_seconds']:.1f} s"}
+    for name in DROPPED_FIRST:
+        if len("  ".join(items.values())) > (terminal.width() or math.inf):
+            items.pop(name, None)
+    return "  ".join(items.values())

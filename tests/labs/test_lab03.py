@@ -25,13 +25,6 @@ def test_the_rate_depends_on_the_global_batch_alone(batch_size, size):
     assert (schedule.warmup_steps, schedule.milestones) == (39, (65,))
 
 
-@pytest.mark.workers
-def test_a_run_takes_as_many_images_as_it_is_given():
-    few = ["--images", "200", "--epochs", "1", "--model", "cifar_cnn_bn", "--optimizer", "sgd"]
-    record = local.run(lab, few, workers=1)
-    assert record["history"][-1]["images"] + record["metrics"]["validation_images"] == 200
-
-
 def test_resnet18_has_the_parameters_that_the_reports_exchange():
     from labs.models import cifar
 

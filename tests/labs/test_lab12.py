@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 import pytest
 
@@ -83,15 +82,10 @@ def test_every_epoch_is_done_and_counts_every_image_once(story):
     assert record["tables"]["progress"][-1]["epochs"] == DEMO.epochs
 
 
-def weights(root) -> dict[str, np.ndarray]:
-    with np.load(max((root / "lab12_elastic/it/checkpoints").glob("*.npz"))) as file:
-        return {name: file[name] for name in file.files if name != "meta"}
-
-
 @pytest.mark.workers
-def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(tmp_path, monkeypatch):
+def test_without_elastic_at_most_an_epoch_is_lost(tmp_path, monkeypatch):
     words = [*command_line.to_argv(RESUME), "--name", "it"]
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "disturbed"))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     with pytest.raises(LabError, match=r"rank 1 on .* killed by SIGKILL"):
         local.run(lab, words, workers=2, oversubscribe=True)
     record = local.run(lab, [*words, "--resume"], workers=2, oversubscribe=True)
@@ -102,14 +96,6 @@ def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(t
     assert 0 < event["seconds_lost"] < event["seconds"]
     solved("lab12.q1")
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
-
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "undisturbed"))
-    words = [*command_line.to_argv(dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
-    assert not local.run(lab, words, workers=2, oversubscribe=True)["tables"]["events"]
-    mine, theirs = weights(tmp_path / "disturbed"), weights(tmp_path / "undisturbed")
-    assert list(mine) == list(theirs)
-    for name in mine:
-        np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])
