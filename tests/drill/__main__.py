@@ -39,8 +39,8 @@ TARGETS = ("rank 0", "rank 1", "mpirun", "labs")
 COLUMNS = ("at any moment", "aimed into a save", "landed inside a save")
 CLOCKS = ("train_seconds", "val_seconds")
 SECONDS_TO_HANG, SECONDS_TO_END = 120.0, 30.0
-AHEAD = 6
-"""Epochs that a start may train before it is killed, so that a campaign lasts for many kills."""
+AHEAD = 4
+"""Epochs that a start may save before it is killed, so that a campaign lasts for many kills."""
 SECONDS_OF_A_SAVE = 0.03
 
 
@@ -72,6 +72,9 @@ class Run:
 
     def saved(self) -> list[Path]:
         return checkpoint.by_age(self.folder / "checkpoints")
+
+    def epochs_saved(self) -> int:
+        return max([int(path.stem.split("-")[1]) for path in self.saved()], default=0)
 
     def outcome(self) -> dict[str, object]:
         """Return what no kill may change: the arrays of the last checkpoint, and the history without clocks."""
@@ -142,10 +145,21 @@ def find(launcher: subprocess.Popen, target: str) -> int:
     return launcher.pid if target == "labs" else 0
 
 
-def aim(run: Run, launcher: subprocess.Popen, target: str, in_a_save: bool, window: float) -> int:
-    """Wait for the moment of a kill, and return whom it hits: 0 if the start has ended before."""
+def aim(run: Run, launcher: subprocess.Popen, target: str, in_a_save: bool, start: float, epoch: float) -> int:
+    """Wait for the moment of a kill, and return whom it hits: 0 if the start has ended before.
+
+    Args:
+        start: Seconds from the start of a run to its first checkpoint.
+        epoch: Seconds from one checkpoint to the next.
+    """
     if not in_a_save:
-        return 0 if ends(launcher, random.uniform(0, window)) else find(launcher, target)
+        more = random.randrange(AHEAD)
+        goal = run.epochs_saved() + more
+        while run.epochs_saved() < goal:
+            if ends(launcher, 0.002):
+                return 0
+        moment = random.uniform(0, epoch if more else start)
+        return 0 if ends(launcher, moment) else find(launcher, target) or launcher.pid
     while not (victim := find(launcher, target)):  # Now: a checkpoint is written in less time than a search takes.
         if ends(launcher, 0.02):
             return 0
@@ -156,11 +170,11 @@ def aim(run: Run, launcher: subprocess.Popen, target: str, in_a_save: bool, wind
     return 0 if ends(launcher, random.uniform(0, SECONDS_OF_A_SAVE)) else victim
 
 
-def kill(run: Run, in_a_save: bool | None, window: float, tally: Counter) -> None:
+def kill(run: Run, in_a_save: bool | None, start: float, epoch: float, tally: Counter) -> None:
     """Start the run once more, kill a part of it (unless `in_a_save` is None), and check what is left."""
     torn, resumes, launcher = run.torn(), bool(run.saved()), run.start()
     target = random.choice([*TARGETS, *["rank 0"] * 2 * bool(in_a_save)])  # Rank 0 is the one that writes.
-    victim = 0 if in_a_save is None else aim(run, launcher, target, in_a_save, window)
+    victim = 0 if in_a_save is None else aim(run, launcher, target, in_a_save, start, epoch)
     if victim:
         with contextlib.suppress(ProcessLookupError):  # It has done its work.
             os.kill(victim, signal.SIGKILL)
@@ -168,6 +182,7 @@ def kill(run: Run, in_a_save: bool | None, window: float, tally: Counter) -> Non
     if code and not victim:
         raise BreachError(f"a start that was not disturbed failed with code {code}: {run.log.read_text()[-2000:]}")
     if code:
+        target = "labs" if victim == launcher.pid else target
         tally[target, "aimed into a save" if in_a_save else "at any moment"] += 1
         tally[target, "landed inside a save"] += bool(run.torn() - torn)
 
@@ -187,16 +202,16 @@ def drill(kills: int, seed: int, root: Path, per_campaign: int) -> tuple[Counter
         began, launcher = time.perf_counter(), calm.start()
         while not calm.saved() and not ends(launcher, 0.01):
             pass
-        first = time.perf_counter() - began
+        start = time.perf_counter() - began
         if calm.close(launcher, set(), False):
             raise BreachError(f"an undisturbed run failed: {calm.log.read_text()}")
-        window = first + AHEAD * (time.perf_counter() - began - first) / config.epochs
+        epoch = (time.perf_counter() - began - start) / config.epochs
         # Every second campaign saves between its steps as well, every third of a second.
         run = Run(root, f"seed{config.seed}", config, 0.3 if campaigns % 2 else 600.0)
         last = min(kills, done + per_campaign)
         while not run.finished:
             done, aimed = total(tally, *COLUMNS[:2]), total(tally, COLUMNS[1])
-            kill(run, None if done >= last else aimed <= done / 2, window, tally)
+            kill(run, None if done >= last else aimed <= done / 2, start, epoch, tally)
         mine, expected = run.outcome(), calm.outcome()
         if differ := [name for name in expected if mine.get(name) != expected[name]]:
             raise BreachError(f"{run.folder.name} ended with other values: {len(differ)}, such as {differ[0]}")
