@@ -237,6 +237,9 @@ def main() -> int:
     except BreachError as problem:
         print(f"drill: error: {problem}; see {root}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        shutil.rmtree(root, ignore_errors=True)
+        return 130
     finally:
         for process in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
