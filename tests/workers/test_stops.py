@@ -42,9 +42,10 @@ def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
 
     try:
         with ends(200):
-            type_and_wait_for_epochs((
-                f"{sys.executable} -m labs run lab10 --workers 2 --image-size 16 --batch-size 8 --epochs 999 "
-                f"--name it --results {tmp_path} --stall-seconds {LIMIT}\n").encode())
+            command = f"{sys.executable} -m labs run lab10 --workers 2 --image-size 16 --batch-size 8 --epochs 999 " \
+                      f"--name it --results {tmp_path} --stall-seconds {LIMIT}"
+            os.write(ours, f"{command}\n".encode())
+            wait_for(r"epoch 2/999  ")
             family = psutil.Process(shell.pid).children(recursive=True)
             workers = [each for each in family if "OMPI_COMM_WORLD_RANK" in each.environ()]
 
