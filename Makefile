@@ -125,8 +125,8 @@ lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab13
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm
 
-drill: env ## Kill a training run 1,000 times, at random times and during saves; nothing may be lost (an hour)
-	@$(BIN)/python -m tests.drill --kills 1000 --keep results/drill.json
+drill: env ## Kill a training run 400 times, at random times and during saves; nothing may be lost (an hour)
+	@$(BIN)/python -m tests.drill
 
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)
 	@$(BIN)/python -m benchmarks

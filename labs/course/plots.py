@@ -147,7 +147,6 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     """
     by = [column for column in by if column in frame]
     columns = list(ledger_columns.COLUMNS)
-    frame = ledger_columns.with_start(frame)
     bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()

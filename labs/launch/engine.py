@@ -22,12 +22,12 @@ def main() -> None:
     stop.end_with_launcher()
     from ipyparallel.engine.app import IPEngine
 
-    from labs.training import devices
+    from labs.training import layout
 
     rank, size = (int(os.environ[f"OMPI_COMM_WORLD_LOCAL_{name}"]) for name in ("RANK", "SIZE"))
-    devices.pin_gpu(rank, size)
-    devices.set_threads(int(sys.argv[1]) or devices.share_of_cores(size))
-    speed_settings.set_horovod_defaults(devices.has_nccl())
+    layout.pin_gpu(rank, size)
+    layout.set_threads(int(sys.argv[1]) or layout.share_of_cores(size))
+    speed_settings.set_horovod_defaults(layout.has_nccl())
     IPEngine.launch_instance(OPTIONS)
 
 

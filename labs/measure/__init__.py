@@ -6,7 +6,7 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.measure import collectives, ledger, memory, network, throughput, timeline, utilization, wire
+    from labs.measure.throughput import gradient_bytes
     from labs.measure.utilization import Utilization
-    from labs.measure.wire import gradient_bytes
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -46,14 +46,7 @@ def message_sizes(largest: int) -> list[int]:
 
 def measure(backend: str, sizes: Sequence[int], seconds: float,
             collectives: Sequence[str] = COLLECTIVES) -> list[Row]:
-    """Return a row per collective, message size and library; every worker must call it, and gets the same rows.
-
-    Args:
-        backend: The layout's backend, such as "MPI".
-        sizes: Bytes of the messages.
-        seconds: Approximate time of all measurements together.
-        collectives: Those to measure, of COLLECTIVES.
-    """
+    """Return a row per collective, message size and library; every worker must call it, and gets the same rows."""
     cases = [(collective, nbytes) for collective in collectives for nbytes in sizes]
     graphs = {collective: _graph(collective) for collective in collectives}
     rows = []
@@ -79,7 +72,6 @@ def settle(backend: str, nbytes: int = 8) -> list[Row]:
     Otherwise the first timings would be too slow: over Gloo the first calls take 8 to 50 ms, later ones 2 ms.
 
     Args:
-        backend: The layout's backend, such as "MPI".
         nbytes: Size of the message; at least 4 bytes per worker.
     """
     elements = max(1, nbytes // 4 // hvd.size()) * hvd.size()
@@ -93,11 +85,6 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
     """Return the times of reducing many small tensors one after the other, in one step, and as one tensor.
 
     Horovod fuses only tensors that are ready at the same time, up to HOROVOD_FUSION_THRESHOLD.
-
-    Args:
-        tensors: Number of tensors.
-        nbytes: Size of each.
-        seconds: Approximate time of all measurements together.
     """
     small, large = tf.ones([tensors, nbytes // 4]), tf.ones(tensors * nbytes // 4)
 

@@ -55,14 +55,9 @@ def measure(
     Call it last: it trains the model further.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
         train: Its training images; batch_size, loss, metrics and augment must be those of `fit`.
         history: From `fit`; the wall time is the median of its epochs after the first.
-        loss: Name of a Keras loss.
-        metrics: Names of Keras metrics.
-        batch_size: Images per worker and step.
-        augment: How the training images are augmented.
         seconds: Approximate time per kind of step and round.
         rounds: Number of rounds; the kinds take turns, so that a machine that slows down affects all alike.
     """

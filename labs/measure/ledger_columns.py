@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import pandas as pd
+from typing import Any
 
 PREFIX, SUFFIX = "ledger_", "_seconds"
 ENTRIES = ("input", "compute", "communication", "start", "other")
@@ -18,7 +15,7 @@ def column(entry: str) -> str:
     return f"{PREFIX}{entry}{SUFFIX}"
 
 
-WALL, START = column("wall"), column("start")
+WALL = column("wall")
 COLUMNS = tuple(map(column, (*ENTRIES, "wall")))
 
 
@@ -47,23 +44,8 @@ def by_round(rounds: Sequence[Mapping[str, float]], steps: int) -> list[dict[str
 
     Args:
         rounds: From `ledger.measure`, as in a record's table "ledger".
-        steps: Steps of an epoch.
     """
-    def entries(row: Mapping[str, float]) -> dict[str, float]:
-        measured = {
-            "input": steps * (row["from_pipeline"] - row["exchanged"]),
-            "compute": steps * row["alone"],
-            "communication": steps * (row["exchanged"] - row["alone"]),
-        }
-        # Older records have no `start`: it is part of their `other`.
-        return measured | ({"start": row["one_step_epoch"] - row["from_pipeline"]} if "one_step_epoch" in row else {})
-
-    return [entries(row) for row in rounds]
-
-
-def with_start(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame of runs in which a ledger without `start` has one of 0, since its `other` contains it."""
-    if WALL not in frame:
-        return frame
-    start = frame[START] if START in frame else frame[WALL] * 0
-    return frame.assign(**{START: start.where(start.notna() | frame[WALL].isna(), 0.0)})
+    return [{"input": steps * (row["from_pipeline"] - row["exchanged"]),
+             "compute": steps * row["alone"],
+             "communication": steps * (row["exchanged"] - row["alone"]),
+             "start": row["one_step_epoch"] - row["from_pipeline"]} for row in rounds]

@@ -26,6 +26,8 @@ from labs.run.speed_settings import FOR_MEMORY
 SAMPLE_SECONDS = 0.005
 """Seconds between two samples of the process's memory."""
 MIB = 2**20
+MOST = 1 << 20
+"""Largest number that `largest_that_fits` tries."""
 REAP = threading.Lock()
 """Held while a process is started or reaped: `Process.start` also reads the exit codes of processes that have ended,
 and of two threads that read the same one, the second gets 255."""
@@ -47,7 +49,6 @@ def probe(action: Callable[..., Any], *arguments: Any, limit_mb: float = 0) -> P
 
     Args:
         action: A function at the top level of a module; it is pickled by name.
-        arguments: The action's arguments.
         limit_mb: MiB of GPU memory, or of resident memory without a GPU; 0: no limit but the machine's.
 
     Raises:
@@ -142,8 +143,7 @@ def return_freed() -> None:
 
     glibc keeps freed blocks below a threshold, which it raises up to 32 MiB: the size of activations.
     """
-    threshold = -3  # M_MMAP_THRESHOLD of malloc.h
-    ctypes.CDLL(None).mallopt(threshold, MIB)
+    ctypes.CDLL(None).mallopt(-3, MIB)  # M_MMAP_THRESHOLD of malloc.h
 
 
 def peak_mb() -> float:
@@ -152,27 +152,26 @@ def peak_mb() -> float:
 
     if tf.config.list_logical_devices("GPU"):
         return tf.config.experimental.get_memory_info("GPU:0")["peak"] / MIB
+    # Not `ru_maxrss`: a program inherits that of the process that started it.
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0]) / 1024
 
 
-def largest_that_fits(fits: Callable[[int], bool], first: int, most: int = 1 << 20, precision: float = 1 / 16) -> int:
-    """Return the largest number that fits, by bisection, to the given precision; 0 if 1 does not fit.
+def largest_that_fits(fits: Callable[[int], bool], first: int) -> int:
+    """Return the largest number that fits, by bisection, to within 1/16; 0 if 1 does not fit.
 
     Args:
         fits: Tries a number; every smaller number than one that fits must fit too.
         first: First number to try; then it is doubled or halved until the answer is between two numbers.
-        most: Largest number to try.
-        precision: Largest relative distance between the answer and a number that does not fit.
     """
     low, high = 0, first
-    while high <= most and fits(high):
+    while high <= MOST and fits(high):
         low, high = high, 2 * high
     if not low:
         while high > 1 and not fits(high // 2):
             high //= 2
         low = high // 2
-    while high - low > max(1, precision * low):
+    while high - low > max(1, low / 16):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from labs.datasets.splits import Subset
-from labs.measure import collectives, wire
+from labs.measure import collectives, throughput, wire
 from labs.run import cluster_state
 from labs.run.errors import LabError
 from labs.training import hvd_ops
@@ -50,9 +50,6 @@ def links_of(job: Job) -> Iterator[Callable[[str], None]]:
 
     All workers call the function, and rank 0 acts.
 
-    Args:
-        job: The run.
-
     Raises:
         LabError: The run is not on a cluster of `labs cluster`, or another run sets its links.
     """
@@ -83,13 +80,7 @@ def busy_core() -> Iterator[None]:
 
 
 def allreduces(job: Job, sizes: Sequence[int], seconds: float) -> list[Row]:
-    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent.
-
-    Args:
-        job: The run.
-        sizes: Bytes of the messages.
-        seconds: Approximate time of the measurement.
-    """
+    """Return a row per message size and library: the time of an all-reduce, and the bytes that each node has sent."""
     rows = collectives.measure(job.layout.backend, sizes, seconds, ("allreduce",))
     sent = {nbytes: _sent_per_node(job, nbytes) for nbytes in sorted({row["bytes"] for row in rows})}
     return [row | {"nodes": job.layout.nodes, "predicted_bytes": wire.predicted(row["bytes"], job.size) / job.size,
@@ -113,17 +104,11 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
     changes between prediction and measurement changes both. `predicted_in_turn_seconds` is the prediction for them.
 
     Args:
-        job: The run.
         model: Compiled as `fit` compiles it.
-        train: Its training images.
-        batch_size: Images per worker and step.
-        bandwidths: Such as "100mbit".
         set_bandwidth: From `links_of`.
-        predict: Returns the seconds of a step from a row's bytes and computation, and the bandwidth.
-        seconds: Approximate time of one measurement.
         fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
-    nbytes = wire.gradient_bytes(model, fp16_allreduce)
+    nbytes = throughput.gradient_bytes(model, fp16_allreduce)
     local, batches = local_copy(model, "sparse_categorical_crossentropy"), wire.batches(job, train, batch_size)
     known = {"batch_size": batch_size, "gradient_bytes": nbytes, "nodes": job.layout.nodes,
              **_alone(local, batches, seconds)}
@@ -191,7 +176,6 @@ def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) 
     """Return the median seconds of a step of each model on the slowest worker, with its 95 % interval.
 
     Args:
-        models: They take turns.
         batches: Endless.
         seconds: Approximate time of the measurement of the slowest model.
     """

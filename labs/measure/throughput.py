@@ -1,4 +1,4 @@
-"""Throughput of a run and of its input: images per second, seconds per epoch and step."""
+"""Throughput of a run and of its input: images per second, seconds per epoch and step, bytes of the gradients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     from labs.datasets.splits import Subset
 
 
@@ -44,8 +46,6 @@ def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
 
     Args:
         subset: The training images, cached or not as in training.
-        batch_size: Images per batch.
-        seconds: Approximate time to measure.
     """
     from labs.datasets.pipeline import train_batches
     from labs.datasets.sharding import shard
@@ -61,3 +61,16 @@ def input_rate(subset: Subset, batch_size: int, seconds: float = 1.0) -> float:
                 break
         epoch += 1
     return images / taken
+
+
+def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
+    """Return the bytes of one step's gradients as they are sent: those of each trainable parameter.
+
+    Args:
+        fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
+    """
+    from labs.training.keras_internals import tf_variable
+
+    weights = [tf_variable(weight) for weight in model.trainable_weights]
+    return sum(weight.shape.num_elements() * (2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size)
+               for weight in weights)

@@ -29,8 +29,6 @@ KINDS = (
 COLLECTIVE = re.compile(r"(?!MEMCPY|NEGOTIATE)\w+_(ALLREDUCE|ALLGATHER|BCAST|ALLTOALL|REDUCESCATTER)")
 BYTES = {"bool": 1, "uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "bfloat16": 2, "int32": 4,
          "float32": 4, "int64": 8, "float64": 8}
-
-
 LARGEST = 1 << 30
 """Largest timeline to read, in bytes."""
 
@@ -74,7 +72,6 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
     is empty where Horovod's response cache answered; HOROVOD_CACHE_CAPACITY=0 turns that cache off.
 
     Args:
-        events: From `read`.
         sizes: Bytes of the tensors that rank 0 broadcasts, whose size Horovod does not write.
     """
     names: dict[int, str] = {}
@@ -117,31 +114,24 @@ def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
     row.setdefault("announced", {})
     row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])
     args = last.get("args")
-    row["bytes"] = size_of(args["dtype"], args["shape"]) if args else sizes.get(row["tensor"])
+    # Horovod describes a tensor as "float32" and "[3, 3, 16]".
+    row["bytes"] = BYTES[args["dtype"]] * math.prod(map(int, re.findall(r"\d+", args["shape"]))) if args else \
+        sizes.get(row["tensor"])
     row["kind"] = next((kind for pattern, kind in KINDS if re.search(pattern, row["tensor"])), row["tensor"])
     return row
 
 
-def size_of(dtype: str, shape: str) -> int:
-    """Return the bytes of a tensor from Horovod's description of it, such as "float32" and "[3, 3, 16]"."""
-    return BYTES[dtype] * math.prod(int(side) for side in re.findall(r"\d+", shape))
-
-
-def summary(rows: Iterable[Row], by: str = "kind") -> list[Row]:
-    """Return one row per kind of message (or per tensor), the most bytes first.
+def summary(rows: Iterable[Row]) -> list[Row]:
+    """Return one row per kind of message, the most bytes first.
 
     `exchanges` counts tensors, `messages` the messages into which they were fused; `bytes` and `share` exclude
     transport overhead. `negotiating_seconds` and `waiting_seconds` are means per exchange, `transfer_seconds` is the
     sum over messages.
-
-    Args:
-        rows: From `exchanges`.
-        by: "kind" or "tensor".
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(row[by], []).append(row)
-    table: list[Row] = [{by: name} | _sums(group) for name, group in groups.items()]
+        groups.setdefault(row["kind"], []).append(row)
+    table: list[Row] = [{"kind": kind} | _sums(group) for kind, group in groups.items()]
     total = sum(row["bytes"] or 0 for row in table)
     for row in table:
         row["share"] = (row["bytes"] or 0) / total if total else 0.0

@@ -22,9 +22,6 @@ class Utilization:
         with Utilization() as busy:
             train()
         busy.summary()["cpu_percent"]
-
-    Args:
-        interval: Seconds between two samples.
     """
 
     def __init__(self, interval: float = 0.2):
@@ -87,7 +84,6 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
 
     Args:
         summaries: From `Utilization.summary`, one per worker.
-        nodes: Number of nodes of the run.
     """
     columns = [pair for each in summaries for pair in each.items() if pair[0].startswith("gpu")]
     gpus = {what: _combined(what, values) for what in ("percent", "memory_bytes")

@@ -19,25 +19,14 @@ import tensorflow as tf
 from labs.datasets.sharding import steps_per_epoch
 from labs.datasets.splits import Subset
 from labs.measure import collectives
+from labs.measure.throughput import gradient_bytes
 from labs.training import hvd_ops
-from labs.training.keras_internals import take_steps, tf_variable
+from labs.training.keras_internals import take_steps
 from labs.training.loop import compile_for, local_copy
 from labs.training.workers import Job
 
 CROSSED_SHARE = 0.01
 """Below this share of the predicted bytes, no gradients have crossed a network interface."""
-
-
-def gradient_bytes(model: tf.keras.Model, fp16_allreduce: bool = False) -> int:
-    """Return the bytes of one step's gradients as they are sent: those of each trainable parameter.
-
-    Args:
-        model: Any Keras model.
-        fp16_allreduce: Whether `hvd.Compression.fp16` halves them: it casts each floating-point gradient to 2 bytes.
-    """
-    weights = [tf_variable(weight) for weight in model.trainable_weights]
-    return sum(weight.shape.num_elements() * (2 if fp16_allreduce and weight.dtype.is_floating else weight.dtype.size)
-               for weight in weights)
 
 
 def compile_distributed(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, *,
@@ -48,7 +37,6 @@ def compile_distributed(model: tf.keras.Model, optimizer: tf.keras.optimizers.Op
         model: Built.
         optimizer: Not built.
         fp16_allreduce: Send gradients in half precision.
-        loss: Name of a Keras loss.
     """
     # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
     compile_for(model, hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce), loss, ())
@@ -65,13 +53,8 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
     """Return a row per batch size: predicted and measured bytes per step, of all nodes together.
 
     Args:
-        job: The run.
         model: Trained by `fit`; this trains it further.
-        train: Its training images.
-        batch_sizes: Images per worker and step.
-        steps: Steps per measurement.
         fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
-        loss: Name of the Keras loss.
     """
     local = local_copy(model, loss)
     each = gradient_bytes(model, fp16_allreduce)
@@ -88,13 +71,13 @@ def measure(job: Job, model: tf.keras.Model, train: Subset, batch_sizes: Sequenc
             "batch_size": batch_size, "steps": steps, "gradient_bytes": each, "predicted_bytes_per_step": expected,
             "measured_bytes_per_step": measured, "control_bytes_per_sec": control / idle, "counted": counted,
             "difference": measured / expected - 1 if expected else None,
-            "crossed": route(measured, expected), "seconds_per_step": seconds / steps,
+            "crossed": _route(measured, expected), "seconds_per_step": seconds / steps,
             "steps_per_epoch": steps_per_epoch(len(train), batch_size, job.size),
         })
     return rows
 
 
-def route(measured: float, expected: float) -> str:
+def _route(measured: float, expected: float) -> str:
     """Return what the gradients crossed, for the record's column `crossed`."""
     if not expected:
         return "nowhere: one worker"

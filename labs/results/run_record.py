@@ -28,7 +28,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         tables: Further rows by the name of their table, such as those of "collectives".
         metrics: Results of the whole run, such as test_accuracy.
     """
-    from labs.training import machine_info
+    from labs.training.layout import machine, versions
 
     if job.options.timeline:
         tables = (tables or {}) | {"timeline": _timeline(job)}
@@ -43,8 +43,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
         "data": _plain(job.data),
-        "versions": machine_info.versions(),
-        "machine": machine_info.machine(),
+        "versions": versions(),
+        "machine": machine(),
         "history": history,
         "timings": {
             "total_seconds": seconds,
@@ -68,18 +68,21 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
 def exchanged(job: Job) -> list[dict]:
     """End the run's timeline and return the exchanges so far, by kind; empty except on rank 0, which wrote it."""
     from labs.measure import timeline
-    from labs.training.timeline import FILE, SIZES, stop
+    from labs.training import hvd_ops
 
-    stop()
-    return [] if job.rank else timeline.summary(timeline.exchanges(timeline.repair(job.folder / FILE), SIZES))
+    hvd_ops.stop_timeline()
+    if job.rank:
+        return []
+    events = timeline.repair(job.folder / hvd_ops.TIMELINE)
+    return timeline.summary(timeline.exchanges(events, hvd_ops.BROADCAST_BYTES))
 
 
 def _timeline(job: Job) -> list[dict]:
     """End the run's timeline; print and return its exchanges (rank 0)."""
-    from labs.training.timeline import FILE
+    from labs.training.hvd_ops import TIMELINE
 
     rows = exchanged(job)
-    job.print_once(f"\n{texts.messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / FILE)})")
+    job.print_once(f"\n{texts.messages(rows)}\n(timeline for ui.perfetto.dev: {shown(job.folder / TIMELINE)})")
     return rows
 
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from labs.datasets.splits import Subset
 from labs.run import environment
 from labs.run.errors import LabError
-from labs.training import checkpoint, hvd_ops, keras_internals, machine_info
+from labs.training import checkpoint, hvd_ops, keras_internals, layout
 
 
 def checksums(model: tf.keras.Model) -> dict[str, int]:
@@ -37,7 +37,7 @@ def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
         subsets: The data, by name, as in `train=...`.
     """
     data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
-    versions = {name: value for name, value in machine_info.versions().items() if name not in ("python", "labs")}
+    versions = {name: value for name, value in layout.versions().items() if name not in ("python", "labs")}
     return {"data": data, "settings": {"workers": workers, **versions, **environment.recorded()}}
 
 
@@ -74,7 +74,6 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
 
     Args:
         model: Compiled and built.
-        when: For the error message, such as "after epoch 3".
 
     Raises:
         LabError: Names the first variable that differs and the rank that holds the other value.

@@ -28,11 +28,9 @@ def recompute_statistics(job: Job, model: tf.keras.Model, train: Subset, batch_s
     arXiv 2105.07576, section 3.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
         train: The training images; each worker passes its shard through the network.
         batch_size: Images per worker and step, as in training.
-        augment: As in training.
 
     Raises:
         LabError: The workers do not hold equal weights afterwards.

@@ -1,17 +1,20 @@
-"""Callbacks of `fit`: heartbeat, progress bar, and the number of steps that Keras takes per call."""
+"""What follows a training: heartbeat, progress bar, the number of steps that Keras takes per call, TensorBoard."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 from tqdm import tqdm
 
 from labs.run import terminal
 from labs.run.heartbeat import Heartbeat
+from labs.run.paths import shown
 from labs.training import hvd_ops, keras_internals
+from labs.training.workers import Job
 
 BETWEEN_CALLBACKS = 0.2
 """Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
@@ -30,9 +33,7 @@ class Steps(tf.keras.callbacks.Callback):
     same steps, and `after_step` may communicate.
 
     Args:
-        heart: This worker's heartbeat.
         epoch: Number of the epoch, from 1.
-        steps: Steps of the epoch.
         micro_batches: Passes of the model that make one step; Keras calls each of them a step.
         bar: Whether to show a progress bar, if there is a terminal.
         first: Steps of the epoch that were taken before, by the run that this one resumes.
@@ -103,3 +104,29 @@ class EvaluationSteps(tf.keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch, logs=None):
         self.heart.still_moving()
+
+
+class TensorBoard:
+    """Logs a run's history under the names of Keras' TensorBoard callback, which would log one worker's metrics.
+
+    The logs always equal the history: those of an interrupted run are rewritten.
+    """
+
+    def __init__(self, job: Job, history: Iterable[dict[str, float]]):
+        self.folder = job.folder / "tensorboard"
+        self.writers: dict[str, tf.summary.SummaryWriter] = {}
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for row in history:
+            self.add(row)
+        job.print_once(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
+
+    def add(self, row: dict[str, float]) -> None:
+        """Log a row of the history, and write it at once."""
+        for name in sorted(row.keys() - {"epoch", "steps", "images"}):
+            subset = "validation" if name.startswith("val_") else "train"
+            if subset not in self.writers:
+                self.writers[subset] = tf.summary.create_file_writer(str(self.folder / subset))
+            with self.writers[subset].as_default():
+                tf.summary.scalar(f"epoch_{name.removeprefix('val_')}", row[name], step=int(row["epoch"]))
+        for writer in self.writers.values():
+            writer.flush()

@@ -1,4 +1,5 @@
-"""Checkpoints: weights, optimizer state, history and the position in the data, in one file that is written atomically.
+"""Checkpoints: weights, optimizer state, history and the position in the data, in one file that is written atomically;
+and when a run writes one.
 
 The file is a plain .npz: a zip with a CRC-32 for each array, read without pickle.
 """
@@ -8,20 +9,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, Any
 
 import numpy as np
 import psutil
 import tensorflow as tf
 
-from labs.run import atomic, run_lock
+from labs.run import atomic, heartbeat, run_lock, stop
 from labs.run.errors import LabError
 from labs.run.text import printable
-from labs.training import keras_internals
+from labs.training import hvd_ops, keras_internals
+from labs.training.workers import Job
 
 KEEP = 2
 JSON_FIELDS = ("epoch", "history", "step", "seconds")
@@ -69,21 +71,18 @@ def as_array(variable: tf.Variable) -> np.ndarray:
         return value.numpy()
 
 
-def save(folder: Path, model: tf.keras.Model, position: Position, config: Any,
-         identity: Mapping[str, Any] = MappingProxyType({})) -> Path:
+def save(folder: Path, model: tf.keras.Model, position: Position, config: Any, identity: Mapping[str, Any]) -> Path:
     """Write a checkpoint, delete all but the last two, and return its path; rank 0 alone calls it.
 
     Args:
-        folder: The checkpoints' folder of the run.
         model: Compiled and built, so that the optimizer's state exists.
-        position: How far the run has come.
         config: The lab's Config; a run that resumes must have the same.
         identity: What else it must have; see `agreement.identity`.
     """
     fields = {name: getattr(position, name) for name in JSON_FIELDS}
     meta = {"position": fields, "config": dataclasses.asdict(config), "identity": dict(identity),
-            "shapes": _shapes(model), "keras": keras_internals.GENERATION}
-    shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(_state(model))}
+            "shapes": _shapes(model)}
+    shared = {f"v{number:04d}": as_array(variable) for number, variable in enumerate(keras_internals.state(model))}
     by_rank = {f"rank{rank:04d}v{number:04d}": value for rank, values in enumerate(position.worker_states)
                for number, value in enumerate(values)}
     meta["arrays"] = sorted([*shared, *by_rank])
@@ -95,15 +94,11 @@ def save(folder: Path, model: tf.keras.Model, position: Position, config: Any,
     return path
 
 
-def restore(folder: Path, model: tf.keras.Model, config: Any,
-            identity: Mapping[str, Any] = MappingProxyType({})) -> Position:
+def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> Position:
     """Load the newest intact checkpoint into the model, and return its position; without one, return the beginning.
 
     Args:
-        folder: The checkpoints' folder of the run.
         model: Compiled and built.
-        config: The lab's Config.
-        identity: See `save`; entries that an older checkpoint lacks are not compared.
 
     Raises:
         LabError: The checkpoint belongs to another config, other data or another model.
@@ -118,7 +113,7 @@ def restore(folder: Path, model: tf.keras.Model, config: Any,
             print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
         _check_same_run(path, meta, model, config, identity)
-        for variable, value in zip(_state(model), values, strict=True):
+        for variable, value in zip(keras_internals.state(model), values, strict=True):
             variable.assign(value)
         fields = {name: meta["position"][name] for name in JSON_FIELDS}
         return Position(**fields | {"history": tuple(fields["history"])}, worker_states=by_rank)
@@ -159,28 +154,96 @@ def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, .
 
 def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
-    run, saved = path.parents[1].name, meta.get("identity", {})
+    run, saved = path.parents[1].name, meta["identity"]
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
-    if (then := saved.get("data")) and then != (now := identity.get("data", then)):
-        raise LabError(f"the data has changed since {run!r} saved {path.name} ({then['train']['images']:,} training "
-                       f"images then, {now['train']['images']:,} now); choose another --name")
-    if (before := saved.get("settings")) and (after := identity.get("settings")):
-        run_lock.refuse_changed(run, before, dict.fromkeys(before) | after)
-    if (keras := meta.get("keras", 2)) != keras_internals.GENERATION:  # Older checkpoints are all of Keras 2.
-        raise LabError(f"{path} was saved with Keras {keras}, and this is Keras {keras_internals.GENERATION}, which "
-                       "orders the optimizer's state in another way; resume it with the stack it was started with, "
-                       "or choose another --name")
+    if saved["data"] != identity["data"]:
+        then, now = (each["data"]["train"]["images"] for each in (saved, identity))
+        raise LabError(f"the data has changed since {run!r} saved {path.name} ({then:,} training images then, "
+                       f"{now:,} now); choose another --name")
+    run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"])
     if meta["shapes"] != _shapes(model):
-        counts = f"{len(meta['shapes'])} variables, here {len(_shapes(model))}"
-        raise LabError(
-            f"{path} holds another model ({counts}, or of other shapes); resume it with the code it was started with, "
-            "or choose another --name"
-        )
-
-
-def _state(model: tf.keras.Model) -> list[tf.Variable]:
-    return [keras_internals.tf_variable(variable) for variable in [*model.weights, *model.optimizer.variables]]
+        raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
+                       "--name")
 
 
 def _shapes(model: tf.keras.Model) -> list[list[int]]:
-    return [list(variable.shape) for variable in _state(model)]
+    return [list(variable.shape) for variable in keras_internals.state(model)]
+
+
+class Saver:
+    """Saves a run after each epoch, and between two steps when `save_seconds` have passed or the run is asked to stop.
+    """
+
+    def __init__(self, job: Job, model: tf.keras.Model, position: Position, identity: Mapping[str, Any]):
+        self.job, self.model, self.position, self.identity = job, model, position, identity
+        self.saved = time.perf_counter()
+        self.began = _running_seconds()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that the epoch has taken, including those before an interruption; a stop by Ctrl-Z does not count."""
+        return _running_seconds() - self.began
+
+    def begin_epoch(self) -> None:
+        """Start the clock of an epoch."""
+        heartbeat.current().begin_steps()
+        self.began = _running_seconds() - self.position.seconds
+
+    def restore_worker_state(self) -> None:
+        """Restore this worker's own state from when the run was saved between two steps."""
+        if self.position.step:
+            values = self.position.worker_states[self.job.rank]
+            for variable, value in zip(worker_state(self.model), values, strict=True):
+                variable.assign(value)
+
+    def after_step(self, step: int) -> bool:
+        """Save after this step of the epoch if a save is due, and return whether the run must stop there."""
+        due, stopping = self._due()
+        if due or stopping:
+            # Horovod: within an epoch only weights and optimizer are equal on all workers.
+            mine = tuple(variable.numpy() for variable in worker_state(self.model))
+            by_rank = tuple(hvd_ops.gather_object(mine))
+            self._save(dataclasses.replace(self.position, step=step, seconds=self.seconds, worker_states=by_rank))
+        return stopping
+
+    def end_epoch(self, row: dict[str, float]) -> None:
+        """Save after an epoch, with its row of the history."""
+        self._save(Position(self.position.epoch + 1, (*self.position.history, row)))
+
+    def stop_if_requested(self) -> None:
+        """Stop after an epoch if the run was asked to.
+
+        Raises:
+            Stopped: It was.
+        """
+        if self._due()[1]:
+            self.stop()
+
+    def stop(self) -> None:
+        """End the run, whose state is saved.
+
+        Raises:
+            Stopped: Always.
+        """
+        epoch, step = self.position.epoch, self.position.step
+        reached = f"step {step} of epoch {epoch + 1}" if step else f"epoch {epoch}"
+        self.job.print_once(f"stopped and saved after {reached}")
+        # Horovod: only rank 0 saves. A worker that stops exits with code 130, and mpirun then kills all others: wait.
+        hvd_ops.barrier()
+        raise stop.Stopped(f"asked to stop, and saved after {reached}")
+
+    def _due(self) -> tuple[bool, bool]:
+        """Return whether to save and whether to stop, the same on all workers."""
+        due = time.perf_counter() - self.saved > self.job.options.save_seconds
+        # Horovod: a signal may reach one worker a step earlier, and clocks differ, so all workers decide together.
+        by_rank = hvd_ops.gather_in_graph([due, stop.requested()])
+        return bool(by_rank[0, 0]), bool(by_rank[:, 1].any())
+
+    def _save(self, position: Position) -> None:
+        self.position, self.saved = position, time.perf_counter()
+        if self.job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
+            save(self.job.folder / "checkpoints", self.model, position, self.job.config, self.identity)
+
+
+def _running_seconds() -> float:
+    return time.perf_counter() - heartbeat.current().stopped_seconds

@@ -27,9 +27,9 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, devices, hvd_keras, hvd_ops, keras_internals, loopback, schedule
+from labs.training import agreement, checkpoint, hvd_keras, hvd_ops, keras_internals, loopback, schedule
 from labs.training.keras_internals import take_steps
-from labs.training.layout import Layout, current_layout
+from labs.training.layout import Layout, current_layout, pin_gpu, set_threads
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
 from labs.training.workers import Job
 
@@ -265,8 +265,8 @@ def _join(seed: int) -> tuple[str | None, int]:
         raise LabError("these workers were not started for elastic training: start them with `labs run`, "
                        "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
-    gpu = devices.pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
-    threads = devices.set_threads(max(1, resources.cores() // started))
+    gpu = pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
+    threads = set_threads(max(1, resources.cores() // started))
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
     return gpu, threads

@@ -7,20 +7,12 @@ gradient, so the package `horovod_keras3` replaces it there.
 from __future__ import annotations
 
 import sys
-from importlib.machinery import PathFinder
 
 import tensorflow as tf
 
 from labs.run import environment
 from labs.run.errors import LabError
 from labs.training.keras_internals import GENERATION
-
-
-def refuse_missing_layer() -> None:
-    """Raise LabError if `horovod_keras3` is not installed, as in an environment that an older kit made."""
-    spec = PathFinder.find_spec("horovod_keras3")
-    if spec is None or spec.origin is None:  # Without an origin it is the folder in the clone.
-        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {environment.install('horovod_keras3')}")
 
 
 def refuse_horovods_own_layer() -> None:
@@ -35,9 +27,12 @@ def refuse_horovods_own_layer() -> None:
 
 
 if GENERATION >= 3:
-    refuse_missing_layer()
-    from horovod_keras3 import *  # noqa: F403
-
+    try:
+        from horovod_keras3 import *  # noqa: F403
+        from horovod_keras3 import DistributedOptimizer  # noqa: F401 - the clone's folder of this name has none.
+    except ImportError:  # An environment that an older kit made.
+        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; "
+                       f"{environment.install('horovod_keras3')}") from None
     refuse_horovods_own_layer()
 else:
     # With TF_USE_LEGACY_KERAS=1 tf.keras is `tf_keras`, but Horovod imports `keras`, and its callbacks would raise.

@@ -1,17 +1,24 @@
-"""Horovod for Keras: the distributed optimizer and the collectives that the kit uses, in one module."""
+"""Horovod for Keras: the distributed optimizer, the collectives that the kit uses, and Horovod's timeline."""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras, keras_internals, timeline
+from labs.run.errors import LabError
+from labs.training import hvd_keras, keras_internals
 from labs.training.optimizers import fused
+
+TIMELINE = "timeline.json"
+BROADCAST_BYTES: dict[str, int] = {}
+"""Of the variables that rank 0 has broadcast, by their name in the timeline, which leaves these sizes out."""
 
 # Horovod passes its own code through AutoGraph, although it uses TensorFlow's control flow already, and has no switch
 # for it. Lab 10, 17 gradients: the first epoch takes 44 CPU seconds with AutoGraph, 10 without (docs/speed.md).
@@ -23,7 +30,6 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
     """Return an optimizer whose every step applies the gradient averaged over all workers.
 
     Args:
-        optimizer: A Keras optimizer, not built yet.
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
     """
@@ -61,9 +67,11 @@ def broadcast_state(model: tf.keras.Model) -> None:
     Args:
         model: Compiled and built.
     """
+    variables = keras_internals.state(model)
+    # Horovod: names a broadcast after its variable, with all other characters replaced.
+    BROADCAST_BYTES.update({f"HorovodBroadcast_{re.sub('[^a-zA-Z0-9_]', '_', variable.name)}":
+                            variable.shape.num_elements() * variable.dtype.size for variable in variables})
     # Horovod: workers that start from different weights and apply equal gradients stay different.
-    variables = [keras_internals.tf_variable(each) for each in [*model.weights, *model.optimizer.variables]]
-    timeline.note_sizes(variables)
     hvd.broadcast_variables(variables, root_rank=0)
 
 
@@ -100,11 +108,7 @@ def mean_over_workers(means: dict[str, float], count: float) -> dict[str, float]
 
 
 def gather(row: Iterable[int]) -> np.ndarray:
-    """Return every worker's row of integers, int64 [size, len(row)], by rank.
-
-    Args:
-        row: This worker's integers; equally many on all workers.
-    """
+    """Return every worker's row of integers, int64 [size, len(row)], by rank."""
     # Horovod: allgather concatenates along the first axis, so each worker sends a matrix of one row.
     return hvd.allgather(np.array([list(row)], dtype=np.int64), name="gather").numpy()
 
@@ -130,3 +134,21 @@ def broadcast_object(value):
     """Return rank 0's value on every worker; any value that can be pickled."""
     # Horovod: what only rank 0 has read or decided, all workers must know.
     return hvd.broadcast_object(value, root_rank=0)
+
+
+def start_timeline(folder: Path) -> None:
+    """Start the timeline of a run: every message, as rank 0 saw it, in a file for ui.perfetto.dev; all workers call it.
+
+    Raises:
+        LabError: An earlier run of this process has started Horovod without a timeline.
+    """
+    try:
+        hvd.start_timeline(str(folder / TIMELINE))
+    except ValueError:
+        raise LabError("Horovod was started without a timeline in this process; start this run in a new process, "
+                       "with `labs run ... --timeline`") from None
+
+
+def stop_timeline() -> None:
+    """End the timeline and close its file."""
+    hvd.stop_timeline()

@@ -1,16 +1,26 @@
-"""Worker layout: rank, size, local rank, nodes, threads, GPUs and the communication backend of a run."""
+"""The workers of a run and the machines they use: layout, GPUs, cores and threads, versions and hardware."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import platform
+import re
 import socket
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 import horovod.tensorflow as hvd
+import psutil
 import tensorflow as tf
 
+from labs.run import cluster_state, environment, resources, speed_settings
+from labs.run.errors import LabError
 from labs.run.text import plural
-from labs.training import hvd_ops
+from labs.training import hvd_ops, keras_internals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,12 +49,7 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int) -> Layout:
-    """Return the layout of the workers that Horovod has now; every worker must call it.
-
-    Args:
-        gpu: Name of this worker's GPU, if it has one.
-        threads: TensorFlow's threads of this worker.
-    """
+    """Return the layout of the workers that Horovod has now; every worker must call it."""
     gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
     hosts = tuple(host for host, _ in gpus_by_rank)
     return Layout(
@@ -72,3 +77,109 @@ def backend() -> str:
 def node_name() -> str:
     """Return this node's name: Slurm's name if there is one, since two Slurm nodes may be one machine."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def pin_gpu(local_rank: int, local_size: int) -> str | None:
+    """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
+
+    Raises:
+        LabError: The node has several GPUs, but fewer than workers.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return None
+    if 1 < len(gpus) < local_size:
+        raise LabError(f"{local_size} workers on a node with {len(gpus)} GPUs; start at most one worker per GPU")
+    # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
+    gpu = gpus[local_rank % len(gpus)]
+    with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
+        tf.config.set_visible_devices(gpu, "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
+
+
+def has_nccl() -> bool:
+    """Return whether NCCL will exchange the gradients: Horovod is built with it, and this node has a GPU."""
+    return bool(hvd.nccl_built() and tf.config.list_physical_devices("GPU"))
+
+
+def share_of_cores(local_size: int) -> int:
+    """Return the number of threads for each of a node's workers, so that they do not compete for cores."""
+    mine, launcher = (len(os.sched_getaffinity(process)) for process in (0, os.getppid()))
+    if local_size > 1 and mine < launcher:  # The launcher has given each worker its own cores.
+        return mine
+    return max(1, resources.cores() // local_size)
+
+
+def set_threads(threads: int) -> int:
+    """Set the number of TensorFlow's threads, and return the number it has."""
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started already, with an earlier run's threads.
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        # The same number for independent operations. With more, a worker of one thread would use two cores: alone it
+        # would be as fast as two workers, and two workers would slow each other down.
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    return tf.config.threading.get_intra_op_parallelism_threads() or threads
+
+
+@contextlib.contextmanager
+def bind_to_cores(layout: Layout) -> Iterator[list[int]]:
+    """Keep all threads of this worker on as many cores as it has TensorFlow threads, while the block runs.
+
+    TensorFlow's setting limits the threads of one operation only. Unbound, concurrent operations, the input pipeline
+    and Horovod use any free core, so the measurement of a worker with one thread would use the whole node.
+
+    Args:
+        layout: The run's layout. Nothing is bound if the node has too few cores, or a scheduler has bound the workers,
+            or under a CPU quota: every container of the machine would choose the same cores.
+
+    Yields:
+        The cores.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    mine = cores
+    if layout.local_size * layout.threads <= len(cores) <= resources.cpus():
+        mine = cores[layout.local_rank * layout.threads :][: layout.threads]
+    try:
+        _bind(mine)
+        yield mine
+    finally:
+        _bind(cores)
+
+
+def _bind(cores: list[int]) -> None:
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # The thread has ended.
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages on which a result depends."""
+    # Asked themselves: their packages have other names in some environments (tensorflow-cpu, tf_keras).
+    ours = {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras_internals.VERSION}
+    return ours | {package: metadata.version(package) for package in ("horovod", "numpy", "pillow", "labs")}
+
+
+def machine() -> dict[str, Any]:
+    """Return a description of this worker's node."""
+    return {
+        "host": socket.gethostname(),
+        "system": platform.platform(),
+        "link": cluster_state.label(),
+        "cores": resources.cores(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "onednn": keras_internals.onednn_enabled(),
+        "variables": environment.recorded(),
+        **speed_settings.horovod_settings(),
+        "huge_pages_mb": huge_pages_mb(),
+        "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+                 for gpu in tf.config.list_physical_devices("GPU")],
+    }
+
+
+def huge_pages_mb() -> float:
+    """Return how many MiB of this process are in huge pages: glibc may request them, but the kernel may refuse."""
+    try:
+        match = re.search(r"^AnonHugePages: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:  # Some kernels do not report it.
+        return 0.0
+    return int(match[1]) / 1024 if match else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 import tensorflow as tf
 
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
@@ -16,9 +18,8 @@ from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal,
 from labs.datasets.splits import Subset
 from labs.run import heartbeat, run_lock, stop, terminal
 from labs.run.errors import LabError
-from labs.training import agreement, checkpoint, hvd_ops, keras_internals, machine_info, precheck, tensorboard
-from labs.training.callbacks import EvaluationSteps, Steps
-from labs.training.saver import Saver
+from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
+from labs.training.callbacks import EvaluationSteps, Steps, TensorBoard
 from labs.training.workers import Job
 
 DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
@@ -78,7 +79,7 @@ def fit(
         Stopped: The run was asked to stop, and has saved its state.
     """
     refuse_unequal(batch_size, backward_passes_per_step)
-    precheck.refuse_too_large(model, batch_size // backward_passes_per_step)
+    refuse_too_large(model, batch_size // backward_passes_per_step)
     refuse_large_batch(batch_size * job.size, len(train))
     steps = steps_per_epoch(len(train), batch_size, job.size)
     # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
@@ -90,9 +91,9 @@ def fit(
     position = _begin(job, model, identity, epochs)
     job.data.update(identity["data"])
     job.print_once(_coverage(job, train, batch_size, position.epoch))
-    saver = Saver(job, model, position, identity)
+    saver = checkpoint.Saver(job, model, position, identity)
     # Horovod: all workers have the same history; one of them logs it.
-    board = tensorboard.TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
+    board = TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
     with stop.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)
@@ -118,11 +119,35 @@ def compile_for(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer,
     Args:
         model: Built.
         optimizer: Wrapped by `hvd_ops.distributed_optimizer`, unless this worker trains by itself.
-        loss: Name of a Keras loss.
         metrics: Names of Keras metrics, or functions of labels and outputs.
     """
     optimizer.build(model.trainable_variables)
     keras_internals.compile_for_steps(model, optimizer, finite(loss), metrics)
+
+
+def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:
+    """Raise for a batch whose largest activation alone exceeds this machine's memory.
+
+    TensorFlow would end with a segmentation fault (oneDNN does not check its allocations) or with pages of output. On a
+    GPU TensorFlow's own error names the cause, and nothing is checked here.
+
+    Args:
+        model: Built.
+        batch_size: Images that pass through the model at once.
+
+    Raises:
+        LabError: Names the memory needed and the memory available.
+    """
+    largest = 0  # Bytes per image of the largest output of a layer.
+    for layer in model.layers:
+        with contextlib.suppress(AttributeError, RuntimeError):  # A nested layer may have no output here.
+            for output in tf.nest.flatten(layer.output):
+                if None not in output.shape[1:]:
+                    largest = max(largest, math.prod(output.shape[1:]) * tf.as_dtype(output.dtype).size)
+    total, needed = psutil.virtual_memory().total, batch_size * largest
+    if needed > total and not tf.config.list_logical_devices("GPU"):
+        raise LabError(f"out of memory: a batch of {batch_size} images needs more than {needed / 1e9:,.0f} GB, and "
+                       f"this machine has {total / 1e9:,.0f}; lower --batch-size")
 
 
 def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) -> tf.keras.Model:
@@ -130,8 +155,6 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
 
     Args:
         model: Trained by `fit`.
-        loss: Name of a Keras loss.
-        metrics: Names of Keras metrics.
     """
     # A model of the same layers is not compiled: Keras 3 would compile the copy as well, with Horovod's optimizer.
     copy = tf.keras.models.clone_model(tf.keras.Model(model.inputs, model.outputs))
@@ -156,7 +179,7 @@ def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs:
     hvd_ops.broadcast_state(model)
     agreement.check_same_on_all_workers(
         config=dataclasses.asdict(job.config),
-        versions=machine_info.versions(),
+        versions=layout.versions(),
         **identity,
         model=list(agreement.checksums(model)),
     )
@@ -218,10 +241,7 @@ def evaluate(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -
     """Return loss and metrics over all images of a subset; each image is evaluated by one worker.
 
     Args:
-        job: The run.
         model: Compiled by `fit`.
-        subset: The images.
-        batch_size: Images per worker and step.
     """
     job.data.setdefault("test", agreement.digests(subset))
     means = _evaluate(job, model, subset, batch_size)

@@ -27,13 +27,7 @@ STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
 
 
 def main(source: str, name: str, folder: str) -> int:
-    """Take the steps on this worker, write its report, and return the exit code.
-
-    Args:
-        source: The file with the step.
-        name: The step's name in it.
-        folder: Where the reports go.
-    """
+    """Take the steps on this worker, write its report, and return the exit code."""
     # Horovod: find the other worker.
     hvd.init()
     rank, size = hvd.rank(), hvd.size()

@@ -49,10 +49,7 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int)
     Plain Keras can load it: `keras.models.load_model("model.keras")`; classes.json has the names by label.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
-        splits: The data set.
-        batch_size: Images per worker and step.
     """
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
         # Without the optimizer and the kit's loss: plain Keras does not know their classes.
@@ -90,11 +87,8 @@ def confusion(job: Job, model: tf.keras.Model, subset: Subset, class_names: Sequ
     """Return the confusion counts: a row for each pair of true and predicted class that occurs.
 
     Args:
-        job: The run.
         model: Trained by `fit`.
         subset: The test images; each is classified by one worker.
-        class_names: By label.
-        batch_size: Images per worker and step.
     """
     mine = subset.positions[job.rank :: job.size]
     counts = np.zeros((len(class_names), len(class_names)), np.int64)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,12 +18,20 @@ import tensorflow as tf
 
 from labs.run import allocation, fields, heartbeat, speed_settings, stop, terminal
 from labs.run import environment as surroundings
-from labs.run.errors import LabError
+from labs.run.errors import NO_GLOO, LabError
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
-from labs.training import devices, hvd_ops, keras_internals, rendezvous, timeline
-from labs.training.layout import Layout, current_layout, node_name
+from labs.training import hvd_ops, keras_internals
+from labs.training.layout import (
+    Layout,
+    current_layout,
+    has_nccl,
+    node_name,
+    pin_gpu,
+    set_threads,
+    share_of_cores,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +76,6 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
 
     Args:
         config: The lab's Config, with a field `seed`; the lab's name is that of its module.
-        options: Where the run's folder is.
 
     Raises:
         LabError: The run's name is taken, or another process has locked it.
@@ -96,8 +105,8 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.print_once(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:
-            timeline.start(folder)
-            at_exit.callback(timeline.stop)
+            hvd_ops.start_timeline(folder)
+            at_exit.callback(hvd_ops.stop_timeline)
         yield job
 
 
@@ -121,8 +130,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
 
     Args:
         seed: Equal on all workers, so that they build equal models and equal splits.
-        stall_seconds: See Options.
-        environment: See `horovod_environment`.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
 
     Raises:
@@ -135,15 +142,15 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    speed_settings.set_horovod_defaults(devices.has_nccl())
+    speed_settings.set_horovod_defaults(has_nccl())
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
-    with rendezvous.gloo_rendezvous(node_name()):
+    with gloo_rendezvous(node_name()):
         hvd.init()
     if hvd.size() == 1:
         allocation.check_step()
         _check_launcher()
-    gpu = devices.pin_gpu(hvd.local_rank(), hvd.local_size())
-    threads = devices.set_threads(threads or devices.share_of_cores(hvd.local_size()))
+    gpu = pin_gpu(hvd.local_rank(), hvd.local_size())
+    threads = set_threads(threads or share_of_cores(hvd.local_size()))
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
@@ -156,3 +163,68 @@ def _check_launcher() -> None:
     if size != "1":
         raise LabError(f"OMPI_COMM_WORLD_SIZE is {size}, but Horovod finds one worker: the variable is left over from "
                        "another run, or mpirun is not that of Horovod's MPI; unset it, and see `labs check`")
+
+
+@contextlib.contextmanager
+def gloo_rendezvous(node: str) -> Iterator[None]:
+    """Run the rendezvous server of Gloo's workers while the block calls `hvd.init`; without Gloo, do nothing.
+
+    Horovod 0.28.1 cannot negotiate over MPI and exchange tensors over Gloo, although it accepts
+    HOROVOD_CPU_OPERATIONS=gloo from mpirun's workers: its process sets then have no Gloo context, and the first
+    all-reduce is a segmentation fault. So here Gloo does both. Its workers find each other through a small server.
+
+    Raises:
+        LabError: horovodrun has started the workers over Gloo, but the run asks for MPI; or Horovod has no Gloo.
+    """
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
+                       "add --backend gloo, or start them with `labs run`")
+    if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
+        yield  # Not over Gloo, or horovodrun runs the server.
+        return
+    from mpi4py import MPI
+
+    if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
+        raise LabError(f"{NO_GLOO}; leave --backend gloo out, or see `labs check`")
+    os.environ["HOROVOD_CONTROLLER"] = "gloo"
+
+    world = MPI.COMM_WORLD
+    if world.size == 1:
+        yield
+        return
+    nodes = world.allgather(node)
+    server = _server(len(set(nodes)) > 1) if world.rank == 0 else None
+    os.environ |= _environment(world.rank, nodes, *world.bcast(server and server.server_address))
+    yield
+    world.Barrier()  # No worker needs the server any more.
+    if server:
+        server.shutdown()
+        server.server_close()
+
+
+def _server(several_nodes: bool):
+    """Start Horovod's rendezvous server; it listens on the loopback interface unless there are several nodes."""
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    address = socket.gethostbyname(socket.gethostname()) if several_nodes else "127.0.0.1"
+    server = RendezvousHTTPServer((address, 0), RendezvousHandler, verbose=0)
+    threading.Thread(target=server.serve_forever, name="labs-gloo", daemon=True).start()
+    return server
+
+
+def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[str, str]:
+    """Return the environment variables that tell Horovod a worker's ranks, sizes and rendezvous server."""
+    local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
+    local_rank = local.index(rank)
+    # The workers with this local rank, one per node that has as many workers.
+    cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
+             if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
+    variables = {
+        "HOROVOD_HOSTNAME": nodes[rank], "HOROVOD_RANK": rank, "HOROVOD_SIZE": len(nodes),
+        "HOROVOD_LOCAL_RANK": local_rank, "HOROVOD_LOCAL_SIZE": len(local),
+        "HOROVOD_CROSS_RANK": cross.index(rank), "HOROVOD_CROSS_SIZE": len(cross),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+    }
+    if len(local) == len(nodes):
+        variables["HOROVOD_GLOO_IFACE"] = os.environ.get("HOROVOD_GLOO_IFACE", "lo")
+    return {name: str(value) for name, value in variables.items()}

@@ -1,136 +1,255 @@
-"""Kills a training again and again at random moments, and holds it to what the kit promises.
+"""Kills a training again and again at random moments, and checks what the kit promises.
 
-    python -m tests.drill --kills 1000 --keep FILE        (make drill)
+    python -m tests.drill --kills 400        (make drill)
 
-A campaign is one training of two workers (training.py). It is shot some 20 times, resumed after each shot, and
-then left to come to its end, which must be that of an undisturbed run: weights, optimizer and history, bit for bit. A
-shot is SIGKILL to a worker or to a launcher: half of them at any moment of the run's life, half aimed into the writing
-of a checkpoint. What a shot has hit shows in what it leaves: the file that was being written.
-
-Loading TensorFlow takes far longer than this training. So most starts are forks of this process, which has loaded it
-and has not used it: a launcher in place of horovodrun, with two workers over Gloo. Every tenth is `labs run`'s: mpirun,
-and separate programs. Both come to the same bits.
-
-A thousand take an hour or more: with --keep the tally is written after each campaign, and the same command goes on.
+A campaign is one training of two workers (training.py), started as `labs run` does. It is killed some 20 times and
+resumed after each kill, and must end like an undisturbed run: weights, optimizer state and history, bit for bit. A kill
+is a SIGKILL to a worker, to mpirun or to the process that started them: half of them at any moment, half while a
+checkpoint is being written. A kill has landed in a save if it left the half-written file behind.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
-import gc
+import json
 import os
 import random
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
-import matplotlib.figure  # noqa: F401 - loaded once, before the forks.
-from tqdm import tqdm
+import numpy as np
+import psutil
 
+from labs.run import command_line, heartbeat
+from labs.run.paths import ROOT
+from labs.training import checkpoint
 from tests.drill import training
-from tests.drill.launchers import LIBC, by_fork, by_mpirun
-from tests.drill.runs import BreachError, Run, below
-from tests.drill.shots import Tally, compare, plan_shot, shoot, undisturbed
 
-SET_CHILD_SUBREAPER = 36  # prctl.h
+LAUNCHER = "import sys; from labs.launch import local; from tests.drill import training; " \
+    "local.run(training, sys.argv[1:], workers=2, oversubscribe=True)"
+TARGETS = ("rank 0", "rank 1", "mpirun", "labs")
+COLUMNS = ("at any moment", "aimed into a save", "landed inside a save")
+CLOCKS = ("train_seconds", "val_seconds")
+SECONDS_TO_HANG, SECONDS_TO_END = 120.0, 30.0
+AHEAD = 4
+"""Epochs that a start may save before it is killed, so that a campaign lasts for many kills."""
+SECONDS_OF_A_SAVE = 0.03
 
 
-def drill(kills: int, seed: int, results_root: Path, shots: int, every: int, keep: Path | None = None) -> Tally:
-    """Run campaigns until the given number of shots have killed.
+class BreachError(Exception):
+    """A promise that was not kept."""
+
+
+class Run:
+    """One run that is started until it comes to its end, and what is known of it."""
+
+    def __init__(self, root: Path, name: str, config: training.Config, save_seconds: float = 600.0):
+        self.root, self.folder, self.log = root, root / training.LAB.name / name, root / f"{name}.log"
+        self.words = [*command_line.to_argv(config), "--name", name, "--resume", "--save-seconds", str(save_seconds)]
+        self.reported, self.reached = 0, 0.0
+        """Epochs that were reported as finished, and epochs up to the last step."""
+
+    def start(self) -> subprocess.Popen:
+        with open(self.log, "w") as log:
+            return subprocess.Popen([sys.executable, "-c", LAUNCHER, *self.words], cwd=ROOT, stdout=log, stderr=log,
+                                    start_new_session=True, env=os.environ | {"LABS_RESULTS": str(self.root)})
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "record.json").exists()
+
+    def torn(self) -> set[str]:
+        """Return the files that are being written."""
+        return {path.name for path in self.folder.glob("checkpoints/.*.part")}
+
+    def saved(self) -> list[Path]:
+        return checkpoint.by_age(self.folder / "checkpoints")
+
+    def epochs_saved(self) -> int:
+        return max([int(path.stem.split("-")[1]) for path in self.saved()], default=0)
+
+    def outcome(self) -> dict[str, object]:
+        """Return what no kill may change: the arrays of the last checkpoint, and the history without clocks."""
+        history = json.loads((self.folder / "record.json").read_text())["history"]
+        rows = [{name: value for name, value in row.items() if name not in CLOCKS} for row in history]
+        return {"history": rows} | {name: (array.dtype.str, array.shape, array.tobytes())
+                                    for name, array in load(self.saved()[-1]).items() if name != "meta"}
+
+    def close(self, launcher: subprocess.Popen, torn: set[str], resumes: bool) -> int:
+        """Wait for the end of a start, check what is left and what it said, and return its exit code."""
+        try:
+            code = launcher.wait(SECONDS_TO_HANG)
+        except subprocess.TimeoutExpired:
+            raise BreachError("the run hangs") from None
+        deadline = time.monotonic() + SECONDS_TO_END
+        while left := self.processes():
+            if time.monotonic() > deadline:
+                raise BreachError(f"left behind: {left}")
+        output = self.log.read_text(errors="replace")
+        if resumes and ("nothing to resume" in output or "is damaged" in output):
+            raise BreachError("there was a checkpoint, and it was not used")
+        if f"{training.LAB.name}: 2 workers" in output and self.torn() & torn:
+            raise BreachError("what a killed writer left stays forever")
+        if resumed := re.search(r"^resumed after epoch (\d+)(?:, step (\d+))?", output, re.MULTILINE):
+            point = int(resumed[1]) + int(resumed[2] or 0) / training.STEPS
+            if point < self.reported or self.reached - point > 1:
+                raise BreachError(f"{self.reported} epochs were reported, {self.reached:.2f} trained; {resumed[0]}")
+        for path in self.saved():
+            try:
+                load(path)
+            except Exception as problem:
+                raise BreachError(f"{path.name} does not load: {problem}") from None
+        self.reported = max([self.reported, *map(int, re.findall(r"^epoch (\d+)/", output, re.MULTILINE))])
+        for beat in heartbeat.read_beats(self.folder / heartbeat.FOLDER):
+            self.reached = max(self.reached, beat.epoch - 1 + beat.step / training.STEPS)
+        return code
+
+    def processes(self) -> list[psutil.Process]:
+        """Return all processes of the drill, also those that have lost their parents."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("LABS_RESULTS") == str(self.root):
+                    found.append(process)
+        return found
+
+
+def load(path: Path) -> dict[str, np.ndarray]:
+    """Read a checkpoint to its last byte; every array in it has a CRC."""
+    with np.load(path, allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def ends(launcher: subprocess.Popen, seconds: float) -> bool:
+    """Wait for the end so long, and return whether it has come."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(seconds)
+    return launcher.returncode is not None
+
+
+def find(launcher: subprocess.Popen, target: str) -> int:
+    """Return the pid of a target; 0 if there is none yet."""
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process(launcher.pid).children(recursive=True):
+            rank = process.environ().get("OMPI_COMM_WORLD_RANK")
+            if target == f"rank {rank}" or (target == "mpirun" and process.name() == "prterun"):
+                return process.pid
+    return launcher.pid if target == "labs" else 0
+
+
+def aim(run: Run, launcher: subprocess.Popen, target: str, in_a_save: bool, start: float, epoch: float) -> int:
+    """Wait for the moment of a kill, and return whom it hits: 0 if the start has ended before.
 
     Args:
-        kills: How many.
-        seed: Of the plan; the moments of the shots also depend on the machine.
-        store: An empty folder.
-        shots: Kills of one campaign.
-        every: Which of the starts are `labs run`'s.
-        keep: Where the tally is kept.
-
-    Raises:
-        BreachError: A promise was not kept.
+        start: Seconds from the start of a run to its first checkpoint.
+        epoch: Seconds from one checkpoint to the next.
     """
-    gc.freeze()  # A collection in a fork would copy all of this process's memory.
-    with contextlib.suppress(PermissionError):  # On a busy machine a shot that waits for its turn comes after the save.
-        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-    LIBC.prctl(SET_CHILD_SUBREAPER, 1)  # Whatever a start leaves behind becomes a child of this process.
-    tally = Tally.read(keep) if keep else Tally()
-    tqdm.monitor_interval = 0  # No thread: this process forks.
-    with tqdm(total=kills, initial=tally.shots, desc="kills", unit="", mininterval=1, file=sys.stderr) as bar:
-        while tally.shots < kills:
-            rng, began = random.Random(f"{seed} {tally.campaigns}"), time.perf_counter()
-            config = training.Config(seed=1000 * seed + tally.campaigns)
-            calm = Run(results_root, f"seed{config.seed}-undisturbed", config)
-            pace = undisturbed(calm)
-            # Two programs load TensorFlow, where two forks have it.
-            paces = {by_fork: pace, by_mpirun: dataclasses.replace(pace, start=3 * pace.start)}
-            # Every second campaign saves between its steps as well, every third of a second.
-            between = {"save_seconds": 0.3} if tally.campaigns % 2 else {}
-            run, last = Run(results_root, f"seed{config.seed}", config, **between), min(kills, tally.shots + shots)
-            while not run.finished:
-                launcher = by_fork if (tally.starts.total() + 1) % every else by_mpirun
-                shot = plan_shot(rng, launcher, tally.aimed <= tally.shots / 2) if tally.shots < last else None
-                shoot(launcher, run, shot, paces[launcher], tally)
-                bar.set_postfix_str(f"{tally.landed.total()} inside a save", refresh=False)
-                bar.update(tally.shots - bar.n)
-            compare(run, calm)
-            tally.campaigns += 1
-            tally.seconds += time.perf_counter() - began
-            if keep:
-                tally.write(keep)
-            calm.close()
-            run.close()
-    return tally
+    if not in_a_save:
+        more = random.randrange(AHEAD)
+        goal = run.epochs_saved() + more
+        while run.epochs_saved() < goal:
+            if ends(launcher, 0.002):
+                return 0
+        moment = random.uniform(0, epoch if more else start)
+        return 0 if ends(launcher, moment) else find(launcher, target) or launcher.pid
+    while not (victim := find(launcher, target)):  # Now: a checkpoint is written in less time than a search takes.
+        if ends(launcher, 0.02):
+            return 0
+    before = run.torn()
+    while not run.torn() - before:
+        if ends(launcher, 0.001):
+            return 0
+    return 0 if ends(launcher, random.uniform(0, SECONDS_OF_A_SAVE)) else victim
 
 
-def table(tally: Tally) -> str:
-    """Return what has happened, as a page of Markdown has it."""
-    targets = sorted({target for target, _ in tally.kills}, key=["rank 0", "rank 1", "launcher", "mpirun"].index)
-    rows = [(target, tally.kills[target, False], tally.kills[target, True], tally.landed[target]) for target in targets]
-    rows.append(("together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])))
-    head = ("killed", "at any moment", "aimed into a save", "landed inside a save")
-    lines = [head, ["---"] + ["---:"] * 3, *rows]
-    return "\n".join([
-        *(f"| {' | '.join(map(str, line))} |" for line in lines), "",
-        f"{tally.shots} kills in {tally.campaigns} campaigns and {tally.starts.total()} starts "
-        f"({tally.starts['by_mpirun']} of them by mpirun), {tally.seconds:.0f} s.",
-        f"{tally.resumes} starts found a checkpoint: {tally.loaded} loaded it, the others were shot first.",
-        f"Lost at most: {tally.lost:.2f} epochs, of which each ends with a checkpoint.",
-        f"{tally.campaigns} of {tally.campaigns} campaigns ended at the weights, the optimizer's state and the history "
-        "of the undisturbed run, bit for bit.",
-    ])
+def kill(run: Run, in_a_save: bool | None, start: float, epoch: float, tally: Counter) -> None:
+    """Start the run once more, kill a part of it (unless `in_a_save` is None), and check what is left."""
+    torn, resumes, launcher = run.torn(), bool(run.saved()), run.start()
+    target = random.choice([*TARGETS, *["rank 0"] * 2 * bool(in_a_save)])  # Rank 0 is the one that writes.
+    victim = 0 if in_a_save is None else aim(run, launcher, target, in_a_save, start, epoch)
+    if victim:
+        with contextlib.suppress(ProcessLookupError):  # It has done its work.
+            os.kill(victim, signal.SIGKILL)
+    code = run.close(launcher, torn, resumes)
+    if code and not victim:
+        raise BreachError(f"a start that was not disturbed failed with code {code}: {run.log.read_text()[-2000:]}")
+    if code:
+        target = "labs" if victim == launcher.pid else target
+        tally[target, "aimed into a save" if in_a_save else "at any moment"] += 1
+        tally[target, "landed inside a save"] += bool(run.torn() - torn)
+
+
+def total(tally: Counter, *columns: str) -> int:
+    return sum(count for (_, column), count in tally.items() if column in columns)
+
+
+def drill(kills: int, seed: int, root: Path, per_campaign: int) -> tuple[Counter, int]:
+    """Run campaigns until the given number of kills, and return their tally and the number of campaigns."""
+    random.seed(seed)
+    tally: Counter = Counter()
+    campaigns = 0
+    while (done := total(tally, *COLUMNS[:2])) < kills:
+        config = training.Config(seed=1000 * seed + campaigns)
+        calm = Run(root, f"seed{config.seed}-undisturbed", config)
+        began, launcher = time.perf_counter(), calm.start()
+        while not calm.saved() and not ends(launcher, 0.01):
+            pass
+        start = time.perf_counter() - began
+        if calm.close(launcher, set(), False):
+            raise BreachError(f"an undisturbed run failed: {calm.log.read_text()}")
+        epoch = (time.perf_counter() - began - start) / config.epochs
+        # Every second campaign saves between its steps as well, every third of a second.
+        run = Run(root, f"seed{config.seed}", config, 0.3 if campaigns % 2 else 600.0)
+        last = min(kills, done + per_campaign)
+        while not run.finished:
+            done, aimed = total(tally, *COLUMNS[:2]), total(tally, COLUMNS[1])
+            kill(run, None if done >= last else aimed <= done / 2, start, epoch, tally)
+        mine, expected = run.outcome(), calm.outcome()
+        if differ := [name for name in expected if mine.get(name) != expected[name]]:
+            raise BreachError(f"{run.folder.name} ended with other values: {len(differ)}, such as {differ[0]}")
+        campaigns += 1
+        shutil.rmtree(run.folder)
+        shutil.rmtree(calm.folder)
+        print(f"{total(tally, *COLUMNS[:2])} kills, {campaigns} campaigns", file=sys.stderr)
+    return tally, campaigns
 
 
 def main() -> int:
     """Drill as the command line says."""
     parser = argparse.ArgumentParser("python -m tests.drill", description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1, help="of the plan of the shots")
-    parser.add_argument("--shots", type=int, default=20, help="kills of one campaign")
-    parser.add_argument("--every", type=int, default=10, help="which of the starts are by mpirun")
-    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep the tally there, and go on from it")
+    parser.add_argument("--kills", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1, help="of the data and the kills; moments depend on the machine")
+    parser.add_argument("--per-campaign", type=int, default=20, help="kills of one campaign")
     args = parser.parse_args()
-    results_root = Path(tempfile.mkdtemp(prefix="drill-"))
+    root = Path(tempfile.mkdtemp(prefix="drill-"))
     # What Open MPI keeps while it runs, and a killed one leaves, lies there too.
-    os.environ |= {"TMPDIR": str(results_root), "OMPI_MCA_btl_sm_backing_directory": str(results_root)}
+    os.environ |= {"TMPDIR": str(root), "OMPI_MCA_btl_sm_backing_directory": str(root)}
     try:
-        tally = drill(args.kills, args.seed, results_root, args.shots, args.every, args.keep)
+        tally, campaigns = drill(args.kills, args.seed, root, args.per_campaign)
     except BreachError as problem:
-        print(f"drill: error: {problem}; see {results_root}, and again with --seed {args.seed}", file=sys.stderr)
+        print(f"drill: error: {problem}; see {root}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        shutil.rmtree(results_root, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
         return 130
     finally:
-        for pid in below(os.getpid()):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    print(table(tally))
-    shutil.rmtree(results_root)
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+    print(f"| killed | {' | '.join(COLUMNS)} |\n|---|---:|---:|---:|")
+    for target in TARGETS:
+        print(f"| {target} | {' | '.join(str(tally[target, column]) for column in COLUMNS)} |")
+    print(f"| together | {' | '.join(str(total(tally, column)) for column in COLUMNS)} |\n\n"
+          f"{campaigns} of {campaigns} campaigns ended like the undisturbed run, bit for bit.")
+    shutil.rmtree(root)
     return 0
 
 

@@ -7,18 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-import tensorflow as tf
-
-from labs.datasets.augment import Augment
-from labs.datasets.splits import Subset
-from labs.results import run_record
 from labs.run.catalogue import Lab
 from labs.run.fields import BatchSize, Seed, Threads
 from labs.run.options import Options
 from labs.run.worker import main
-from labs.training import schedule, workers
-from labs.training.loop import fit
 
 SIDE, CLASSES = 16, 10
 
@@ -42,15 +34,21 @@ IMAGES, STEPS = 180, 6
 """The last of these steps holds fewer images than the others."""
 
 
-def pictures(seed: int) -> Subset:
+def pictures(seed: int):
     """Return random pictures to train on."""
+    import numpy as np
+
+    from labs.datasets.splits import Subset
+
     random = np.random.default_rng(seed)
     images = random.integers(0, 256, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8)
     return Subset(images, random.integers(0, CLASSES, IMAGES), np.arange(IMAGES))
 
 
-def network() -> tf.keras.Model:
+def network():
     """Return a network with batch norm and dropout, whose checkpoint of 12 MB takes a while to be written."""
+    import tensorflow as tf
+
     layers = tf.keras.layers
     return tf.keras.Sequential([
         layers.Input((SIDE, SIDE, 3), dtype="uint8"), layers.Rescaling(1 / 127.5, offset=-1),
@@ -62,6 +60,13 @@ def network() -> tf.keras.Model:
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's share, and return the run's record."""
+    import tensorflow as tf
+
+    from labs.datasets.augment import Augment
+    from labs.results import run_record
+    from labs.training import schedule, workers
+    from labs.training.loop import fit
+
     with workers.start(config, options) as job:
         optimizer = tf.keras.optimizers.Adam(schedule.Warmup(0.0005, 0.001, 3 * STEPS))
         history = fit(job, network(), optimizer, pictures(config.seed),

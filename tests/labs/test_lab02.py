@@ -58,23 +58,7 @@ def test_two_workers_with_the_kit_learn_the_digits():
     solved("lab02.q3", "lab02.q4")
 
 
-def test_paper_is_the_reports_setting():
-    paper = lab.PRESETS["paper"]
-    assert (paper.data, paper.batch_size, paper.epochs) == ("real", 128, 40)
-    assert (paper.base_lr, paper.scaling) == (0.001, "linear")
-
-
-def test_laptop_is_the_reports_table_on_fewer_images():
-    (paper,), (laptop,) = lab.SWEEPS["paper"], lab.SWEEPS["laptop"]
-    assert paper == laptop
-    assert (laptop.workers, laptop.grid["epochs"]) == ((1, 2, 4), (21, 40))
-    config = lab.PRESETS["laptop"]
-    assert config.threads == 1, "one worker may not have more cores than each of several"
-    assert config.images % (4 * config.batch_size) == 0, "all steps are full"
-
-
 @pytest.mark.workers
-@pytest.mark.parametrize("code", ["kit", "textbook"])
-def test_a_run_trains_on_as_many_images_as_it_is_given(code):
-    record = local.run(lab, ["--images", "96", "--epochs", "1", "--code", code], workers=1)
+def test_a_run_trains_on_as_many_images_as_it_is_given():
+    record = local.run(lab, ["--images", "96", "--epochs", "1"], workers=1)
     assert record["history"][-1]["images"] == 96

@@ -1,4 +1,4 @@
-"""Lab 4: the ledger sums to the wall time and finds a slow input; the sweeps hold what they say."""
+"""Lab 4: the ledger sums to the wall time and finds a slow input."""
 
 from __future__ import annotations
 
@@ -27,23 +27,6 @@ def test_strong_scaling_divides_the_global_batch():
         lab.divide(config, 3)
 
 
-def test_paper_is_the_reports_setting():
-    weak, strong = lab.SWEEPS["paper"]
-    assert weak.grid["batch_size"] == (32, 128, 512)
-    assert weak.workers == strong.workers == (1, 2, 4)
-    assert lab.PRESETS["paper"].model == "resnet18"
-
-
-def test_laptop_has_report_cs_cells_and_four_full_steps_in_each():
-    weak, strong = lab.SWEEPS["laptop"]
-    assert weak == lab.SWEEPS["paper"][0]
-    assert strong.workers == (1, 2, 4)
-    config = lab.PRESETS["laptop"]
-    assert config.images % (max(weak.workers) * max(weak.grid["batch_size"])) == 0
-    assert config.images // (max(weak.workers) * max(weak.grid["batch_size"])) == 4
-    assert config.threads == 1
-
-
 @pytest.mark.workers
 def test_the_ledger_of_two_workers_sums_to_the_epoch():
     record = local.run(lab, TINY, workers=2, oversubscribe=True)
@@ -54,7 +37,6 @@ def test_the_ledger_of_two_workers_sums_to_the_epoch():
     assert sum(parts.values()) == pytest.approx(wall)
     assert parts["ledger_compute_seconds"] > 0
     assert parts["ledger_start_seconds"] > 0
-    assert [row["round"] for row in record["tables"]["ledger"]] == [1, 2, 3, 4, 5]
     assert record["metrics"]["gradient_bytes"] == 4 * 308_826
     assert record["layout"]["threads"] == 1
     solved("lab04.q4")
@@ -90,8 +72,7 @@ def test_a_slow_input_is_found_as_input():
     train = Subset(Slow(), np.zeros(64, np.int64), np.arange(64))
     with workers.start(TINY) as job:
         history = fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=4, epochs=2)
-        times, rounds = ledger.measure(job, model, train, history, batch_size=4)
+        times, _ = ledger.measure(job, model, train, history, batch_size=4)
     steps = history[1]["steps"]
     assert 0.6 < times["ledger_input_seconds"] / (0.03 * steps) < 1.2
     assert times["ledger_compute_seconds"] < 0.5 * times["ledger_input_seconds"]
-    assert len(rounds) == 5

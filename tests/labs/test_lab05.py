@@ -40,41 +40,25 @@ def test_horovod_and_raw_mpi_are_in_one_table():
                           if (row["collective"], row["library"]) == ("allreduce", "Horovod over MPI")]
     assert record["metrics"]["latency_seconds"] == small["seconds"], "not raw MPI's, whose name also ends in MPI"
     assert record["metrics"]["busbw_gb_per_sec"] == large["busbw"] / 1e9
-    first = record["tables"]["first_calls"]
-    assert [row["library"] for row in first] == ["Horovod over MPI", "Horovod over MPI, eager", "raw MPI"]
-    assert all(row["calls"] == 40 and row["first_seconds"] > 0 for row in first), "called before anything is timed"
-    assert [row["how"] for row in record["tables"]["fusion"]] == ["one after the other", "in one step", "as one tensor"]
-    assert record["tables"]["built"][0]["MPI"].startswith(("Open MPI", "MPICH", "MVAPICH", "Intel"))
     solved("lab05.q1")
 
 
 @pytest.mark.workers
 @pytest.mark.alone
-def test_bytes_on_the_wire_of_training_steps():
-    record = local.run(lab, ["--study", "traffic", "--backend", "gloo"], workers=2, oversubscribe=True)
+@pytest.mark.parametrize(("options", "nbytes"), [([], 4), (["--fp16-allreduce"], 2)], ids=["float32", "float16"])
+def test_bytes_on_the_wire_of_training_steps(options, nbytes):
+    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", *options], workers=2, oversubscribe=True)
     rows, gradients = record["tables"]["wire"], record["metrics"]["gradient_bytes"]
     assert record["layout"]["backend"] == "Gloo"
-    assert gradients == 4 * 246_682
+    assert gradients == nbytes * 246_682
     assert [row["batch_size"] for row in rows] == [16, 32, 64]
     assert [row["steps_per_epoch"] for row in rows] == [63, 32, 16]
     for row in rows:
         assert row["predicted_bytes_per_step"] == 2 * gradients
         assert abs(row["difference"]) < 0.05
         assert row["crossed"] == "network interfaces"
-    solved("lab05.q2", "lab05.q3")
-
-
-@pytest.mark.workers
-@pytest.mark.alone
-def test_one_run_times_a_transport_and_counts_its_bytes():
-    record = local.run(lab, ["--study", "transport", "--backend", "gloo", "--largest-mb", "0.25", "--seconds", "1"],
-                       workers=2, oversubscribe=True)
-    assert {"first_calls", "collectives", "fusion", "wire", "built"} <= set(record["tables"])
-    assert {row["library"] for row in record["tables"]["collectives"]} >= {"Horovod over Gloo", "raw MPI"}
-    assert record["metrics"]["gradient_bytes"] == 4 * 246_682
-    assert all(abs(row["difference"]) < 0.05 for row in record["tables"]["wire"])
-    assert record["metrics"]["busbw_gb_per_sec"] > 0
-    solved("lab05.q1", "lab05.q2", "lab05.q3")
+    if not options:
+        solved("lab05.q2", "lab05.q3")
 
 
 @pytest.mark.workers
@@ -89,27 +73,11 @@ def test_a_step_is_followed_over_time(fusion):
     assert {row["tensor"] for row in seen.exchanges} == {"layer1", "layer2", "layer3", "layer4"}
     assert {row["bytes"] for row in seen.exchanges} == {512 * 512 * 4}
     assert all(set(row["announced"]) == {0, 1} for row in seen.exchanges), "no cache: each rank's request shows"
-    assert all(one["ended"] <= other["began"] for one, other in zip(seen.bars, seen.bars[1:], strict=False)
-               if one["rank"] == other["rank"])
-    # The timeline is rank 0's. Rank 1 may get its result before rank 0's exchange ends, but not before it begins.
-    after = {0: max(row["ended"] for row in seen.exchanges), 1: max(row["began"] for row in seen.exchanges)}
-    assert all(row["began"] > after[row["rank"]] - 0.005 for row in seen.bars if row["phase"] == "apply"), after
     assert seen.messages == 4 if fusion == "0" else seen.messages < 4
 
 
 @pytest.mark.workers
-@pytest.mark.alone
-def test_half_precision_halves_the_bytes_on_the_wire():
-    record = local.run(lab, ["--study", "traffic", "--backend", "gloo", "--fp16-allreduce"], workers=2,
-                       oversubscribe=True)
-    assert record["metrics"]["gradient_bytes"] == 2 * 246_682
-    for row in record["tables"]["wire"]:
-        assert row["predicted_bytes_per_step"] == 4 * 246_682
-        assert abs(row["difference"]) < 0.05, "the prediction knows the compression, and the counters confirm it"
-
-
-@pytest.mark.workers
-def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
+def test_messages_of_an_epoch_and_what_gradients_leave_different():
     record = local.run(lab, ["--study", "messages", "--name", "it"], workers=2, oversubscribe=True)
     metrics, gradients = record["metrics"], record["metrics"]["gradient_bytes"]
     by_kind = {row["kind"]: row for row in record["tables"]["messages"]}
@@ -117,10 +85,6 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     assert by_kind["gradients"]["messages"] < by_kind["gradients"]["exchanges"], "tensors were fused"
     assert by_kind["initial weights and optimizer state"]["bytes"] >= gradients + 4 * 736
     assert by_kind["batch-norm statistics"]["bytes"] == 4 * 736
-    assert 0 < by_kind["metrics"]["bytes"] < 100
-    assert sum(row["share"] for row in by_kind.values()) == pytest.approx(1)
-    assert record["tables"]["timeline"] == record["tables"]["messages"], "one run has one share of gradients"
-    assert f"{by_kind['gradients']['share']:.2%}" in capfd.readouterr().out
     json.loads((results_dir() / "lab05_allreduce/it/timeline.json").read_text())
     assert metrics["spread_of_weights"] == 0
     assert metrics["spread_of_statistics_before"] > 1e-3
@@ -128,29 +92,3 @@ def test_messages_of_an_epoch_and_what_gradients_leave_different(capfd):
     assert metrics["accuracy_weighted_mean"] == pytest.approx(metrics["accuracy_of_all"], abs=1e-9)
     assert abs(metrics["accuracy_plain_mean"] - metrics["accuracy_of_all"]) > 1e-4
     solved("lab05.q4")
-
-
-def test_small_messages_are_told_in_cycles_and_without_the_first_calls():
-    calls = [{"library": library, "first_seconds": 0.05, "next_seconds": 0.008, "later_seconds": 0.002}
-             for library in ("Horovod over Gloo", "Horovod over Gloo, eager", "raw MPI")]
-    rows = [{"collective": "allreduce", "library": library, "bytes": nbytes, "seconds": ms / 1e3}
-            for library, nbytes, ms in (("Horovod over Gloo", 64, 3), ("Horovod over Gloo", 8, 2.2),
-                                        ("raw MPI", 8, 0.01), ("Horovod over Gloo, eager", 8, 1))]
-    made = {"layout": {"backend": "Gloo"}, "machine": {"cycle_time_ms": 1.0},
-            "tables": {"first_calls": calls, "collectives": rows}}
-    assert lab.small_messages(made) == ("Horovod over Gloo, 8 bytes: 50.0 ms in the run's first call, 8.0 ms in "
-                                        "the next nine, 2.2 ms once settled (2.2 cycles of 1 ms)")
-
-
-@pytest.mark.parametrize("preset", ["demo", "paper"])
-def test_sweeps_ask_for_fields_that_the_lab_has(preset):
-    fields = lab.Config.__dataclass_fields__
-    assert {"backend", "cycle_time_ms", "fusion_threshold_mb"} <= {
-        name for sweep in lab.SWEEPS[preset] for name in sweep.grid}
-    assert all(name in fields for sweep in lab.SWEEPS[preset] for name in sweep.grid)
-
-
-def test_paper_is_the_reports_network():
-    """ResNet-18 on CIFAR-10, whose gradients the report's bandwidths are about, and messages up to 256 MiB."""
-    paper = lab.PRESETS["paper"]
-    assert (paper.model, paper.data, paper.largest_mb) == ("resnet18", "real", 256)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
@@ -47,13 +46,9 @@ def test_two_workers_train_in_pieces_and_tell_their_peak():
     record = local.run(lab, dataclasses.replace(TINY, remedy="pieces"), workers=2, oversubscribe=True)
     assert record["metrics"]["fits"]
     assert not record["machine"]["onednn"], "its copies would hide what a remedy saves"
-    kernel = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if not kernel.exists() or "[always]" not in kernel.read_text():
-        assert record["machine"]["huge_pages_mb"] < 30, "what lies in them is counted by whole pages"
     assert record["metrics"]["parameters"] == lab.parameters(TINY)
     assert 200 < record["metrics"]["peak_mb"] < TINY.memory_limit_mb
     assert [row["steps"] for row in record["history"]] == [1, 1], "pieces do not make more steps"
-    assert record["history"][0]["psnr"] == pytest.approx(20.2, abs=0.5), "the noise alone: 20 log10(255 / 25)"
     metrics = record["metrics"]
     assert metrics["noisy_psnr"] == pytest.approx(20.17, abs=0.1), "the noise alone: 20 log10(255 / 25)"
     assert metrics["noisy_psnr"] < metrics["test_psnr"] < metrics["noisy_psnr"] + 2, "two steps have learnt a little"

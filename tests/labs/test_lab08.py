@@ -1,4 +1,4 @@
-"""Lab 8: ages are learned, the control has no input, the sweeps hold what they say they hold."""
+"""Lab 8: ages are learned, the control has no input, layouts divide cores and batch."""
 
 from __future__ import annotations
 
@@ -10,41 +10,21 @@ import pytest
 
 from labs import lab08_throughput as lab
 from labs import launch
-from labs.course.exercises import lab08_throughput as exercise
 from labs.datasets import splits
 from labs.datasets.synthetic import make_synthetic
 from labs.launch import capacity, local
 from labs.results import records
-from labs.run import fields, options
-from labs.run.errors import LabError
+from labs.run import options
 from labs.run.sweeps import cells
-from tests.course.exercises import planted
 from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)
-SWEEPS = {(preset, sweep.name): sweep for preset, sweeps in lab.SWEEPS.items() for sweep in sweeps}
 
 
 @pytest.fixture(autouse=True)
 def _own_results(tmp_path, monkeypatch):
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
-@pytest.fixture
-def on(monkeypatch):
-    """Pretend that this machine has these numbers of GPUs and cores: the cells of a sweep depend on both."""
-
-    def pretend(gpus: int, cores: int = 28):
-        for module in (launch, capacity):
-            monkeypatch.setattr(module, "visible_gpus", lambda: gpus)
-        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
-
-    return pretend
-
-
-def planned(preset: str, name: str):
-    return cells([SWEEPS[preset, name]], lab.PRESETS[preset])
 
 
 @pytest.mark.slow
@@ -90,43 +70,6 @@ def test_an_epoch_of_so_many_steps_takes_that_many_images():
     assert len(lab._faces(dataclasses.replace(SHORT, input="synthetic", steps_per_epoch=1000), 2).train) == 32_000
 
 
-def test_decoded_pictures_are_not_kept():
-    faces = lab._faces(dataclasses.replace(SHORT, input="decoded"), size=1)
-    faces.train.images[faces.train.positions[:4]]
-    assert faces.train.images.decoded == 0
-
-
-@pytest.mark.parametrize(("preset", "name"), [key for key in SWEEPS if not key[1].endswith("-gpu")])
-def test_sweeps_of_processors_run_where_no_gpu_is_in_the_way(preset, name, on):
-    on(gpus=0)
-    todo = planned(preset, name)
-    assert not [cell.skipped for cell in todo if cell.skipped]
-    on(gpus=1)
-    assert all("CUDA_VISIBLE_DEVICES=" in cell.skipped for cell in planned(preset, name))
-
-
-@pytest.mark.parametrize("name", [name for _, name in SWEEPS if name.endswith("-gpu")])
-def test_sweeps_of_gpus_need_one(name, on):
-    on(gpus=0)
-    assert all("none is visible" in cell.skipped for cell in planned("paper", name))
-    on(gpus=1)
-    assert not any(cell.skipped for cell in planned("paper", name))
-
-
-def test_weak_holds_the_batch_of_a_worker_and_strong_that_of_all(on):
-    on(gpus=0)
-    for preset, batch, total in (("demo", 4, 8), ("paper", 32, 128)):
-        assert {cell.config.batch_size for cell in planned(preset, "weak")} == {batch}
-        assert {cell.config.batch_size * cell.workers for cell in planned(preset, "strong")} == {total}
-
-
-@pytest.mark.parametrize(("preset", "name"), [key for key in SWEEPS if key[1].startswith(("strong", "layouts"))])
-def test_cells_of_one_global_batch_have_one_learning_rate(preset, name, on):
-    """Weak scaling raises it with the global batch; dividing a batch among workers leaves it alone."""
-    on(gpus=name.endswith("-gpu"))
-    assert len({lab.learning_rate(cell.config, cell.workers) for cell in planned(preset, name)}) == 1
-
-
 def test_the_learning_rate_follows_the_global_batch():
     def lr(workers: int, batch: int, scaling: str) -> float:
         config = dataclasses.replace(DEMO, batch_size=batch, scaling=scaling)
@@ -137,50 +80,15 @@ def test_the_learning_rate_follows_the_global_batch():
     assert lr(1, 64, "linear") == lr(4, 16, "linear"), "64 images on one worker or on four"
 
 
-def test_layouts_divide_cores_and_batch(on):
+def test_layouts_divide_cores_and_batch(monkeypatch):
     """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
-    on(gpus=0, cores=28)
-    result = {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in planned("paper", "layouts")}
-    assert result == {(1, 28, 128), (2, 14, 64), (4, 7, 32)}
-    on(gpus=0, cores=6)
-    assert {cell.skipped for cell in planned("paper", "layouts") if cell.workers == 4} == {
-        "4 workers cannot share 6 cores evenly"
-    }
-
-
-def test_every_network_gets_pictures_of_its_own_size(on):
-    from labs.models.faces import SMALLEST_SIZE
-
-    on(gpus=0)
-    published = {"resnet50": 224, "inception_v3": 299, "vgg16": 224}
-    for preset, sizes in (("paper", published), ("demo", SMALLEST_SIZE)):
-        todo = planned(preset, "weak")
-        assert {cell.config.model for cell in todo} == {"resnet50", "inception_v3", "vgg16"}
-        assert all(cell.config.image_size == sizes[cell.config.model] for cell in todo)
-
-
-def test_the_reports_nodes_are_four_workers_with_seven_threads(on):
-    on(gpus=0)
-    todo = planned("paper", "weak")
-    assert {(cell.workers, cell.nodes) for cell in todo} == {(4, 1), (8, 2), (16, 4), (32, 8)}
-    assert {(cell.config.threads, cell.config.batch_size) for cell in todo} == {(7, 32)}
-    on(gpus=1)
-    todo = planned("paper", "weak-gpu")
-    assert {(cell.workers, cell.nodes) for cell in todo} == {(1, 1), (2, 2), (4, 4), (8, 8)}
-    assert {cell.config.batch_size for cell in todo} == {128}
-
-
-def test_cells_that_several_sweeps_need_run_once(on):
-    on(gpus=0, cores=2)
-    todo = cells(lab.SWEEPS["demo"], DEMO)
-    assert len(todo) == 12
-    with pytest.raises(LabError, match="--steps-per-epoch -1 is out of range"):
-        fields.check(dataclasses.replace(DEMO, steps_per_epoch=-1))
-
-
-def test_amdahls_share_of_a_speedup_above_n_is_negative_and_not_cut_to_zero():
-    runs = [planted.made("lab08", images_per_sec=100), planted.made("lab08", 4, 450, batch_size=4)]
-    grade = exercise.QUESTIONS["q2"].grade
-    assert grade((100 / 450 - 1 / 4) / (1 - 1 / 4), runs)
-    with pytest.raises(AssertionError, match="0 is not right"):
-        grade(0.0, runs)
+    for module in (launch, capacity):
+        monkeypatch.setattr(module, "visible_gpus", lambda: 0)
+    (layouts,) = (sweep for sweep in lab.SWEEPS["paper"] if sweep.name == "layouts")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(28)))
+    todo = cells([layouts], lab.PRESETS["paper"])
+    assert {(cell.workers, cell.config.threads, cell.config.batch_size) for cell in todo} == {
+        (1, 28, 128), (2, 14, 64), (4, 7, 32)}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)))
+    assert {cell.skipped for cell in cells([layouts], lab.PRESETS["paper"]) if cell.workers == 4} == {
+        "4 workers cannot share 6 cores evenly"}

@@ -54,18 +54,6 @@ def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsy
     assert [each["config"] for each in again.values()] == [each["config"] for each in undisturbed.values()]
 
 
-@pytest.mark.slow
-def test_another_searchs_trial_is_not_taken_for_ones_own(tmp_path):
-    config = dataclasses.replace(TINY, trials=1, epochs=1)
-    lab.run(config, Options(name="it", results=tmp_path))
-    (path,) = (tmp_path / "lab09_fruits").glob("search-*/record.json")
-    record = json.loads(path.read_text())
-    record["config"]["base_lr"] *= 2
-    path.write_text(json.dumps(record))
-    with pytest.raises(LabError, match=r"holds another trial; choose another --results or --seed"):
-        lab.run(config, Options(name="again", results=tmp_path))
-
-
 def test_a_search_on_several_workers_is_refused(tmp_path):
     config = dataclasses.replace(TINY, trials=1)
     with pytest.raises(LabError, match="a search runs on one worker"):

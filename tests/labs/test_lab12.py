@@ -6,17 +6,15 @@ import dataclasses
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
 
-import numpy as np
 import psutil
 import pytest
 
 from labs import lab12_elastic as lab
-from labs.launch import elastic, local, mpirun
+from labs.launch import local, mpirun
 from labs.run import command_line, options
 from labs.run.errors import LabError
 from tests import listening
@@ -53,22 +51,20 @@ def story(tmp_path_factory):
 
 @pytest.mark.workers
 def test_training_goes_on_with_one_worker_and_with_two_again(story):
-    record, text, *_ = story
+    record, text, addresses, root = story
     events = record["tables"]["events"]
     assert [(event["kind"], event["size"]) for event in events] == [
         ("start", 2), ("worker lost", 1), ("worker joined", 2)]
     assert "exit with status code 137" in text  # 128 + SIGKILL: horovodrun has seen the dead one.
-    assert record["layout"]["size"] == 2
+    assert 1 <= events[1]["steps_lost"] <= DEMO.commit_steps
+    assert events[0]["steps_lost"] == events[2]["steps_lost"] == 0
     assert record["metrics"]["test_accuracy"] > 0.9
-
-
-@pytest.mark.workers
-def test_no_more_is_lost_than_since_the_last_commit(story):
-    events = {event["kind"]: event for event in story[0]["tables"]["events"]}
-    assert 1 <= events["worker lost"]["steps_lost"] <= DEMO.commit_steps
-    assert events["worker joined"]["steps_lost"] == events["start"]["steps_lost"] == 0
-    assert all(event["seconds_lost"] > 0 for event in events.values())
-    solved("lab12.q3", results_root=story[3])
+    weights = record["tables"]["weights"]
+    assert [each["rank"] for each in weights] == [0, 1]
+    assert weights[0]["checksum"] == weights[1]["checksum"]
+    assert addresses
+    assert all(address.startswith("127.") for address in addresses), "none listens beyond this machine"
+    solved("lab12.q3", results_root=root)
 
 
 @pytest.mark.workers
@@ -76,47 +72,20 @@ def test_every_epoch_is_done_and_counts_every_image_once(story):
     record, text, *_ = story
     history = record["history"]
     assert [row["epoch"] for row in history] == list(range(1, DEMO.epochs + 1))
-    steps = [row["steps"] for row in history]
-    two, one = math.ceil(IMAGES / 128), math.ceil(IMAGES / 64)
-    assert steps[0] == steps[-1] == two
-    assert all(two <= count <= one for count in steps)
+    assert [row["learning_rate"] for row in history] == pytest.approx([DEMO.base_lr * row["size"] for row in history])
+    two = math.ceil(IMAGES / 128)
+    assert history[0]["steps"] == history[-1]["steps"] == two
     assert f"epoch 1: {IMAGES} of {IMAGES} training images used once, by 2 workers in {two} steps" in text
     # The worker left in the second epoch: what was not used and committed by two is dealt to one.
     left = IMAGES - 128 * (record["tables"]["events"][1]["step"] - two)
     assert f"epoch 2: {left} of {left} training images used once, by 1 worker in {math.ceil(left / 64)} steps" in text
-    epochs = [point["epochs"] for point in record["tables"]["progress"]]
-    assert epochs == sorted(epochs)
-    assert epochs[-1] == DEMO.epochs
+    assert record["tables"]["progress"][-1]["epochs"] == DEMO.epochs
 
 
 @pytest.mark.workers
-def test_the_learning_rate_follows_the_workers(story):
-    for row in story[0]["history"]:
-        assert row["learning_rate"] == pytest.approx(DEMO.base_lr * row["size"])
-
-
-@pytest.mark.workers
-def test_all_workers_end_with_equal_weights(story):
-    weights = story[0]["tables"]["weights"]
-    assert [each["rank"] for each in weights] == [0, 1]
-    assert weights[0]["checksum"] == weights[1]["checksum"]
-
-
-@pytest.mark.workers
-def test_nothing_listens_beyond_this_machine(story):
-    assert story[2]
-    assert all(address.startswith("127.") for address in story[2]), story[2]
-
-
-def weights(root) -> dict[str, np.ndarray]:
-    with np.load(max((root / "lab12_elastic/it/checkpoints").glob("*.npz"))) as file:
-        return {name: file[name] for name in file.files if name != "meta"}
-
-
-@pytest.mark.workers
-def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(tmp_path, monkeypatch):
+def test_without_elastic_at_most_an_epoch_is_lost(tmp_path, monkeypatch):
     words = [*command_line.to_argv(RESUME), "--name", "it"]
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "disturbed"))
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     with pytest.raises(LabError, match=r"rank 1 on .* killed by SIGKILL"):
         local.run(lab, words, workers=2, oversubscribe=True)
     record = local.run(lab, [*words, "--resume"], workers=2, oversubscribe=True)
@@ -127,25 +96,6 @@ def test_without_elastic_at_most_an_epoch_is_lost_and_the_weights_are_the_same(t
     assert 0 < event["seconds_lost"] < event["seconds"]
     solved("lab12.q1")
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
-
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "undisturbed"))
-    words = [*command_line.to_argv(dataclasses.replace(RESUME, leave_epoch=0)), "--name", "it"]
-    assert not local.run(lab, words, workers=2, oversubscribe=True)["tables"]["events"]
-    mine, theirs = weights(tmp_path / "disturbed"), weights(tmp_path / "undisturbed")
-    assert list(mine) == list(theirs)
-    for name in mine:
-        np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
-
-
-def test_the_host_file_loses_a_host_and_gets_it_back(tmp_path):
-    elastic.write_hosts(tmp_path, 3)
-    assert (tmp_path / "hosts").read_text() == "localhost:2\n127.0.0.1:1\n"
-    assert not elastic.return_host(tmp_path)
-    elastic.lose_host(tmp_path)
-    assert (tmp_path / "hosts").read_text() == "localhost:2\n"
-    assert elastic.return_host(tmp_path)
-    assert (tmp_path / "hosts").read_text() == "localhost:2\n127.0.0.1:1\n"
-    assert socket.gethostbyname(elastic.LEAVING_HOST) == socket.gethostbyname(elastic.OTHERS), "one machine"
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])

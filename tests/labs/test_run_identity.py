@@ -59,10 +59,6 @@ def removed(here, _):
         path.unlink()
 
 
-def renamed(here, _):
-    (here / "rgb/cat").rename(here / "rgb/cats")
-
-
 def replaced(here, _):
     """Another picture, of as many bytes."""
     picture(here / "rgb/cat/07.bmp", 999)
@@ -74,12 +70,10 @@ def settings(here, monkeypatch):
 
 @pytest.mark.parametrize(("change", "config", "cause"), [
     (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now\)"),
-    (renamed, {}, "the data has changed since 'it' saved"),
     (replaced, {}, "the data has changed since 'it' saved"),
     (settings, {}, r"it was started with \{'ONEDNN_DEFAULT_FPMATH_MODE': None\}; resume it with these values"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; give --epochs 2 or more"),
     (None, {"momentum": 0.5}, r"it was started with \{'momentum': 0.9\}; resume it with these values"),
-    (None, {"batch_size": 5000}, "a step of 5,000 images .* is more than the 26 training images; lower --batch-size"),
 ])
 def test_a_run_does_not_go_on_with_anything_else(here, monkeypatch, change, config, cause):
     if change:
@@ -101,12 +95,8 @@ def test_it_goes_on_with_the_same_and_its_record_says_on_what(here, interrupted)
 
 EARLY = [
     ("lab10 --data nowhere", "there is no such folder"),
-    ("lab10 --data rgb/cat", "the images are in"),
-    ("lab10 --data \udcfc", "is not UTF-8"),
-    ("lab10 --results \udcfc", "--results '\\udcfc' is not UTF-8"),
     ("lab10 --data rgb --batch-size 5000", "a step of 5,000 images"),
     ("lab10 --data rgb --test-split 0", "--test-split 0.0 is out of range"),
-    ("lab10 --data rgb --validation-split 1e-9", "validation_split 1e-09 holds out none"),
     ("lab10 --results rgb/cat/00.bmp", "choose another --results"),
     ("lab10 --results results --name it", "run 'it' of lab10_caltech was interrupted"),
     ("lab10 --results results --name done", "run 'done' of lab10_caltech is finished"),
@@ -114,7 +104,6 @@ EARLY = [
     (f"lab10 {WORDS} --results results --resume --epochs 1", "run 'it' has begun epoch 2"),
     (f"lab10 {WORDS} --results results --resume --workers 2 --oversubscribe", "it was started with {'workers': 1}"),
     ("lab01 --workers 2 --oversubscribe", "lab 1 measures one worker"),
-    ("lab09 --trials 2 --workers 2 --oversubscribe", "a search runs on one worker"),
     ("lab06 --remedy pieces --batch-size 5", "cannot be split into"),
 ]
 PROGRAM = """

@@ -63,11 +63,6 @@ def test_what_was_exchanged_is_added_up():
     assert gradients["transfer_seconds"] == pytest.approx(2 * 300e-6)
 
 
-def test_by_tensor():
-    table = timeline.summary(timeline.exchanges(EVENTS), by="tensor")
-    assert {row["tensor"][-5:]: row["bytes"] for row in table} == {"s_1_0": 48, "SGD_0": 16, "nel_0": None}
-
-
 def test_an_exchange_of_which_the_end_is_missing_does_not_count():
     assert len(list(timeline.exchanges(EVENTS[:-1]))) == 4
     assert len(list(timeline.exchanges(EVENTS[8:]))) == 4, "nor one that began before the timeline"
@@ -84,12 +79,3 @@ def test_a_torn_file_is_mended_to_json(tmp_path):
         json.loads(path.read_text())
     assert timeline.repair(path) == EVENTS[:-1]
     assert json.loads(path.read_text()) == EVENTS[:-1]
-    path.write_text("")
-    assert timeline.repair(path) == []
-    assert json.loads(path.read_text()) == []
-
-
-@pytest.mark.parametrize(("dtype", "shape", "count"), [("float32", "[3, 3, 3, 16]", 1728), ("int64", "[]", 8),
-                                                       ("uint8", "[0]", 0), ("bfloat16", "[5]", 10)])
-def test_size_of(dtype, shape, count):
-    assert timeline.size_of(dtype, shape) == count

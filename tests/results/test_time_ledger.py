@@ -37,12 +37,11 @@ def test_a_single_run_has_a_sample_per_round_that_sums_to_the_wall_time():
     assert seconds.drop(columns="wall").sum(axis=1).tolist() == pytest.approx([0.4, 0.4])
 
 
-def test_several_runs_have_a_sample_each_and_older_runs_a_start_of_0():
-    old = {"input": 0.1, "compute": 0.2, "communication": 0.05, "other": 0.05}
-    seconds = time_ledger.samples([record(**old), record(**old, start=0.01)])
-    assert seconds["start"].tolist() == [0, 0.01]
+def test_several_runs_have_a_sample_each():
+    run = {"input": 0.1, "compute": 0.2, "communication": 0.05, "start": 0.01, "other": 0.04}
+    seconds = time_ledger.samples([record(**run), record(**run)])
+    assert seconds["start"].tolist() == [0.01, 0.01]
     assert seconds["wall"].tolist() == [0.4, 0.4]
-    assert "start" not in ledger_columns.by_round([dict.fromkeys(("alone", "exchanged", "from_pipeline"), 1.0)], 1)[0]
 
 
 @pytest.mark.parametrize("runs", [[], [{"metrics": {}}]])
@@ -83,14 +82,6 @@ def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, sente
     sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
     assert sentence_of in sentence
     assert "wall" not in sentence
-
-
-def test_an_older_ledger_gets_a_start_of_0_beside_newer_ones():
-    frame = pd.DataFrame([{"ledger_wall_seconds": 1.0}, {"ledger_wall_seconds": 1.0, "ledger_start_seconds": 0.2}, {}])
-    assert ledger_columns.with_start(frame)["ledger_start_seconds"].fillna(-1).tolist() == [0.0, 0.2, -1]
-    assert ledger_columns.with_start(frame[["ledger_wall_seconds"]])["ledger_start_seconds"].fillna(-1).tolist() == [
-        0.0, 0.0, -1]
-    assert list(ledger_columns.with_start(pd.DataFrame({"size": [1]}))) == ["size"]
 
 
 def test_a_figure_within_its_interval_is_text():

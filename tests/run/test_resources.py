@@ -54,8 +54,8 @@ def test_under_a_quota_of_one_core_two_workers_are_refused(tmp_path):
     machine = Machine(tmp_path)
     try:
         quota_of_one_core(machine)
-        program = ("from labs.training import devices, machine_info\nfrom labs.run import resources\n"
-                   "print(devices.share_of_cores(1), machine_info.machine()['cores'], resources.cores())")
+        program = ("from labs.training import layout\nfrom labs.run import resources\n"
+                   "print(layout.share_of_cores(1), layout.machine()['cores'], resources.cores())")
         run = [sys.executable, "-m", "labs", "run", "lab02", "--workers", "2"]
         counted, refused = (subprocess.run([*machine.before, *words], env=machine.env, cwd=ROOT, capture_output=True,
                                            text=True, check=False)

@@ -11,7 +11,6 @@ import sys
 import pytest
 import tensorflow as tf
 
-from labs.launch import mpirun
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.training.keras_internals import GENERATION
@@ -67,35 +66,3 @@ def test_horovods_own_layer_is_stopped_by_name():
         with pytest.raises(LabError, match="Horovod's own DistributedOptimizer never exchanges a gradient on Keras 3; "
                                            "use horovod_keras3"):
             make(tf.keras.optimizers.SGD(0.1))
-
-
-LAB = """
-import dataclasses
-from labs import Lab, Options, fields, main, training
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    seed: fields.Seed = 1
-
-def run(config, options=Options()):
-    import horovod.tensorflow.keras as hvd
-    import tensorflow as tf
-    with training.start(config, options):
-        hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
-
-LAB = Lab(Config, {"demo": Config()}, run)
-
-if __name__ == "__main__":
-    main()
-"""
-
-
-@needs_keras3
-def test_a_lab_with_horovods_own_layer_ends_with_one_line(tmp_path):
-    (tmp_path / "lab99_own.py").write_text(LAB)
-    done = subprocess.run([sys.executable, "-m", "lab99_own", "--results", str(tmp_path)], cwd=tmp_path,
-                          env=mpirun.environment(), capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 1
-    assert re.fullmatch("labs: error: rank 0 .*: Horovod's own DistributedOptimizer never exchanges .*",
-                        done.stderr.splitlines()[-1]), done.stderr
-    assert "Traceback" not in done.stderr

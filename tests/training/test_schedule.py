@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from labs.training import hvd_ops
-from labs.training.schedule import RULES, Warmup, scaled_lr
+from labs.training.schedule import Warmup, scaled_lr
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("none", 1), ("linear", 16), ("sqrt", 4)])
 def test_the_rules(rule, factor):
     assert scaled_lr(0.001, 16, rule) == pytest.approx(0.001 * factor)
     assert scaled_lr(0.001, 1, rule) == 0.001
-    assert scaled_lr(0.01, 0.5, rule) == pytest.approx(0.01 * {"none": 1, "linear": 0.5, "sqrt": math.sqrt(0.5)}[rule])
-
-
-def test_there_are_three_rules():
-    assert set(RULES) == {"none", "linear", "sqrt"}
 
 
 def lrs(schedule, *steps):
@@ -30,9 +22,6 @@ def lrs(schedule, *steps):
 def test_warmup_climbs_in_a_straight_line_and_stays():
     schedule = Warmup(0.1, 1.6, warmup_steps=30)
     assert lrs(schedule, 0, 15, 29, 30, 31, 1000) == pytest.approx([0.1, 0.85, 1.55, 1.6, 1.6, 1.6])
-
-
-def test_without_warmup_the_first_step_has_the_peak():
     assert lrs(Warmup(0.1, 1.6), 0, 1, 100) == pytest.approx([1.6, 1.6, 1.6])
 
 
@@ -40,13 +29,6 @@ def test_a_milestone_is_the_first_step_of_the_lower_rate():
     schedule = Warmup(0.1, 1.6, 10, milestones=(20, 40))
     assert lrs(schedule, 19, 20, 39, 40) == pytest.approx([1.6, 0.16, 0.16, 0.016])
     assert lrs(Warmup(0.1, 1.6, 10, (20,), decay=0.5), 20) == pytest.approx([0.8])
-
-
-def test_many_steps_at_once_give_one_rate_each():
-    for schedule in (Warmup(0.1, 1.6), Warmup(0.1, 1.6, 4, (8,))):
-        many = np.asarray(schedule(np.arange(12)))
-        assert many.shape == (12,)
-        assert many == pytest.approx(lrs(schedule, *range(12)))
 
 
 @pytest.mark.parametrize("make", [tf.keras.optimizers.Adam, tf.keras.optimizers.SGD])
@@ -59,11 +41,3 @@ def test_the_schedule_survives_the_distributed_optimizer(make):
     schedule = wrapped._learning_rate
     assert isinstance(schedule, Warmup)
     assert lrs(schedule, 0, 15, 30, 60) == pytest.approx([0.1, 0.85, 1.6, 0.8])
-
-
-def test_the_optimizer_takes_the_rate_of_its_own_step():
-    weight = tf.Variable(0.0)
-    optimizer = tf.keras.optimizers.SGD(Warmup(1.0, 3.0, warmup_steps=2))
-    for row in (-1, -3, -6, -9):  # Steps of 1, 2, 3, 3.
-        optimizer.apply_gradients([(tf.constant(1.0), weight)])
-        assert float(weight) == row

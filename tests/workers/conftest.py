@@ -47,4 +47,4 @@ def labs(tmp_path):
     for process in started:
         if process.poll() is None:
             process.terminate()
-            process.wait(20)
+            process.wait(60)  # A run that has begun to train saves first.

@@ -28,6 +28,7 @@ CASES = {
     "1 vanishes": IN_EPOCH_2.format(1, 3, "exited before the run ended, with code 0 and no error message"),
     "0 breaks_down": IN_EPOCH_2.format(0, 3, "exited before the run ended, with code 3 and no error message"),
     "1 computes_nan": IN_EPOCH_2.format(1, r"\d+", r"the loss is not finite at epoch 2, step \d+, learning rate .*"),
+    "1 allocates": IN_EPOCH_2.format(1, 3, "out of memory; lower --batch-size, or ask for more.*"),
     "1 other data": BEFORE.format(r"data: rank 0 has {'train': .*}, rank 1 has {'train': .*}"),
     "1 other config": BEFORE.format(r"config: rank 0 has {'seed': 1}, rank 1 has {'seed': 2}"),
     "1 other versions": BEFORE.format(r"versions: rank 0 has {'numpy': '[12][.\d]+'}, rank 1 has {'numpy': '9.9'}"),
@@ -64,29 +65,28 @@ def left(folder) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("fault", [pytest.param(case, marks=[pytest.mark.everyday] * (case == "1 raises"))
                                    for case in CASES])
-def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, fault):
+def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, capfd, fault):
     monkeypatch.setenv("FAULT", fault)
     with pytest.raises(LabError) as caught:
         run()
     seconds = time.time() - float((folder / "fault").read_text())
-    print(f"| {fault} | {seconds:.1f} s | `{caught.value}` |")
     assert re.fullmatch(CASES[fault], str(caught.value)), caught.value
     assert not left(folder)
-    assert seconds < SECONDS_TO_END
+    if fault == "1 allocates":  # TensorFlow itself takes seconds to give up.
+        assert not re.search("Traceback|ResourceExhausted", capfd.readouterr().err)
+    else:
+        assert seconds < SECONDS_TO_END
 
 
-def test_a_worker_that_never_joins_the_others_is_named(folder, monkeypatch):
-    monkeypatch.setenv("FAULT", "1 sleeps")
-    with pytest.raises(LabError, match=r"rank 1: the others have waited for it for more than \d s \(.*frozen"):
-        run("--stall-seconds", "6")
-    assert not left(folder)
-
-
-def test_rank_0_frozen_before_the_first_step_is_named(folder, monkeypatch):
+@pytest.mark.parametrize(("fault", "cause"), [
+    ("1 sleeps", r"rank 1: the others have waited for it for more than \d s \(.*frozen"),
+    ("0 freezes", r"rank 0 on \S+ \(before the first step\): no heartbeat for \d+ s"),
+])
+def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch, fault, cause):
     """Horovod's own check runs on rank 0, and heartbeats are compared from the first step on."""
-    monkeypatch.setenv("FAULT", "0 freezes")
-    with pytest.raises(LabError, match=r"rank 0 on \S+ \(before the first step\): no heartbeat for \d+ s"):
-        run("--stall-seconds", "5")
+    monkeypatch.setenv("FAULT", fault)
+    with pytest.raises(LabError, match=cause):
+        run("--stall-seconds", "6")
     assert not left(folder)
 
 
@@ -115,14 +115,6 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(folder, 
     record = run("--resume")
     assert "resumed after epoch 1" in capfd.readouterr().out
     assert [row["epoch"] for row in record["history"]] == [1, 2, 3]
-
-
-def test_a_failed_allocation_is_one_line(folder, monkeypatch, capfd):
-    monkeypatch.setenv("FAULT", "1 allocates")
-    with pytest.raises(LabError, match=IN_EPOCH_2.format(1, 3, "out of memory; lower --batch-size, or ask for more")):
-        run()
-    assert not re.search("Traceback|ResourceExhausted", capfd.readouterr().err)
-    assert not left(folder)
 
 
 @pytest.mark.skipif(psutil.virtual_memory().total > 150e9, reason="the batch would fit this machine")

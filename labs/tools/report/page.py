@@ -295,7 +295,6 @@ def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
 def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
     """Yield where the time of an epoch goes, as a table and as bars."""
     columns = list(ledger_columns.COLUMNS)
-    frame = ledger_columns.with_start(frame)
     if not set(columns) <= set(frame):
         return
     frame = scaling.numbers(frame, columns).dropna(subset=columns)

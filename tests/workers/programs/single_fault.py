@@ -86,10 +86,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     from labs.results import run_record
     from labs.run import heartbeat
     from labs.training import workers
-    from labs.training.loop import fit
+    from labs.training.loop import evaluate, fit
 
     rank, _, kind = os.environ.get("FAULT", "").partition(" ")
-    mine = rank == os.environ["OMPI_COMM_WORLD_RANK"]
+    mine = rank == os.environ.get("OMPI_COMM_WORLD_RANK", "0")
     if mine and kind == "other config":
         config = dataclasses.replace(config, seed=2)
     if mine and kind == "delays init":
@@ -114,9 +114,16 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             _after_step(heartbeat.current(), lambda: FAULTS[kind](model), job.folder / "fault")
         elif mine:
             (job.folder / "fault").write_text(str(time.time()))
-        history = fit(job, model, tf.keras.optimizers.SGD(0.01), Subset(images, np.arange(160) % 10, np.arange(160)),
-                      batch_size=config.batch_size, epochs=config.epochs)
-        return run_record.finish(job, history)
+        train = Subset(images, np.arange(160) % 10, np.arange(160))
+        history = fit(job, model, tf.keras.optimizers.SGD(0.01), train, batch_size=config.batch_size,
+                      epochs=config.epochs)
+        evaluate(job, model, train, config.batch_size)
+        if mine and kind == "finishes late":  # As with large curves on a slow file system.
+            time.sleep(3 * options.stall_seconds)
+        record = run_record.finish(job, history)
+        if mine and kind == "lingers":
+            time.sleep(60)
+        return record
 
 
 def _delay_init(seconds: float) -> None:
