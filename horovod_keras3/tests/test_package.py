@@ -42,7 +42,8 @@ def test_the_wheel_has_one_module_the_licence_and_does_not_require_horovod(wheel
     assert [name for name in names if ".dist-info/" not in name] == ["horovod_keras3.py"]
     assert [name for name in names if name.endswith("/LICENSE")]
     (metadata,) = [file.read(name).decode() for name in names if name.endswith("/METADATA")]
-    assert re.findall(r"^Requires-Dist: ([^;\n]*)$", metadata, re.MULTILINE) == ["tensorflow>=2.16", "keras>=3", "numpy"]
+    required = re.findall(r"^Requires-Dist: ([^;\n]*)$", metadata, re.MULTILINE)
+    assert required == ["tensorflow>=2.16", "keras>=3", "numpy"]
 
 
 def test_it_is_imported_from_a_fresh_folder_without_the_kit(wheel, tmp_path):
