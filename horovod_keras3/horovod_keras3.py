@@ -23,19 +23,9 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 - Metrics are averaged over all samples, not over workers. Broadcasts leave out the states of random generators, because
   dropout must differ between workers.
 
-These raise an error that names the reason and a cure:
-
-- `jit_compile=True`: XLA does not know Horovod's operations. Where there is a GPU, the default, "auto", means True, and
-  the broadcast callback sets `jit_compile` to False, with a warning.
-- `op=Adasum`, TensorFlow 1 graphs, Keras 2, and Keras backends other than TensorFlow.
-- A LossScaleOptimizer around a distributed optimizer (in eager mode only the broadcast callback sees it).
-- An optimizer that is distributed twice.
-- Local variables with a LossScaleOptimizer or `global_clipnorm`: an overflow or a large local gradient on one worker
-  would change the other variables there, and not on the other workers.
-- `backward_passes_per_step` with Keras' `gradient_accumulation_steps`, for sparse gradients without `sparse_as_dense`,
-  or if the passes of one update have gradients of different variables.
-- `momentum_correction` for an optimizer with momentum other than SGD and RMSprop.
-- A process set in an elastic job.
+What cannot work raises an error that names the reason and a cure; README.md lists it. Under `jit_compile="auto"`, where
+there is a GPU, the broadcast callback sets `jit_compile` to False, with a warning: XLA does not know Horovod's
+operations.
 """
 
 from __future__ import annotations
@@ -132,9 +122,7 @@ def DistributedOptimizer(  # noqa: N802
         TypeError: The optimizer is not one of Keras 3.
         ValueError: Arguments that Horovod or Keras 3 cannot combine.
     """
-    if num_groups:
-        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=2)
-        groups = num_groups if groups is None else groups
+    groups = num_groups or None if groups is None else groups
     _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set)
     label = name or f"Distributed{type(_inner(optimizer)).__name__}"
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
@@ -151,9 +139,10 @@ def DistributedOptimizer(  # noqa: N802
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
-    variables = _variables(optimizer, trainable_variables)
-    apply_of_keras = functools.partial(
-        type(optimizer).apply, optimizer, trainable_variables=variables)
+    if trainable_variables is None and not optimizer.built:
+        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
+    variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
+    apply_of_keras = functools.partial(type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
     if passes.per_step == 1:
         apply_of_keras(passes.reduce(grads, variables))
@@ -349,13 +338,6 @@ def _register_local_var(optimizer, var):
     optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
 
 
-def _variables(optimizer, given):
-    """Return the variables of the gradients: those given, or the optimizer's, as in Keras' own `apply`."""
-    if given is None and not optimizer.built:
-        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
-    return list(optimizer._trainable_variables if given is None else given)
-
-
 def _tf_variable(variable):
     return variable.value if isinstance(variable, tf.keras.Variable) else variable
 
@@ -463,12 +445,6 @@ def _broadcast_function(refs, root_rank):
     return tf.function(broadcast_all, autograph=False)
 
 
-def broadcast_global_variables(root_rank):
-    """Raise: TensorFlow 2 has no list of global variables."""
-    raise RuntimeError("TensorFlow 2 has no global variables: use BroadcastGlobalVariablesCallback, or "
-                       f"broadcast_variables(model.weights, root_rank={root_rank})")
-
-
 def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
               compression=Compression.none):
     """Return the mean of a tensor, array or number over all workers; with `op=Sum` the sum."""
@@ -491,7 +467,7 @@ def reducescatter(value, name=None, op=Average):
     return hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op)
 
 
-def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, legacy_opts=False):
+def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none):
     """Load a saved model, with the optimizer's state, and make its optimizer reduce its gradients.
 
     Args:
@@ -499,10 +475,7 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
         custom_optimizers: The user's own optimizer classes that the file may name.
         custom_objects: Other objects that it may name.
         compression: As for DistributedOptimizer.
-        legacy_opts: Must be False, since Keras 3 has no legacy optimizers.
     """
-    if legacy_opts:
-        raise ValueError("Keras 3 has no legacy optimizers: leave out legacy_opts")
     names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
     model = tf.keras.models.load_model(filepath, custom_objects=names)
     if model.optimizer is not None and not hasattr(model.optimizer, "horovod"):
@@ -524,10 +497,8 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
     def __init__(self, root_rank, device="", local_variables=None):
         super().__init__()
         self.root_rank, self.device, self.broadcast_done, self.local = root_rank, device, False, set()
-        given = [local_variables] if isinstance(local_variables, tf.Variable | tf.keras.Variable) else local_variables
-        for variable in given or []:
-            if not isinstance(variable, tf.Variable | tf.keras.Variable):
-                raise ValueError("local_variables must be variables of Keras or TensorFlow")
+        one = isinstance(local_variables, tf.Variable | tf.keras.Variable)
+        for variable in [local_variables] if one else local_variables or []:
             self.register_local_var(variable)
 
     def register_local_var(self, var):

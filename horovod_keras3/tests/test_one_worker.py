@@ -24,22 +24,13 @@ def sgd(**arguments) -> K.optimizers.Optimizer:
     (lambda: hvd.DistributedOptimizer(K.mixed_precision.LossScaleOptimizer(hvd.DistributedOptimizer(sgd()))),
      "put the LossScaleOptimizer inside"),
     (lambda: hvd.DistributedOptimizer(sgd(), op=hvd.hvd.Adasum), "op must be Average or Sum"),
-    (lambda: hvd.DistributedOptimizer(sgd(), op=hvd.Sum, gradient_predivide_factor=2.0), "works with op=Average"),
-    (lambda: hvd.DistributedOptimizer(sgd(), groups=0), "groups must be a positive number"),
-    (lambda: hvd.DistributedOptimizer(sgd(), backward_passes_per_step=0), "must be at least 1"),
     (lambda: hvd.DistributedOptimizer(sgd(gradient_accumulation_steps=2), backward_passes_per_step=2),
      "both add up gradients: choose one"),
-    (lambda: hvd.PartialDistributedOptimizer(sgd(), local_layers=["dense"]), "must be Keras layers"),
     (lambda: hvd.DistributedOptimizer(sgd(global_clipnorm=1.0)).register_local_var(tf.Variable(1.0)),
      "global_clipnorm would scale all gradients"),
     (lambda: hvd.DistributedOptimizer(K.mixed_precision.LossScaleOptimizer(sgd())).register_local_var(tf.Variable(1.0)),
      "train local variables in float32"),
-    (lambda: hvd.load_model("model.keras", legacy_opts=True), "no legacy optimizers"),
-    (lambda: hvd.broadcast_global_variables(0), "use BroadcastGlobalVariablesCallback"),
-    (lambda: hvd.callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[1.0]), "must be variables"),
-    (lambda: hvd.callbacks.LearningRateScheduleCallback(None, 1.0), "initial_lr is required"),
     (lambda: hvd.elastic.KerasState(K.Sequential([K.layers.Dense(1)]), sgd()), "call model.build"),
-    (lambda: hvd.elastic.KerasState(K.Sequential([K.layers.Input((1,)), K.layers.Dense(1)])), "pass the optimizer"),
 ])
 def test_what_cannot_work_is_refused(make, message):
     with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
@@ -145,11 +136,6 @@ def test_momentum_correction_scales_only_velocities():
         network.fit(tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)), epochs=2, verbose=0, callbacks=[schedule])
 
 
-def test_apply_needs_variables_or_a_built_optimizer():
-    with pytest.raises(ValueError, match="needs a built optimizer"):
-        hvd.DistributedOptimizer(sgd()).apply([tf.ones(1)])
-
-
 def test_a_saved_model_is_the_one_that_keras_saves(tmp_path):
     configs = []
     for wrap in (lambda each: each, hvd.DistributedOptimizer):
@@ -164,17 +150,15 @@ def test_a_saved_model_is_the_one_that_keras_saves(tmp_path):
 def test_a_config_makes_an_optimizer_again():
     optimizer = hvd.DistributedOptimizer(K.optimizers.Adam(0.01, clipnorm=1.0))
     config = optimizer.get_config()
-    assert optimizer.from_config(config).get_config() == type(optimizer).from_config(config).get_config() == config
+    assert optimizer.from_config(config).get_config() == config
 
 
-def test_best_model_checkpoint_needs_its_path(tmp_path):
-    network = model(sgd())
-    network.optimizer = sgd()
-    for weights_only, name in ((False, "best.keras"), (True, "best.weights.h5")):
-        best = hvd.callbacks.BestModelCheckpoint(monitor="loss", save_weights_only=weights_only)
-        data = tf.zeros((4, 5), tf.int32), tf.zeros((4, 1))
-        with pytest.raises(ValueError, match="set this callback's filepath"):
-            network.fit(*data, verbose=0, callbacks=[best])
-        best.filepath = str(tmp_path / name)
+@pytest.mark.parametrize("name", ["best.keras", "best.weights.h5"])
+def test_best_model_checkpoint_needs_its_path(tmp_path, name):
+    best = hvd.callbacks.BestModelCheckpoint(monitor="loss", save_weights_only="weights" in name)
+    network, data = model(sgd()), (tf.zeros((4, 5), tf.int32), tf.zeros((4, 1)))
+    with pytest.raises(ValueError, match="set this callback's filepath"):
         network.fit(*data, verbose=0, callbacks=[best])
-        assert (tmp_path / name).exists()
+    best.filepath = str(tmp_path / name)
+    network.fit(*data, verbose=0, callbacks=[best])
+    assert (tmp_path / name).exists()

@@ -20,7 +20,6 @@ from labs.run.paths import ROOT
 from tests.tools.cluster.client import until
 
 FILES = sorted((ROOT / "examples").glob("*.py"))
-STEMS = [file.stem for file in FILES]
 RUNNER = Path(__file__).parent / "programs/run_examples.py"
 pytestmark = pytest.mark.timeout(600)  # The first test of each number of workers waits for all files.
 needs_keras3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3,
@@ -121,7 +120,7 @@ def one(two):
     return folder
 
 
-@pytest.mark.parametrize("file", FILES, ids=STEMS)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_an_example_is_short_and_plain(file):
     text = file.read_text()
     tree = ast.parse(text)
@@ -131,6 +130,7 @@ def test_an_example_is_short_and_plain(file):
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     packages = {name.partition(".")[0] for name in imported} - set(sys.stdlib_module_names)
+    assert file.stem in TWO or file.stem == "lab05_allreduce", "it is run by no test"
     assert {"horovod_keras3"} <= packages <= {"horovod_keras3", "numpy", "tensorflow", "sklearn", "PIL"}
     path = f"examples/{file.name}"
     commands = [line.strip() for line in ast.get_docstring(tree).splitlines() if path in line]
@@ -138,7 +138,7 @@ def test_an_example_is_short_and_plain(file):
                         f"sbatch jobs/example.sh {path}"]
 
 
-@pytest.mark.parametrize("file", FILES, ids=STEMS)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_statement_of_horovod_says_why(file):
     """A statement that uses more of Horovod than rank and size has a comment `# Horovod:`."""
     text = file.read_text()
@@ -148,10 +148,6 @@ def test_each_statement_of_horovod_says_why(file):
             last = node.body[0].lineno - 1 if hasattr(node, "body") else node.end_lineno
             statement = "\n".join(lines[node.lineno - 1:last])
             assert not re.search(r"\bhvd\.(?!(rank|size)\b)", statement) or "# Horovod:" in statement, statement
-
-
-def test_every_example_that_trains_is_run_here():
-    assert set(STEMS) == {*TWO, "lab05_allreduce"}
 
 
 @needs_keras3
@@ -207,15 +203,8 @@ def test_the_learning_curve_is_that_of_the_lab(two, tmp_path, monkeypatch, stem,
 
 
 @needs_keras3
-@pytest.mark.parametrize("file", [file for file in FILES if file.stem in set(TWO) - {"lab03_lr_scaling", "lab07_vit"}],
-                         ids=lambda file: file.stem)
-def test_a_curve_that_differs_says_so(file):
-    assert re.search(r"curve\sdiffers", ast.get_docstring(ast.parse(file.read_text())))
-
-
-@needs_keras3
 @pytest.mark.workers
-@pytest.mark.parametrize("launcher", ["python", pytest.param("horovodrun", marks=pytest.mark.everyday), "mpirun"])
+@pytest.mark.parametrize("launcher", ["python", pytest.param("horovodrun", marks=pytest.mark.everyday)])
 def test_a_command_of_the_docstring_trains(tmp_path, launcher):
     docstring = ast.get_docstring(ast.parse((ROOT / "examples/lab02_horovod.py").read_text()))
     (line,) = (line.strip() for line in docstring.splitlines() if line.strip().startswith(f"{launcher} "))

@@ -19,25 +19,18 @@ pytestmark = pytest.mark.slurm
 SHORT = ("--images", "128", "--epochs", "1")
 
 
-@pytest.mark.parametrize(("args", "hosts", "layout"), [
-    (["-N4"], ["node1", "node2", "node3", "node4"], "4 x 1"),
-    (["-N2", "--ntasks-per-node=2"], ["node1", "node1", "node2", "node2"], "2 x 2"),
-])
-def test_the_record_says_the_layout_that_ran(four, tmp_path, args, hosts, layout):
-    job = four.submit(*args, "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name", "wide",
-                      output=tmp_path / "out")
+def test_the_record_says_the_layout_that_ran(four, tmp_path):
+    job = four.submit("-N2", "--ntasks-per-node=2", "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name",
+                      "wide", output=tmp_path / "out")
     assert job.wait(180) == "COMPLETED", job.text()
     record = json.loads((tmp_path / "lab11_multinode/wide/record.json").read_text())
     ran, metrics = record["layout"], record["metrics"]
-    assert ran["hosts"] == hosts
-    nodes = len(set(hosts))
-    assert (ran["size"], ran["nodes"], ran["local_size"], metrics["machines"]) == (4, nodes, 4 // nodes, 1)
+    assert ran["hosts"] == ["node1", "node1", "node2", "node2"]
+    assert (ran["size"], ran["nodes"], ran["local_size"], metrics["machines"]) == (4, 2, 2, 1)
     assert ran["global_batch_size"] == 4 * 32
     assert metrics["scaled_lr"] == pytest.approx(record["history"][-1]["learning_rate"]) == pytest.approx(0.004)
-    assert record["history"][-1]["steps"] == 1
-    assert f"layout: {layout}, 1 machine (nodes x workers on each); " in job.text()
+    assert "layout: 2 x 2, 1 machine (nodes x workers on each); " in job.text()
     assert not re.findall(r"^warning: (?:the nodes|Slurm)", job.text(), re.MULTILINE)
-    assert layouts.accuracies(layouts.table([record]))["layout"].tolist() == [f"{layout}, 1 machine"]
 
 
 def test_a_sweep_over_nodes_asks_for_them_and_the_report_has_rows_by_nodes(four, tmp_path):

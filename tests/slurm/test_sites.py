@@ -41,25 +41,15 @@ def test_the_commands_in_the_comments_work(site, file):
     assert f"in partition {partition}" in printed.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "first", "modules"),
-    [
-        ("gres", ["run", "lab10_caltech"], ""),
-        ("modules", ["-m", "labs.lab10_caltech"],
-         "module purge\nmodule load python/3.13 cuda/12.9 openmpi/5.0\n"),
-        ("teaching", ["run", "lab10_caltech"], ""),
-    ],
-)
-def test_a_job_takes_its_site_up(site, clone, tmp_path, name, first, modules):
-    example = clone / f"jobs/sites/{name}.sh"
+def test_a_job_takes_its_site_up(site, clone, tmp_path):
+    example = clone / "jobs/sites/modules.sh"
     example.write_text(example.read_text().replace("=pmix", "=none"))  # This cluster's srun has no pmix that works.
     out = shlex.quote(str(tmp_path / "out"))
-    site.run("bash", "-c", f"source jobs/sites/{name}.sh && "
+    site.run("bash", "-c", f"source jobs/sites/modules.sh && "
              f"sbatch --wait --output={out} -n1 jobs/lab10_caltech.sh --epochs 3", cwd=clone, **MODULE)
-    text = (tmp_path / "out").read_text()
-    assert text.startswith(modules)
-    words = json.loads(text.removeprefix(modules))["words"]
-    assert words[:2] == first
+    *modules, called = (tmp_path / "out").read_text().splitlines()
+    assert modules == ["module purge", "module load python/3.13 cuda/12.9 openmpi/5.0"]
+    assert json.loads(called)["words"][:2] == ["-m", "labs.lab10_caltech"], "the site's launcher is srun"
 
 
 def test_an_unknown_site_is_one_clear_line(site, clone, tmp_path):
@@ -78,11 +68,3 @@ def test_workers_that_srun_gave_no_mpi_stop_and_say_so(site, tmp_path):
     assert len(errors) == 2
     assert all("srun started 2 tasks that MPI did not join, each would train alone" in line for line in errors)
     assert not (tmp_path / "lab10_caltech").exists()
-
-
-def test_one_worker_under_srun_is_a_run(site, tmp_path):
-    job = site.submit("jobs/lab10_caltech.sh", "--epochs", "1", "--image-size", "32", "--results", tmp_path, "--name",
-                      "one", output=tmp_path / "out", LABS_LAUNCHER="srun")
-    assert job.wait() == "COMPLETED", job.text()
-    record = json.loads((tmp_path / "lab10_caltech/one/record.json").read_text())
-    assert record["layout"]["size"] == 1

@@ -1,4 +1,4 @@
-"""Slurm: its controller, its authentication (munge), and its partitions."""
+"""Slurm: its controller and its partitions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from labs.launch.supervisor import Outcome, complete
-from labs.run import atomic
+from labs.launch.supervisor import complete
 from labs.run import slurm as commands
 from labs.run.errors import LabError
 from labs.tools.check.findings import Finding, absent, fail, ok, refused, warn
 
 TELL = "tell the cluster's administrator"
-START_MUNGE = "have the cluster's administrator type: systemctl start munge"
 
 
 def slurm() -> Finding | list[Finding]:
-    """Check Slurm: configuration, munge, controller, partitions. Stop at the first problem, which causes the others."""
+    """Check Slurm: configuration, controller, partitions. Stop at the first problem, which causes the others."""
     if shutil.which("scontrol") is None:
         return absent("not on this machine")
     conf = os.environ.get("SLURM_CONF")
@@ -30,27 +28,11 @@ def slurm() -> Finding | list[Finding]:
         return absent("its programs are installed, but no cluster is configured (slurm.conf)")
     if "fatal:" in outcome.err:
         return fail(outcome.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
-    return _munge(Path(conf or "/etc/slurm/slurm.conf")) or _controller(outcome)
-
-
-def _controller(outcome: Outcome) -> Finding | list[Finding]:
     host = re.search(r"at (\S+) is UP", outcome.out)
     if not host:
         return fail(f"its controller does not answer ({(outcome.out or outcome.cause).splitlines()[0]})",
                     "try again on a login node; if the problem persists, " + TELL)
     return [ok(f"its controller on {host[1]} answers"), replace(_partitions(), name="partitions")]
-
-
-def _munge(conf: Path) -> Finding | None:
-    """Return what is wrong with munge, which authenticates Slurm's users."""
-    settings = atomic.read_text(conf) if conf.is_file() else ""
-    named = re.search(r"(?im)^AuthInfo=.*socket=([^,\s]+)", settings)
-    if "auth/munge" not in settings.lower() or shutil.which("munge") is None:
-        return None
-    outcome = complete(["munge", "--no-input", *([f"--socket={named[1]}"] if named else [])], 30)
-    if outcome.code == 0:
-        return None
-    return fail(f"munged does not answer: {outcome.cause}", START_MUNGE)
 
 
 def _partitions() -> Finding:
@@ -66,10 +48,9 @@ def _partitions() -> Finding:
     named = os.environ.get("SBATCH_PARTITION")
     chosen = named or next((name for name, partition in partitions.items() if partition.default), None)
     cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
-    if named and named not in partitions:
-        return fail(f"SBATCH_PARTITION={named} does not exist; there are: {listed}", cure)
     if chosen is None:
         return warn(f"none is the default, so sbatch needs a name; there are: {listed}", cure)
     if chosen not in up:
-        return fail(f"{chosen}, where jobs would go, is down or has no node that is up; there are: {listed}", cure)
+        why = "is down or has no node that is up" if chosen in partitions else "does not exist"
+        return fail(f"{chosen}, where jobs would go, {why}; there are: {listed}", cure)
     return ok(listed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from labs.run.errors import CURE_SEPARATOR, LabError
 
@@ -21,24 +22,7 @@ class Finding:
     """The subject of the line if it is not the check itself: a variable."""
 
 
-def ok(message: str) -> Finding:
-    """Return the finding of a check that passed."""
-    return Finding("ok", message)
-
-
-def absent(message: str, cure: str = "") -> Finding:
-    """Return the finding for something that a laptop may well lack; the cure installs it."""
-    return Finding("absent", message, cure)
-
-
-def warn(cause: str, cure: str) -> Finding:
-    """Return the finding for something that makes a run slow or a result doubtful."""
-    return Finding("warn", cause, cure)
-
-
-def fail(cause: str, cure: str) -> Finding:
-    """Return the finding for something that breaks the labs."""
-    return Finding("fail", cause, cure)
+ok, absent, warn, fail = (functools.partial(Finding, state) for state in ("ok", "absent", "warn", "fail"))
 
 
 def refused(error: LabError) -> Finding:

@@ -1,12 +1,10 @@
-"""Cores, memory, limits, the loopback network, and GPUs."""
+"""Cores, memory and GPUs."""
 
 from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
-import socket
 from pathlib import Path
 
 from labs.launch import capacity
@@ -17,9 +15,6 @@ from labs.tools.check.findings import Finding, absent, fail, ok, warn
 
 WORKER_GB = 1.0
 """What a worker of a demo takes, with a margin."""
-ADDRESS_GB = 3
-"""What TensorFlow maps; most of it is never used."""
-FILE_MB = 100
 SHARED_MB = 32
 """Two workers exchange gradients through it; with 16 MB they fail at the start."""
 
@@ -50,18 +45,6 @@ def memory() -> Finding:
     return ok(state)
 
 
-def limits() -> Finding:
-    """Check the limits of the shell (`ulimit`)."""
-    address, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if address != resource.RLIM_INFINITY and address < ADDRESS_GB * 1e9:
-        return fail(f"a process may use {address / 1e9:.1f} GB of address space; TensorFlow takes {ADDRESS_GB}",
-                    "ulimit -v unlimited")
-    size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if size != resource.RLIM_INFINITY and size < FILE_MB * 1e6:
-        return fail(f"a file may be at most {size / 1e6:.1f} MB; a checkpoint takes tens", "ulimit -f unlimited")
-    return ok("none is too low")
-
-
 def shared_memory() -> Finding:
     """Check /dev/shm, through which workers of one machine exchange gradients."""
     try:
@@ -72,18 +55,6 @@ def shared_memory() -> Finding:
         return fail(f"{free:.0f} MB free in /dev/shm, and two workers need {SHARED_MB}",
                     "rm what earlier runs have left there; in a container: docker run --shm-size=1g")
     return ok(f"{free / 1e3:.1f} GB free in /dev/shm")
-
-
-def loopback() -> Finding:
-    """Send a byte over the loopback network, which mpirun and its workers use."""
-    try:
-        with socket.create_server(("127.0.0.1", 0)) as server, \
-                socket.create_connection(server.getsockname(), timeout=5) as client:
-            client.sendall(b"x")
-    except OSError as error:
-        return fail(f"127.0.0.1, which connects workers, does not answer: {error.strerror or error}",
-                    "ip link set lo up")
-    return ok("127.0.0.1 answers")
 
 
 def gpus() -> Finding:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 PROBE_SECONDS = 180
 """It takes 4 s on an idle machine, minutes from a cold network disk."""
+PROOF_SECONDS = 300
+"""It takes 10 to 15 s on two idle cores, minutes on busy ones or from a cold disk."""
 ENDS: dict[int, str] = {
     signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
     signal.SIGKILL: "the machine ran out of memory: end other programs",
@@ -135,3 +137,19 @@ def _not_loaded(name: str, outcome: Outcome) -> Finding:
     """Return why a library did not load, with the environment variable that may be the reason."""
     cure = ENDS.get(-(outcome.code or 0)) or variables.cure("TF_", "KERAS_", "PYTHON")
     return fail(f"it does not load: {outcome.cause}", cure or variables.without("LD_LIBRARY_PATH") or install(name))
+
+
+def proof() -> Finding:
+    """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
+    from labs.launch import capacity, failure, mpirun
+    from labs.launch.supervisor import complete
+
+    env = mpirun.environment()
+    if capacity.visible_gpus() < 2:
+        env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
+    outcome = complete([*mpirun.command(2), sys.executable, ROOT / "setup" / "proof.py"], PROOF_SECONDS, env)
+    verdict = failure.proof_verdict(outcome.out)
+    if outcome.code == 0:
+        return ok(verdict)
+    cure = variables.cure("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or install("horovod")
+    return fail(verdict or f"two workers did not get through a step: {outcome.cause}", cure)

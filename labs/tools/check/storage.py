@@ -1,18 +1,14 @@
-"""Writable folders, held locks, and downloaded data sets."""
+"""Writable folders, and downloaded data sets."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import shutil
-import socket
 import tempfile
 from pathlib import Path
 
-from labs.run import paths, run_lock
+from labs.run import paths
 from labs.run.errors import LabError
-from labs.run.lock import Lock
 from labs.run.paths import shown
 from labs.tools.check.findings import Finding, absent, fail, ok, warn
 
@@ -51,34 +47,6 @@ def temporary() -> Finding:
     return _writable(Path(tempfile.gettempdir()), "TMPDIR")
 
 
-def locks() -> Finding:
-    """Find runs and downloads that a process holds, and the last interrupted run."""
-    runs = [run_lock.run_lock(path.parent) for path in paths.results_dir().glob("*/*/.lock")]
-    held = []
-    for lock in [*runs, *map(Lock, paths.data_dir().glob("downloads/*/lock"))]:
-        try:
-            if lock.is_held():
-                held.append(lock)
-        except OSError as error:
-            return _refused(lock.path, error, f"sudo chown -R {os.getuid()} {shown(lock.path.parent)}")
-    for lock in held:
-        if pid := _stopped_holder(lock):
-            return warn(f"{_of(lock)} is locked by process {pid}, which is stopped", f"kill -CONT {pid}")
-    state = f"{len(held)} in progress: {', '.join(_of(lock) for lock in held)}" if held else "none is held"
-    paths_held = {lock.path for lock in held}
-    return _interrupted([lock.path.parent for lock in runs if lock.path not in paths_held], state)
-
-
-def _interrupted(runs: list[Path], state: str) -> Finding:
-    """Return the state of the locks, with the run that was interrupted last: its lock file is left, but not held."""
-    saved = [run for run in runs if any(run.glob("checkpoints/*.npz")) and not (run / "record.json").exists()]
-    if not saved:
-        return ok(state)
-    last = max(saved, key=lambda run: run.stat().st_mtime)
-    return Finding("ok", f"{state}; {last.parent.name}/{last.name} was interrupted",
-                   f"labs run {last.parent.name} --name {last.name} --resume, with the options that it had")
-
-
 def datasets() -> Finding:
     """List the downloaded data sets; the labs use synthetic data in place of the others."""
     from labs.datasets.registry import DATASETS, locate
@@ -107,7 +75,7 @@ def _writable(folder: Path, variable: str) -> Finding:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return _refused(there, error, elsewhere)
+        return fail(f"{shown(there)} cannot be written: {error.strerror} (it belongs to {owner(there)})", elsewhere)
     disk, free = os.statvfs(there), shutil.disk_usage(there).free / 1e6
     if disk.f_files and disk.f_favail < SPARE_FILES:
         return fail(f"the disk of {shown(there)} can hold only {disk.f_favail} more files", elsewhere)
@@ -117,28 +85,9 @@ def _writable(folder: Path, variable: str) -> Finding:
     return ok(f"{free / 1e3:.0f} GB free for {shown(folder)}")
 
 
-def _refused(path: Path, error: OSError, cure: str) -> Finding:
-    return fail(f"{shown(path)} cannot be written: {error.strerror} (it belongs to {owner(path)})", cure)
-
-
 def owner(path: Path) -> str:
     """Return the name of a file's owner, or the number if this machine has no name for it."""
     try:
         return path.owner()
     except KeyError:
         return f"user {path.stat().st_uid}"
-
-
-def _of(lock: Lock) -> str:
-    return "/".join(lock.path.parent.parts[-2:])
-
-
-def _stopped_holder(lock: Lock) -> int | None:
-    """Return the process that holds a lock if it is stopped (Ctrl-Z), else None."""
-    import psutil
-
-    signature = re.fullmatch(rf"process (\d+) on {re.escape(socket.gethostname())}", lock.holder())
-    with contextlib.suppress(psutil.Error):  # It has ended.
-        if signature and psutil.Process(int(signature[1])).status() == psutil.STATUS_STOPPED:
-            return int(signature[1])
-    return None

@@ -1,7 +1,6 @@
 """A cluster inside one machine: nodes are Linux namespaces, joined by links whose bandwidth can be set.
 
     links.py    the links: bandwidth, latency, cut and restored (tc and ip)
-    nodes.py    how a node is made: its own /tmp, /dev/shm, host name and hosts file
     head.py     the cluster's first process: makes the nodes and holds them; when it ends, the kernel ends all
     slurm.py    Slurm on the cluster: munged, slurmctld, and a slurmd on each node
     enter.py    runs a command on a node, from outside or from another node (in place of ssh)

@@ -18,7 +18,7 @@ from labs.run import usage
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, search_path
 from labs.run.text import plural
-from labs.tools.cluster import enter, lifetime, links, nodes
+from labs.tools.cluster import enter, head, lifetime, links
 
 DESCRIPTION = """\
 Make a cluster inside this machine: nodes with their own host name, address,
@@ -175,9 +175,9 @@ def _refuse_private_results(cluster: state.Cluster, words: Sequence[str]) -> Non
     parser.add_argument("--results", type=usage.path, default=results_dir())
     folder = parser.parse_known_args(words)[0].results.resolve()
     seen_by_all = any(folder.is_relative_to(path) for path in cluster.shared)
-    if folder.is_relative_to(nodes.TMP) and not seen_by_all:
+    if folder.is_relative_to(head.TMP) and not seen_by_all:
         raise LabError(f"results folder {folder}: each node has its own /tmp; choose a folder elsewhere, or start the "
-                       f"cluster with --share {folder.parent if folder.parent != nodes.TMP else folder}")
+                       f"cluster with --share {folder.parent if folder.parent != head.TMP else folder}")
 
 
 def _shell(args: argparse.Namespace) -> int:

@@ -19,10 +19,10 @@ from filelock import Timeout
 
 from labs.run import cluster_state as state
 from labs.run import resources
-from labs.run.errors import LabError
+from labs.run.errors import LabError, quoted
 from labs.run.lock import Lock
-from labs.run.paths import python_path, search_path
-from labs.tools.cluster import head, links, nodes, slurm
+from labs.run.paths import ROOT, cache_dir, data_dir, python_path, results_dir, search_path
+from labs.tools.cluster import head, links, slurm
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux",
             "setpriv": "util-linux", "taskset": "util-linux", "mount": "mount", "hostname": "hostname"}
@@ -64,7 +64,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
             spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
                     "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
                     "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
-                    "shared": [str(path) for path in nodes.shared_folders(shared)]}
+                    "shared": [str(path) for path in _shared_folders(shared)]}
             return _start(folder, spec)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -186,6 +186,29 @@ def _own_folder() -> Path:
         raise LabError(f"{folder} has other files; set {state.FOLDER} to a path that does not exist")
     folder.chmod(0o700)
     return folder
+
+
+def _shared_folders(named: Iterable[Path]) -> list[Path]:
+    """Return the folders below /tmp that all hosts must see: the kit's own, and those that the user has named.
+
+    The kit's own are made if they are missing.
+
+    Args:
+        named: Folders of the user.
+
+    Raises:
+        LabError: One of the user's is not below /tmp.
+    """
+    named = [path.resolve() for path in named]
+    if outside := [path for path in named if head.TMP not in path.parents]:
+        raise LabError(f"--share {quoted(str(outside[0]))} is not below /tmp; name a folder below it, or leave "
+                       "--share out: nodes share the file system except /tmp")
+    own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
+    for path in own:
+        if head.TMP in path.parents:  # One that is made later would be another one on each node.
+            path.mkdir(parents=True, exist_ok=True)
+    paths = (path.resolve() for path in (*own, *named))
+    return sorted({path for path in paths if head.TMP in path.parents and path.is_dir()})
 
 
 def _cores_of_nodes(nodes_wanted: int, cores: int) -> dict[str, list[int]]:

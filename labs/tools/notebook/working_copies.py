@@ -34,7 +34,7 @@ def update(notebooks: Path, work: Path) -> list[str]:
     for notebook in sorted(notebooks.glob("*.ipynb")):
         page = _without_outputs(notebook.read_bytes())
         copy, newest, last = work / notebook.name, _digest(page), copied.get(notebook.name)
-        if copy.exists() and not _digests(copy.read_bytes()) & {last, newest}:
+        if copy.exists() and _digest(copy.read_bytes()) not in (last, newest):
             outdated += [notebook.name] * (last != newest)
             continue
         if not copy.exists() or last != newest:
@@ -65,8 +65,3 @@ def _digest(page: bytes) -> str:
     except (ValueError, TypeError, KeyError):
         return hashlib.sha256(page).hexdigest()
     return hashlib.sha256(json.dumps(cells).encode()).hexdigest()
-
-
-def _digests(page: bytes) -> set[str]:
-    """Return the digests that may be recorded for a notebook; earlier versions recorded the digest of its bytes."""
-    return {_digest(page), hashlib.sha256(page).hexdigest()}

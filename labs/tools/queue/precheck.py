@@ -59,22 +59,13 @@ def _gpus(request: Request) -> list[str]:
 
 def _log_folders(request: Request) -> list[str]:
     """Check the logs' folders: Slurm creates none, and a job whose log it cannot write fails silently."""
-    names = [name for name in ("output", "error") if name in request.settings]
-    return [problem for name in names for problem in _unwritable(request, name)]
-
-
-def _unwritable(request: Request, name: str) -> list[str]:
-    path = Path(request.get("chdir") or ".", _expanded(request.get(name), request))
-    folder = path.parent
-    if path.is_dir():
-        return [f"{request.describe(name)} is a folder; add a file name: {path}/%x-%j.out"]
-    if "%x" in request.get(name) and "/" in request.get("job-name"):
-        return [f"{request.describe('job-name')}: its slash puts a folder into the log's name, {request.get(name)}; "
-                "choose a name without one"]
-    if not folder.is_dir():
-        return [f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, and the job "
-                f"would fail without a message; mkdir -p {shlex.quote(str(folder))}"]
-    return []
+    problems = []
+    for name in ("output", "error"):
+        folder = Path(request.get("chdir") or ".", _expanded(request.get(name), request)).parent
+        if name in request.settings and not folder.is_dir():
+            problems.append(f"{request.describe(name)}: the folder {folder} does not exist, Slurm does not create it, "
+                            f"and the job would fail without a message; mkdir -p {shlex.quote(str(folder))}")
+    return problems
 
 
 def _expanded(pattern: str, request: Request) -> str:
@@ -194,12 +185,9 @@ def _unused_gpus(request: Request, gpus: Sequence[int]) -> list[str]:
 CURES = {
     "Invalid account": "yours: sacctmgr show assoc user=$USER format=account; then --account=NAME",
     "Invalid qos": "yours: sacctmgr show assoc user=$USER format=qos; then --qos=NAME",
-    "DOS line breaks": "sed -i 's/\\r$//' FILE",
     "feature": "what nodes have: sinfo -o '%P %D %f'",
-    "node name": "the nodes: sinfo -N",
     "node configuration": "what nodes have: sinfo -o '%P %D %c %m %G'",
     "unrecognized option": "sbatch's options: man sbatch; a lab's options come after the file",
-    "time limit": "the partition's: sinfo -s; write --time=HH:MM:SS",
 }
 
 

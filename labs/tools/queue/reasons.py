@@ -16,8 +16,8 @@ class Reason:
     """Whether it waits for free nodes, which another, a smaller or a shorter request might get sooner."""
 
 
-SMALLER = "ask for less, or wait until your other jobs have ended"
 AGAIN = "scancel {job}, and submit it again with"
+TOO_MANY = Reason("you have as many jobs as you are allowed", "wait until some have ended")
 
 # Searched from top to bottom; a star stands for anything: there are many QOS and association limits of each kind.
 REASONS = {
@@ -40,16 +40,10 @@ REASONS = {
         "you are holding it back (sbatch --hold or scontrol hold)", "scontrol release {job}"),
     "JobHeldAdmin": Reason(
         "held back by an administrator; you cannot release it", "ask the site's help desk why"),
-    "JobHoldMaxRequeue": Reason(
-        "it was requeued too often and is held", "read its log, then scontrol release {job}"),
-    "*requeued in held state*": Reason(
-        "it was requeued and is held", "read its log, then scontrol release {job}"),
+    "JobHoldMaxRequeue": Reason("it was requeued too often and is held", "read its log, then scontrol release {job}"),
     "*requeued held*": Reason(
         "a node could not start it, so it is held: often a broken node or a missing folder",
         "scontrol release {job}; if it comes back, tell the help desk the node's name"),
-    "JobLaunchFailure": Reason(
-        "a node could not start it: a missing folder or program, or a broken node",
-        "make sure that its folder exists on the nodes, then scontrol requeue {job}"),
     "DependencyNeverSatisfied": Reason(
         "it waits for {dependency}, which can no longer be fulfilled: it will never start",
         "scancel {job}, or drop the condition: scontrol update jobid={job} dependency="),
@@ -59,7 +53,6 @@ REASONS = {
     "BeginTime": Reason(
         "it was submitted to begin later (--begin), or was requeued and is paused briefly",
         "wait; at once: scontrol update jobid={job} starttime=now"),
-    "DeadLine": Reason("it cannot end before its --deadline", AGAIN + " a later one, or a shorter --time"),
     "JobArrayTaskLimit": Reason("the array limits how many of its jobs run at a time (--array=...%N)", "wait"),
     "ReqNodeNotAvail": Reason(
         "nodes that it needs are down, drained, or reserved for maintenance that begins before it would end",
@@ -68,7 +61,6 @@ REASONS = {
     "Nodes required for job are*": Reason(
         "the nodes that it needs are down, drained, or kept for jobs before it in another partition",
         "wait, or use another partition: sinfo -s", for_nodes=True),
-    "NodeDown": Reason("a node that it needs is down", "wait, or scontrol update jobid={job} reqnodelist="),
     "BadConstraints": Reason(
         "no node has what it asks for (--constraint, --mem, --gres): it will never start",
         "what nodes have: sinfo -o '%P %D %c %m %G %f'; then " + AGAIN + " what there is"),
@@ -83,24 +75,17 @@ REASONS = {
     "QOSNotAllowed": Reason(
         "the partition {partition} does not take this quality of service (--qos)",
         "which it takes: scontrol show partition {partition}; then scontrol update jobid={job} qos=NAME"),
-    "Cleaning": Reason("it was requeued, and its last attempt is still being cleaned up", "wait"),
-    "Prolog": Reason("the node is being prepared for it", "wait"),
-    "*MaxSubmitJob*": Reason("you have as many jobs in the queue as you are allowed", "wait until some have ended"),
-    "*MaxJobs*": Reason("you have as many jobs running as you are allowed", "wait until one of them has ended"),
     "*Max*WallDuration*": Reason(
         "its time limit {limit} is above what you may ask for", "scontrol update jobid={job} timelimit=01:00:00"),
-    "QOS*PerUser*": Reason("your jobs together have as many {what} as you are allowed to use at a time", SMALLER),
-    "QOSMax*": Reason("this job alone asks for more {what} than --qos allows: it will never start", AGAIN + " fewer"),
-    "AssocMax*": Reason(
-        "this job alone asks for more {what} than your account allows: it will never start", AGAIN + " fewer"),
-    "Max*PerAccount": Reason("your account's jobs together have as many {what} as they are allowed to use", "wait"),
+    "*MaxJobs*": TOO_MANY, "*MaxSubmit*": TOO_MANY,
+    "*Per[UA]*": Reason("your jobs, or your account's, together have as many {what} as they may use at a time",
+                        "ask for less, or wait until some of them have ended"),
+    "*Max*": Reason("this job alone asks for more {what} than you are allowed: it will never start", AGAIN + " fewer"),
     "QOSGrp*": Reason(
         "all jobs of this --qos together have used up its {what}", "wait, or use another partition or --qos"),
     "AssocGrp*": Reason(
         "the jobs of your account together have used up its {what}; with Minutes in the code it is a budget",
         "wait; whose and how much: sshare -A ACCOUNT, sacctmgr show assoc; a spent budget: ask its owner"),
-    "QOS*": Reason("a limit of your quality of service (--qos) is reached", SMALLER),
-    "Assoc*": Reason("a limit of your account is reached", SMALLER),
 }
 
 KINDS = {

@@ -39,8 +39,6 @@ ENVIRONMENT = {
     "SBATCH_OUTPUT": "output", "SBATCH_PARTITION": "partition", "SBATCH_TIMELIMIT": "time",
 }
 DIRECTIVE = "#SBATCH"
-MOST_LETTERS = 20_000
-"""Most characters of all #SBATCH lines of a file; shlex takes minutes for a megabyte."""
 UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -145,18 +143,14 @@ def read(args: Sequence[str], environ: Mapping[str, str] = os.environ, source: s
         source: Where the arguments were found.
 
     Raises:
-        LabError: The job file does not exist, or is not a script; or the job is heterogeneous.
+        LabError: The job file does not exist, or is not a script.
     """
     typed, rest = split_options(args)
     file = Path(rest[0]) if rest and "wrap" not in typed else None
     if file is None and "wrap" not in typed:
         raise LabError("no job file to check; type what you would type after sbatch: "
                        "labs queue --check -N 2 jobs/lab10_caltech.sh")
-    words = directives(file) if file and file.name != ":" else []
-    if file and (file.name == ":" or {"hetjob", "packjob"} & {*words}):
-        raise LabError("a heterogeneous job (\":\" or #SBATCH hetjob): mpirun would see only its first part; ask for "
-                       "one part")
-    in_file = split_options(words)[0]
+    in_file = split_options(directives(file))[0] if file else {}
     settings = {name: Setting(value, file.name) for name, value in in_file.items() if file}
     settings |= {name: Setting(environ[variable], variable)
                  for variable, name in ENVIRONMENT.items() if variable in environ}
@@ -176,8 +170,6 @@ def split_options(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         else:
             name, value = LONG.get(word[1], word[1]), word[2:]
             has_value = value
-            if value and name not in VALUED:  # Several flags behind one dash.
-                rest.insert(0, f"-{value}")
         if name in VALUED and not has_value:
             value = rest.pop(0) if rest else ""
         options[name] = value
@@ -197,18 +189,14 @@ def directives(file: Path) -> list[str]:
                        "before it, the lab's after it") from None
     if not lines or not lines[0].startswith("#!"):
         raise LabError(f"{file} is not a script: its first line must be #!/bin/bash")
-    if sum(map(len, header(lines))) > MOST_LETTERS:
-        raise LabError(f"{file}: its {DIRECTIVE} lines have more than {MOST_LETTERS:,} characters; shorten them")
-    return [word for line in header(lines) for word in _split(line, file)]
-
-
-def _split(line: str, file: Path) -> list[str]:
-    """Return the words of an #SBATCH line."""
-    try:
-        return shlex.split(line.removeprefix(DIRECTIVE), comments=True)
-    except ValueError as problem:  # "No closing quotation", "No escaped character".
-        raise LabError(f"{file}: {quoted(line)}: {str(problem).lower()}; close what is open, on the same line"
-                       ) from None
+    words = []
+    for line in header(lines):
+        try:
+            words += shlex.split(line.removeprefix(DIRECTIVE), comments=True)
+        except ValueError as problem:  # "No closing quotation", "No escaped character".
+            raise LabError(f"{file}: {quoted(line)}: {str(problem).lower()}; close what is open, on the same line"
+                           ) from None
+    return words
 
 
 def header(lines: Sequence[str]) -> list[str]:

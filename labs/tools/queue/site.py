@@ -1,16 +1,20 @@
-"""The queue as Slurm shows it: jobs, their times, and trial submissions."""
+"""The queue as Slurm shows it: jobs, their times, trial submissions, and what would start a job sooner."""
 
 from __future__ import annotations
 
 import datetime
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from labs.run.slurm import run, table
+from labs.run.slurm import Partition, gpus, run, table
 
 # Columns with a separator, not JSON: they are the same in every Slurm, and 22.05's JSON lacks half of them.
 JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
+
+LONG_SECONDS = 600
+"""A shorter limit needs no halving."""
 
 
 @dataclass(frozen=True)
@@ -112,3 +116,38 @@ def trial(*args: str) -> Trial:
         lines = [line for line in answer.strip().splitlines() if not line.startswith("Try ")]
         return Trial(re.sub(r"^(sbatch|allocation failure)(: error)?: ", "", lines[-1]) if lines else "no reason given")
     return Trial("", start(accepted[1]), accepted[2], accepted[3])
+
+
+def suggestions(job: Job, partitions: Mapping[str, Partition], trials: int) -> list[str]:
+    """Return what would start a job sooner, as lines with a command.
+
+    Args:
+        job: A job that waits for free nodes.
+        partitions: By name.
+        trials: How many other partitions to try; 0 tries nothing.
+    """
+    lines, expected = [], start(job.start)
+    others = [name for name, each in partitions.items() if name not in job.partition.split(",") and each.state == "UP"]
+    for partition in others[:trials]:
+        answer = trial(*sbatch_args(job, partition))
+        if answer.start and (expected is None or (expected - answer.start).total_seconds() > 60):
+            lines.append(f"sooner in partition {partition} ({when(answer.start)}): "
+                         f"scontrol update jobid={job.number} partition={partition}")
+    limit = seconds(job.limit)
+    if limit >= LONG_SECONDS:  # Slurm fits short jobs into gaps before longer ones.
+        half = 4 * 3600 if math.isinf(limit) else int(limit) // 2
+        lines.append(f"a shorter limit, if that is enough, lets Slurm fit it into a gap: scontrol update "
+                     f"jobid={job.number} timelimit={half // 3600:02}:{half // 60 % 60:02}:{half % 60:02}")
+    return lines
+
+
+def sbatch_args(job: Job, partition: str) -> list[str]:
+    """Return sbatch's arguments for what a job asks for, in a partition."""
+    nodes, count = int(job.nodes), gpus(job.gres)
+    cpus = -(-int(job.cpus) // nodes)
+    args = [f"--partition={partition}", f"--nodes={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cpus}"]
+    args += [f"--gpus-per-node={count}"] if count else []
+    args += ["--exclusive"] if job.shared == "NO" else []
+    settings = {"account": job.account, "qos": job.qos, "mem": job.memory}
+    args += [f"--{name}={value}" for name, value in settings.items() if value not in ("", "0", "(null)", "N/A")]
+    return [*args, f"--time={job.limit}", "--wrap=true"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -31,7 +28,6 @@ class Machine:
         self.program = ["-m", "labs"]
         self.before: list[str] = []
         """What stands before the command: unshare, setpriv ..."""
-        self._holder: subprocess.Popen | None = None
         self._group: Path | None = None
         self.results, self.data = folder / "results", folder / "data"
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -53,16 +49,14 @@ class Machine:
         assert lines, done.stderr
         return lines
 
-    def overlay(self, name: str, version: str | None, text: str = "") -> Path:
-        """Lay a package over the environment's, as PYTHONPATH does, and return its folder."""
+    def overlay(self, name: str, version: str) -> None:
+        """Lay a package over the environment's, as PYTHONPATH does."""
         layer = self.folder / "overlay"
         package = layer / name
         package.mkdir(parents=True)
-        (package / "__init__.py").write_text(text)
-        if version:
-            pretend_installed(layer, name, version)
+        (package / "__init__.py").touch()
+        pretend_installed(layer, name, version)
         self.env["PYTHONPATH"] = f"{layer}:{ROOT}"
-        return package
 
     def environment(self, *without: str) -> Path:
         """Make a separate virtual environment, whose packages are the real ones less some; return their folder."""
@@ -130,37 +124,8 @@ class Machine:
             return
         pytest.skip("no control group can be made here")
 
-    def hold(self, then: str) -> subprocess.Popen:
-        """Have a process lock a run, then execute `then`."""
-        program = ("import os, signal, sys\nfrom pathlib import Path\nfrom labs.run.run_lock import hold\n"
-                   "from labs.run.options import Options\n"
-                   "with hold('lab02_horovod', Options('it', Path(sys.argv[1])), 1):\n    print(flush=True)\n")
-        program += "".join(f"    {line}\n" for line in then.splitlines())
-        self._holder = subprocess.Popen([sys.executable, "-c", program, self.results], env=self.env, text=True,
-                                        stdout=subprocess.PIPE, start_new_session=True)
-        self._holder.stdout.readline()
-        return self._holder
-
     def repair(self) -> None:
         """End and remove what a breakage has left outside of its folder."""
-        if self._holder:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._holder.pid, signal.SIGKILL)
-            self._holder.wait()
         for group in (self._group / "inner", self._group) if self._group else ():
             group.exists() and group.rmdir()
         self.results.is_dir() and self.results.chmod(0o755)
-
-    def needs(self, program: str) -> None:
-        """Skip the test where a program is missing."""
-        if not shutil.which(program, path=self.env["PATH"]):
-            pytest.skip(f"no {program} on this machine")
-
-    def munge(self) -> None:
-        """Know a cluster by its slurm.conf, whose munged does not run."""
-        self.needs("scontrol")
-        self.needs("munge")
-        conf = self.folder / "slurm.conf"
-        conf.write_text("ClusterName=labs\nSlurmctldHost=localhost\nAuthType=auth/munge\n"
-                        f"AuthInfo=socket={self.folder}/munge.socket\n")
-        self.env["SLURM_CONF"] = str(conf)

@@ -18,7 +18,7 @@ import pytest
 
 from labs.run import cluster_state as state
 from labs.run.paths import ROOT, search_path
-from labs.tools.cluster import enter, lifetime, nodes
+from labs.tools.cluster import enter, head, lifetime
 
 LABS = [sys.executable, "-m", "labs"]
 NAMESPACES = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork"]
@@ -95,7 +95,7 @@ class Cluster:
 
 def sharing(folder: Path) -> list[object]:
     """Return the options of `labs cluster up` with which all nodes see a folder."""
-    return ["--share", folder] if nodes.TMP in folder.parents else []
+    return ["--share", folder] if head.TMP in folder.parents else []
 
 
 def names(processes: list[psutil.Process]) -> list[str]:

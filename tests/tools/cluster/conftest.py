@@ -1,4 +1,4 @@
-"""Clusters: one that is not up, one of two nodes for each module, and what the machine had before."""
+"""Clusters: one that is not up, one of two nodes for all tests, and what the machine had before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def free(tmp_path) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def two(tmp_path_factory) -> Iterator[Cluster]:
     """Two nodes that see the tests' temporary folder."""
     folder = tmp_path_factory.mktemp("two") / "cluster"

@@ -16,7 +16,6 @@ from labs.run.paths import search_path
 from tests.tools.cluster.client import NAMESPACES, Cluster
 
 TRANSFER = Path(__file__).with_name("transfer.py")
-BITS = {"1mbit": 1e6, "100mbit": 1e8, "1.5gbit": 1.5e9, "40gbit": 4e10}
 
 
 def discipline(cluster: Cluster, node: str) -> list[dict]:
@@ -58,7 +57,7 @@ def send(cluster: Cluster, source: str, target: str, megabytes: float) -> float:
     return float(cluster.on(source, sys.executable, TRANSFER, "send", target, megabytes))
 
 
-@pytest.mark.parametrize(("bandwidth", "bits"), BITS.items())
+@pytest.mark.parametrize(("bandwidth", "bits"), [("1mbit", 1e6), ("40gbit", 4e10)])
 def test_a_bandwidth_is_set_at_both_ends_of_one_link(pair, bandwidth, bits):
     pair.labs("link", "node2", "--bandwidth", bandwidth)
     ends = discipline(pair, "node2")
@@ -66,15 +65,8 @@ def test_a_bandwidth_is_set_at_both_ends_of_one_link(pair, bandwidth, bits):
     assert all(end["options"]["burst"] > 0.99 * bits / 8 / 1000 for end in ends), "less than the link sends in a tick"
     assert bits_per_second(discipline(pair, "node1")) == [None, None]
     assert links(pair) == {"node1": "unlimited", "node2": bandwidth}
-
-
-def test_all_links_are_set_and_given_back(pair):
     pair.labs("link", "--bandwidth", "1gbit")
-    pair.labs("link", "node1", "--bandwidth", "10mbit")
-    assert links(pair) == {"node1": "10mbit", "node2": "1gbit"}
-    pair.labs("link", "--bandwidth", "unlimited")
-    assert [bits_per_second(discipline(pair, node)) for node in ("node1", "node2")] == [[None, None]] * 2
-    assert links(pair) == {"node1": "unlimited", "node2": "unlimited"}
+    assert links(pair) == {"node1": "1gbit", "node2": "1gbit"}
 
 
 def test_a_cluster_starts_with_its_bandwidth(free):
@@ -84,7 +76,7 @@ def test_a_cluster_starts_with_its_bandwidth(free):
 
 
 @pytest.mark.alone  # Other tests take the processor time that sender and receiver need.
-@pytest.mark.parametrize(("source", "target"), [("node1", "node2"), ("node2", "node1"), ("head", "node2")])
+@pytest.mark.parametrize(("source", "target"), [("node1", "node2"), ("node2", "node1")])
 def test_a_transfer_takes_the_time_of_the_slower_link(pair, source, target):
     """Two megabytes are 0.8 s at 20 Mbit/s, less what the bucket holds."""
     with receiver(pair, target):
@@ -97,9 +89,11 @@ def test_a_transfer_takes_the_time_of_the_slower_link(pair, source, target):
 
 def test_a_cut_link_carries_nothing_until_it_is_restored(pair):
     pair.labs("link", "node2", "--bandwidth", "50mbit")
+    interface = pair.on("node2", "ip", "-o", "link", "show", "eth0")
     with receiver(pair, "node2"):
         assert send(pair, "node1", "node2", 0)
         pair.labs("link", "node2", "--down")
+        assert pair.on("node2", "ip", "-o", "link", "show", "eth0") == interface, "as with a broken port of the switch"
         assert links(pair) == {"node1": "unlimited", "node2": "50mbit, down"}
         done = pair.labs("shell", "node1", "--", sys.executable, TRANSFER, "send", "node2", 0, code=1)
         assert re.search(r"TimeoutError|No route to host", done.stderr)
@@ -107,13 +101,6 @@ def test_a_cut_link_carries_nothing_until_it_is_restored(pair):
         assert send(pair, "node1", "node2", 0)
     assert links(pair) == {"node1": "unlimited", "node2": "50mbit"}
     assert bits_per_second(discipline(pair, "node2")) == [5e7, 5e7]
-
-
-def test_a_node_behind_a_cut_link_is_not_told(pair):
-    """Its interface stays up, as with a broken port of the switch."""
-    before = pair.on("node2", "ip", "-o", "link", "show", "eth0")
-    pair.labs("link", "node2", "--down")
-    assert pair.on("node2", "ip", "-o", "link", "show", "eth0") == before
 
 
 @pytest.fixture(scope="session")

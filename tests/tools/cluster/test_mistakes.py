@@ -14,35 +14,24 @@ from tests.tools.cluster.client import names
 ON_A_CLUSTER = {
     "up": "a cluster is already up; `labs cluster down` ends it",
     "shell node9": "no node is called 'node9'; there are: node1, node2",
-    "link node9 --up": "no node is called 'node9'; there are: node1, node2",
     "link node1 node9 --down": "no node is called 'node9'; there are: node1, node2",
     "link": "say what to change: --bandwidth, --latency, --down or --up; `labs cluster status` shows the links",
     "link --bandwidth 10": "'10' is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or unlimited",
-    "link --bandwidth 10kbit": "'10kbit' is not a bandwidth .*",
-    "link --bandwidth 200gbit": "'200gbit' is not a bandwidth .*",
     "link --latency 5": "'5' is not a latency up to 10 s; write 200us or 5ms",
     "link --up --down": "--down: not allowed with argument --up; .*",
-    "link --bandwidth": ".*--bandwidth.*",
     "run nolab": "no lab is called 'nolab'; .*",
-    "run lab10 --workers 99": ".*99.*",
     "run lab10 --results /tmp/nowhere": "results folder /tmp/nowhere: each node has its own /tmp; .* --share .*",
-    "frobnicate": "labs cluster: 'frobnicate' is not one of .*",
 }
 WITHOUT_ONE = {
-    "up --nodes 0": "--nodes: '0' is not a whole number from 1 .*",
+    "frobnicate": "labs cluster: 'frobnicate' is not one of .*",
     "up --nodes 100": "--nodes 100: a cluster has 1 to 64 nodes",
     "up --nodes two": "--nodes: 'two' is not a whole number .*",
     "up --cores 9999": r"--cores 9999: this machine has \d+",
     "up --cpus 4": "--cpus and --gpus are for Slurm; add --slurm",
-    "up --bandwidth 10": "'10' is not a bandwidth .*",
-    "up --latency soon": "'soon' is not a latency .*",
     "up --share /tmp/no/such": "--share: '/tmp/no/such' is not a folder; .*",
-    **{f"up --share {path}": f"--share '{path}' is not below /tmp; name a folder below it, or .* except /tmp"
-       for path in ("/etc", "/", "/proc", "/dev/shm", "/tmp")},
-    "up --share /etc/passwd": "--share: '/etc/passwd' is not a folder; .*",
+    "up --share /etc": "--share '/etc' is not below /tmp; name a folder below it, or .* except /tmp",
     "run --workers 2 lab10": "name the lab first: labs cluster run LAB --workers 2 lab10; .*",
-    "sweep --list": "name the lab first: labs cluster sweep LAB --list; .*",
-    **dict.fromkeys(["status", "link --up", "run lab10", "sweep lab11", "shell", "shell node1 -- true"],
+    **dict.fromkeys(["status", "link --up", "run lab10", "shell"],
                     "no cluster is up; start one with `labs cluster up --nodes 2`"),
 }
 
@@ -70,17 +59,12 @@ def test_a_mistake_starts_no_cluster(free, words, line):
     assert not free.processes(), names(free.processes())
 
 
-def test_down_without_a_cluster_says_so(free):
-    assert free.labs("down").stdout == "no cluster was up\n"
-
-
 def test_a_folder_with_other_files_is_not_touched(free):
     """At its end a cluster deletes its folder."""
     free.folder.mkdir()
     file = free.folder / "thesis.tex"
     file.touch()
-    for words in ("up", "down"):
-        assert refused(free, words) == f"{free.folder} has other files; set LABS_CLUSTER to a path that does not exist"
+    assert refused(free, "up") == f"{free.folder} has other files; set LABS_CLUSTER to a path that does not exist"
     assert file.exists()
     file.unlink()
 

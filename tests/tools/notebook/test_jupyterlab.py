@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from labs.run.paths import ROOT
-from tests.tools.notebook.serving import Server
+from tests.tools.notebook.conftest import Server
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.notebooks, pytest.mark.workers, pytest.mark.timeout(900),

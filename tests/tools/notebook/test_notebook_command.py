@@ -9,7 +9,6 @@ import json
 import re
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from tornado.websocket import websocket_connect
 
 from labs.tools.notebook import command
 from tests import listening
-from tests.tools.notebook.serving import Server, serving
+from tests.tools.cluster.client import until
+from tests.tools.notebook.conftest import Server, serving
 
 ONE = f"{getpass.getuser()}@{socket.gethostname()}"
 
@@ -92,9 +92,8 @@ def test_only_this_machine_reaches_it_and_only_with_the_token(server):
 
 @pytest.mark.slow
 def test_a_browser_opens_the_notebooks(server):
-    opened, deadline = server.home / "opened", time.monotonic() + 30
-    while not opened.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    opened = server.home / "opened"
+    until(opened.exists)
     assert f"/lab/tree/work?token={server.token}" in opened.read_text()
     assert "ssh" not in server.output
 
@@ -114,8 +113,8 @@ def test_by_ssh_it_tells_the_way_takes_the_next_port_and_ends_with_its_kernels(s
         with kernel(mine) as client:
             client.execute("from labs.launch import supervisor\n"
                            "with supervisor.started(['sleep', '600']) as one: one.wait()")
-            while len(family := mine.family()) < 3:
-                time.sleep(0.1)
+            until(lambda: len(mine.family()) >= 3)
+            family = mine.family()
             assert mine.interrupt() == 0
         assert not psutil.wait_procs(family, timeout=10)[1]
         assert not (tmp_path / "opened").exists()

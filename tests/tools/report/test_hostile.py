@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import json
-import operator
 import os
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pandas as pd
 import pytest
 
 from labs.cli import commands
-from labs.course import plots
 from labs.course.exercises import listing
-from labs.results import records, reference, schema, speed_tables
+from labs.results import records, reference, schema
 from labs.run.errors import LabError
 from labs.run.text import printable
 from labs.tools.report import page
@@ -49,36 +44,16 @@ def changed(path: str, value: object) -> str:
 BAD = {
     "a size of 401 digits": (changed("layout.size", HUGE), "layout.size"),
     "no number of nodes": (changed("layout.nodes", MISSING), "layout: Object missing required field `nodes`"),
-    "no global batch": (changed("layout.global_batch_size", MISSING), "`global_batch_size`"),
     "a bandwidth that is text": (changed("tables.trials.0.busbw", "fast"), "tables.trials[0].busbw: Expected"),
-    "no workers": (changed("layout.size", 0), "layout.size"),
-    "a timing of 401 digits": (changed("timings.images_per_sec", HUGE), "timings.images_per_sec"),
-    "a setting of 401 digits": (changed("config.batch_size", HUGE), "config.batch_size"),
     "a setting with 401 digits inside": (changed("config.batch_size", [HUGE]), "config.batch_size"),
-    "a metric of 401 digits": (changed("metrics.test_accuracy", HUGE), "metrics.test_accuracy"),
-    "a loss of 401 digits": (changed("history.0.loss", HUGE), "history[0]"),
     "a loss that is a list": (changed("history.0.loss", [1]), "history[0]"),
-    "a table with 401 digits": (changed("tables.trials.0.width", HUGE), "tables.trials[0]"),
-    "gpus is a number": (changed("machine.gpus", 7), "machine.gpus"),
     "gpus are dicts": (changed("machine.gpus", [{"name": "A100"}]), "machine.gpus[0]"),
-    "oneDNN is a list": (changed("machine.onednn", []), "machine.onednn"),
-    "a host that is a list": (changed("machine.host", []), "machine.host"),
-    "cores of 401 digits": (changed("machine.cores", HUGE), "machine.cores"),
-    "a surrogate in the run's name": (changed("run", "a\ud800"), "surrogate"),
     "a surrogate in a key": (changed("config.\ud800", 1), "surrogate"),
-    "an empty run name": (changed("run", ""), "run"),
     "a lab that leaves its folder": (changed("lab", "../../x"), "lab"),
     "versions is a string": (changed("versions", "2.15"), "versions"),
-    "a version that is a number": (changed("versions.tensorflow", 2), "versions.tensorflow"),
-    "a setting called lab": (changed("config.lab", []), "config.lab"),
-    "a setting called run": (changed("config.run", 1), "config.run"),
     "a setting called size": (changed("config.size", "two"), "config.size"),
-    "a metric called started": (changed("metrics.started", 1), "metrics.started"),
-    "a table row called run": (changed("tables.trials.0.run", 1), "tables.trials"),
     "not UTF-8": (json.dumps(record("bad")).encode() + b"\xff", "JSON"),
     "cut off": (json.dumps(record("bad"))[:100], "JSON"),
-    "empty": ("", "JSON"),
-    "a list": ("[1, 2]", "not a record"),
     "another format": ('{"format": 0}', "not a record of format 1"),
 }
 
@@ -101,6 +76,9 @@ def test_a_bad_record_is_named_in_one_line_and_left_out(what, tmp_path, capsys):
     assert message in line
     assert line.count("\n") == 1
     assert len(line) < 400
+    with pytest.raises(LabError) as raised:  # If it is asked for.
+        records.read(path.parent)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture
@@ -120,39 +98,21 @@ def special(tmp_path):
     return tmp_path
 
 
-def test_records_are_read_from_regular_files_alone(special, capsys):
-    with ends(20):
-        assert [each["run"] for each in records.read_all(root=special)] == ["good"]
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 5
-    for name in ("fifo", "device", "socket", "folder"):
-        assert f"labs: left out: {special}/lab10_caltech/{name}/record.json: it is not a regular file" in lines
-    assert any("endless" in line and "is larger than 64 MiB" in line for line in lines)
-
-
-def test_every_command_ends_with_such_a_store(special, monkeypatch, capsys):
-    for number, (content, _) in enumerate(BAD.values()):
-        write(special, f"bad{number}", content)
+def test_every_command_reads_regular_files_alone(special, monkeypatch, capsys):
     monkeypatch.setenv("LABS_RESULTS", str(special))
     with ends():
-        commands.dispatch(["results"])
         commands.dispatch(["results", "--csv", str(special / "runs.csv")])
         commands.dispatch(["lint"])
         commands.dispatch(["report", "--output", str(special / "page.html"), "--markdown", str(special / "page.md")])
         capsys.readouterr()
         assert any("q1" in line for line in listing("lab10"))
-    assert capsys.readouterr().err.count("labs: left out: ") == len(BAD) + 5, "each once"
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5, "each once"
+    for name in ("fifo", "device", "socket", "folder"):
+        assert f"labs: left out: {special}/lab10_caltech/{name}/record.json: it is not a regular file" in lines
+    assert any("endless" in line and "is larger than 64 MiB" in line for line in lines)
     assert (special / "runs.csv").read_text().count("\n") == 2
     assert "1 run" in (special / "page.html").read_text()
-
-
-def test_a_bad_record_that_is_asked_for_is_an_error_of_one_line(tmp_path):
-    for what in BAD:
-        (tmp_path / "record.json").write_bytes(content if isinstance(content := BAD[what][0], bytes)
-                                               else content.encode())
-        with pytest.raises(LabError) as raised:
-            records.read(tmp_path)
-        assert "\n" not in str(raised.value)
 
 
 def test_figures_that_are_not_numbers_are_read(tmp_path):
@@ -176,9 +136,9 @@ def test_no_lab_has_a_setting_that_would_be_refused():
         assert not fields & schema.RESERVED, name
 
 
-NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
-         "first\r=second", "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "<script>alert(1)</script>",
-         "[a](http://x)", "![a](http://x)", "*bold*", "__bold__", "`code`", "a|b", "```", "$\\frac$"]
+NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
+         "=cmd|'/c calc'!A1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "<script>alert(1)</script>",
+         "![a](http://x)", "*bold*", "`code`", "a|b", "```", "$\\frac$"]
 """What a run may be called in a record that someone else wrote."""
 
 
@@ -220,7 +180,6 @@ def test_no_plot_warns_of_what_a_record_holds(tmp_path):
                           capture_output=True, text=True, timeout=120, check=False)
     page_at = f"{tmp_path}/report.html"
     assert (done.returncode, done.stderr, done.stdout) == (0, "", f"{page_at}\nfile://{page_at}\n")
-    assert plots.label_of("data", "\x1b[31mred$") == r"\x1b[31mred\$"
 
 
 def test_no_cell_of_the_csv_is_a_formula(named, tmp_path):
@@ -260,8 +219,8 @@ def test_the_markdown_shows_text_as_text(named, tmp_path):
     assert "<script" not in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
-@pytest.mark.parametrize("arguments", [["results", "--csv"], ["report", "--output"], ["report", "--markdown"]])
+@pytest.mark.parametrize(("kind", "arguments"), [
+    ("device", ["results", "--csv"]), ("pipe", ["report", "--output"]), ("folder", ["report", "--markdown"])])
 def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_path, monkeypatch):
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "store"))
     write(tmp_path / "store", "good", json.dumps(record("good")))
@@ -269,10 +228,9 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     make = {"device": lambda: target.symlink_to("/dev/null"), "pipe": lambda: os.mkfifo(target), "folder": target.mkdir}
     make[kind]()
     before = os.lstat(target)
-    command, option = arguments
-    message = f"cannot write {target}: it is a {kind}, not a regular file; choose another {option}"
+    message = f"cannot write {target}: it is a {kind}, not a regular file; choose another {arguments[1]}"
     with ends(20), pytest.raises(LabError, match=message):
-        commands.dispatch([command, option, str(target)])
+        commands.dispatch([*arguments, str(target)])
     assert os.lstat(target) == before
     assert {path.name for path in tmp_path.rglob("*")} == {"good", "lab10_caltech", "record.json", "store", "target"}
 
@@ -289,59 +247,23 @@ def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_pa
     assert capsys.readouterr().err.count("strange") == 1
 
 
-def paths_in(value: object, path: tuple = ()) -> Iterator[tuple]:
-    """Yield the paths to all parts of a record, of a list only to its first two."""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    for name, part in pairs:
-        yield (*path, name)
-        yield from paths_in(part, (*path, name))
-
-
-JUNK = (MISSING, "x", r"$\frac$", None, -1, 0, 2**62, 1e308, float("nan"), float("inf"), True, [], [1, "a"], {"a": 1})
-
-
-def mutants(original: dict, count: int, random: Random) -> Iterator[dict]:
-    """Yield copies of a record with one part deleted or replaced."""
-    for number, (*parents, last) in enumerate(random.sample(list(paths_in(original)), count)):
-        mutant = copy.deepcopy(original)
-        part = functools.reduce(operator.getitem, parents, mutant)
-        if (junk := random.choice(JUNK)) is MISSING:
-            del part[last]
-        else:
-            part[last] = junk
-        yield mutant | {"run": mutant.get("run"), "lab": mutant.get("lab")} if last in ("run", "lab") else (
-            mutant | {"run": f"mutant-{number}"})
-
-
-def fits(run: dict) -> bool:
-    """Return whether a record fits the schema."""
-    try:
-        schema.check(run)
-    except LabError:
-        return False
-    return run.get("format") == records.FORMAT
-
-
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("lab", ["lab04_speedup", "lab05_allreduce", "lab07_vit", "lab11_multinode"])
-def test_every_reader_survives_any_change_of_a_real_record(lab, tmp_path, monkeypatch, capsys):
-    """No traceback; a record that does not fit the schema is named once, and a sound one is read."""
+@pytest.mark.parametrize("lab", ["lab05_allreduce", "lab11_multinode"])
+def test_every_reader_survives_damage_that_fits_the_schema(lab, tmp_path, monkeypatch, capsys):
+    """Real records of which one field is missing, empty, or no number."""
     originals = [json.loads(path.read_text()) for path in sorted(reference.FOLDER.glob(f"*/{lab}/*/record.json"))[::4]]
-    random = Random(lab)
-    damaged = [mutant for run in originals[:3] for mutant in mutants(run, 8, random)]
-    for number, run in enumerate((*originals, *damaged)):
+    damage = [{"config": {}}, {"history": []}, {"metrics": {}}, {"tables": {}}, {"versions": {}},
+              {"metrics": {"test_accuracy": float("nan")}}, {"machine": {"host": "x"}}]
+    runs = originals + [originals[0] | change | {"run": f"mutant-{n}"} for n, change in enumerate(damage)]
+    for number, run in enumerate(runs):
         write(tmp_path, str(number), json.dumps(run), lab)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
-    refused = len(damaged) - sum(map(fits, damaged))
     for words in (["results"], ["results", "--csv", str(tmp_path / "runs.csv")], ["lint"],
                   ["report", "--output", str(tmp_path / "page.html")], ["exercises", lab]):
         commands.dispatch(words)
-        printed = capsys.readouterr()
-        assert printed.err.count("labs: left out: ") == refused, words
-    runs = [*originals, *filter(fits, damaged)]
+    assert "labs: left out: " not in capsys.readouterr().err
     assert (tmp_path / "runs.csv").read_text().count("\n") == len(runs) + 1
-    assert f"{lab}: {len([run for run in runs if run['lab'] == lab])} run" in (tmp_path / "page.html").read_text()
-    speed_tables.against_one_worker(max(originals, key=lambda run: run["layout"]["size"]), tmp_path)
+    assert f"{lab}: {len(runs)} run" in (tmp_path / "page.html").read_text()
 
 
 def test_a_record_with_thousands_of_fields_is_read_in_linear_time(tmp_path, monkeypatch, capsys):
@@ -353,6 +275,5 @@ def test_a_record_with_thousands_of_fields_is_read_in_linear_time(tmp_path, monk
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     with ends(40):
         commands.dispatch(["results", "--csv", str(tmp_path / "runs.csv")])
-        commands.dispatch(["lint"])
         commands.dispatch(["report", "--output", str(tmp_path / "page.html")])
     assert "2 runs, 5,0" in capsys.readouterr().out

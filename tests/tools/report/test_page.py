@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pandas as pd
@@ -45,22 +44,6 @@ def question(text: str) -> str:
     return text.partition(": ")[2].capitalize()
 
 
-class Addresses(HTMLParser):
-    """What a page refers to, and which elements it has."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.addresses, self.elements, self.pictures = [], set(), []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.elements.add(tag)
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
-        if tag == "img":
-            self.pictures.append(attributes)
-
-
 @pytest.fixture(scope="module")
 def written(tmp_path_factory) -> Path:
     """Write the page of a results folder with two sweeps, collectives, a foreign lab and damaged records."""
@@ -79,29 +62,20 @@ def written(tmp_path_factory) -> Path:
 
 def test_the_page_needs_nothing_else(written):
     text = (written / "page.html").read_text()
-    result = Addresses(text)
-    assert result.addresses
-    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in result.addresses)
-    assert not result.elements & {"script", "link", "iframe", "object"}
-    assert "url(" not in text
-    assert "@import" not in text
-    assert all(picture["alt"] for picture in result.pictures)
-    for picture in result.pictures:
-        assert b"<svg" in base64.b64decode(picture["src"].partition(",")[2])
-
-
-def test_every_lab_has_its_section(written):
-    text = (written / "page.html").read_text()
-    for name in catalogue.lab_names():
-        assert f'<section id="{name}">' in text
-        assert catalogue.load_lab(name).title.split(":")[0] in text
+    addresses = re.findall(r'(?:src|href|srcset|data|action)="([^"]*)', text)
+    assert addresses
+    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in addresses)
+    assert not re.search(r"<(script|link|iframe|object)|url\(|@import", text)
+    for picture in re.findall("<img (.*?)>", text):
+        address, alternative = re.search(r'base64,(.*?)" alt="(.+?)"', picture).groups()
+        assert b"<svg" in base64.b64decode(address)
+        assert alternative
 
 
 def test_the_first_screen_shows_the_runs_and_folds_the_rest(tmp_path):
     page.write(write_runs(tmp_path, record("mine", 2)), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
     overview, _, rest = text.partition("<section")
-    assert "<th>batch per worker</th><th>global batch</th>" in overview
     assert "<td>1</td><td>mine</td><td>2</td><td>32</td><td>64</td><td>400</td>" in re.sub(r"\s*\n\s*", "", overview)
     own, _, others = rest.partition("</section>")
     assert own.startswith(' id="lab10_caltech"')
@@ -110,14 +84,11 @@ def test_the_first_screen_shows_the_runs_and_folds_the_rest(tmp_path):
     assert text.count("<details") == text.count("</details>")
     assert "`" not in text
     assert "<code>labs sweep lab02_horovod --only table</code>" in others
-    assert "M3: Accuracy, time, speedup and efficiency of 1, 2 and 4 GPUs?" in others
-    assert "prefers-color-scheme: dark" in overview
 
 
 def test_an_interval_needs_three_repeats(tmp_path):
-    runs = cells("weak")
-    page.write(write_runs(tmp_path, *(run for run in runs if run["config"]["seed"] < 3)), tmp_path / "page.html",
-               tmp_path / "page.md")
+    page.write(write_runs(tmp_path, *(run for run in cells("weak") if run["config"]["seed"] < 3)),
+               tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| 16 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
     assert "none with fewer than 3 repeats" in text
@@ -139,34 +110,20 @@ def test_a_question_that_lacks_runs_says_so(tmp_path):
     page.write(write_runs(tmp_path, *cells("strong")), tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "6 of 12 runs; `labs sweep lab04_speedup --only weak` makes the others" in text
+    assert "no run of lab10_caltech; `labs run lab10_caltech --workers 2` makes one" in text
 
 
-def test_what_the_lab_says_of_a_sweep_stands_above_its_tables(tmp_path, monkeypatch):
-    text = "two workers win\n  from <1,000> parameters"
-    monkeypatch.setattr(studies, "SUMMARIES",
-                        {lab04_speedup.LAB.name: [lambda runs: text if len(runs) == 12 else "wrong"]})
-    page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
-    lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
-    assert lab.startswith(" (demo)\n\nIn the course reports, C1: How long is an epoch")
-    assert lab.index(f"```\n{text}\n```\n\n**{speed_tables.TITLES['weak']}**") < lab.index("\n### ")
-    assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
-
-
-def test_what_the_lab_draws_of_a_sweep_stands_there_too(tmp_path, monkeypatch):
+def test_what_the_lab_says_and_draws_of_a_sweep_stands_there(tmp_path, monkeypatch):
     values = pd.DataFrame([[1, 2]]).rename_axis(index="depth", columns="width")
     figure = plots.heatmaps("peak (MiB)", {"1 worker": (values, values < 2)})
-    monkeypatch.setattr(studies, "FIGURES",
-                        {lab04_speedup.LAB.name: lambda runs: [(f"peaks of {len(runs)}", figure)]})
+    name, text = lab04_speedup.LAB.name, "two workers win\n  from <1,000> parameters"
+    monkeypatch.setattr(studies, "SUMMARIES", {name: [lambda runs: text if len(runs) == 12 else "wrong"]})
+    monkeypatch.setattr(studies, "FIGURES", {name: lambda runs: [(f"peaks of {len(runs)}", figure)]})
     page.write(write_runs(tmp_path, *cells("weak")), tmp_path / "page.html", tmp_path / "page.md")
-    lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2]
-    assert lab.partition("**Speed")[0].count("peaks of 12") >= 1
-
-
-def test_what_is_not_there_is_said(tmp_path):
-    page.write(tmp_path, tmp_path / "page.html", tmp_path / "page.md")
-    text = (tmp_path / "page.md").read_text()
-    assert "no run yet; `labs sweep lab04_speedup --only strong` makes them" in text
-    assert "no run of lab10_caltech; `labs run lab10_caltech --workers 2` makes one" in text
+    lab = (tmp_path / "page.md").read_text().partition(question(lab04_speedup.WEAK))[2].partition("\n### ")[0]
+    assert lab.startswith(" (demo)\n\nIn the course reports, C1: How long is an epoch")
+    assert lab.index(f"```\n{text}\n```") < lab.index("peaks of 12") < lab.index(speed_tables.TITLES["weak"])
+    assert "<pre>two workers win\n  from &lt;1,000&gt; parameters</pre>" in (tmp_path / "page.html").read_text()
 
 
 def test_the_course_report_stands_beside_with_what_lint_finds(written):
@@ -199,13 +156,6 @@ def test_the_plots_of_the_markdown_lie_beside_it(written):
     assert {path.name for path in written.iterdir()} == {"page.html", "page.md", "page_plots"}, "nothing half written"
 
 
-def test_an_empty_store_has_a_page_too(tmp_path):
-    page.write(tmp_path, tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
-    assert "0 runs" in text
-    assert "48.6125" in text
-
-
 def labs(*arguments: str) -> subprocess.CompletedProcess:
     program = "import sys; sys.argv = ['labs', *sys.argv[1:]]\nfrom labs import cli\ntry: cli.main()\nfinally:\n" \
               "    print('loaded', *sorted({'tensorflow', 'horovod', 'pandas'} & set(sys.modules)))"
@@ -215,13 +165,9 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 def test_the_commands(tmp_path, monkeypatch):
-    reference = ROOT / "data/reference"
-    done = labs("lint", reference / "published_scaling.csv")
-    assert (done.returncode, done.stdout) == (
-        0, "published_scaling.csv: read model, workers, scaling_efficiency; not used: source; checked efficiency "
-           "above 1, "
-           "impossible figures\nnothing implausible\nloaded\n")
-    done = labs("lint", reference / "lab08_speedup.csv", tmp_path / "none.csv")
+    done = labs("lint", ROOT / "data/reference/published_scaling.csv")
+    assert (done.returncode, done.stdout.splitlines()[1:]) == (0, ["nothing implausible", "loaded"])
+    done = labs("lint", ROOT / "data/reference/lab08_speedup.csv", tmp_path / "none.csv")
     assert done.returncode == 1
     assert "\nlab08_speedup.csv, line 7: efficiency above 1: " in done.stdout
     assert done.stderr == f"labs: error: {tmp_path}/none.csv: No such file or directory; " \
@@ -275,37 +221,6 @@ def test_the_parts_of_a_ledger_stand_on_each_other():
     assert [bar.get_y() for bar in axes.patches] == [0, 1, 7, 9, 9]
     assert axes.get_ylabel() == "seconds of one epoch"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["workers 2"]
-
-
-def test_a_ledger_with_a_start_has_a_bar_for_it_and_an_older_one_none():
-    frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in (LEDGER | extra).items()} | {"size": size}
-                          for size, extra in ((1, {}), (2, {"start": 0.5, "other": 0.5}))])
-    axes = plots.ledger(frame).axes[0]
-    heights = {bars.get_label(): [bar.get_height() for bar in bars] for bars in axes.containers}
-    assert heights == {"input": [1, 1], "compute": [6, 6], "communication": [2, 2], "start": [0, 0.5],
-                       "other": [1, 0.5]}
-
-
-def test_workers_beyond_the_cores_are_shaded():
-    frame = pd.DataFrame({"batch_size": 16, "size": [1, 2, 4], "speedup": [1, 1.8, 1.9],
-                          "scaling_efficiency": [1, 0.9, 0.5]})
-    figure = plots.shade_above(plots.scaling(frame), 2, "two cores")
-    for axes in figure.axes:
-        (shade,) = [patch for patch in axes.patches if patch.get_width() > 0]
-        assert shade.get_x() == 3
-        assert shade.get_x() + shade.get_width() == axes.get_xlim()[1]
-        assert [text.get_text() for text in axes.texts] == ["two cores"]
-
-
-def test_bandwidths_have_logarithmic_axes_and_intervals():
-    rows = pd.DataFrame([{"collective": "allreduce", "library": library, "bytes": size, "busbw": size * 1e4,
-                          "seconds": 1.0, "seconds_low": 0.5, "seconds_high": 2.0}
-                         for library in "ab" for size in (1024, 4096)])
-    axes = plots.busbw(rows).axes[0]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "b"]
-    bar = axes.containers[0].lines[2][0].get_segments()[0]
-    assert bar[:, 1].tolist() == pytest.approx([1024e4 / 2e9, 1024e4 / 0.5e9])
 
 
 @pytest.mark.filterwarnings("error")
