@@ -9,13 +9,13 @@ import pytest
 
 from labs.cli import commands
 from labs.datasets import arrays, decode, fetch
-from labs.launch import hosts
+from labs.launch import mpirun
 from labs.measure import timeline
 from labs.run import cluster_state, paths
 from labs.run.errors import LabError
 from labs.run.options import Options
 
-HOST_FILE = hosts.VARIABLES[0]
+HOST_FILE = mpirun.HOST_FILES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
            "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
 OPTIONS = {"--results": lambda path: Options(results=path).results, "--data": lambda path: fetch.locate("mnist", path)}
@@ -48,7 +48,7 @@ def test_a_tilde_is_the_home_folder_everywhere(home, monkeypatch, capsys):
     commands.dispatch(["lint", "~/table.csv"])
     assert capsys.readouterr().out.startswith("table.csv: ")
     (home / "hosts").write_text("node1 slots=2\n")
-    assert hosts.slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
+    assert mpirun.host_slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
 
 
 @pytest.mark.parametrize("path", IMPOSSIBLE, ids=lambda path: path[:10])
@@ -56,7 +56,8 @@ def test_what_no_path_can_be_is_refused_in_one_line(home, monkeypatch, path):
     (home / "loop").symlink_to("loop")
     attempts = [lambda each=each: each(path) for each in OPTIONS.values()]
     attempts += [lambda words=words: commands.dispatch([*words, path]) for words in COMMANDS.values()]
-    attempts += [lambda: hosts.slots({HOST_FILE: path}), lambda: cluster_state.folder({cluster_state.FOLDER: path})]
+    attempts += [lambda: mpirun.host_slots({HOST_FILE: path}),
+                 lambda: cluster_state.folder({cluster_state.FOLDER: path})]
     for variable in FOLDERS if "\0" not in path else ():
         monkeypatch.setenv(variable, path)
     attempts += FOLDERS.values() if "\0" not in path else []
@@ -86,7 +87,7 @@ def endless(request, tmp_path):
 def test_a_file_without_an_end_is_refused(endless):
     readers = {
         "job file": lambda: commands.dispatch(["queue", "--check", str(endless)]),
-        "host file": lambda: hosts.slots({HOST_FILE: str(endless)}),
+        "host file": lambda: mpirun.host_slots({HOST_FILE: str(endless)}),
         "timeline": lambda: timeline.read(endless),
     }
     for name, read in readers.items():
