@@ -38,22 +38,13 @@ def configuration(frame: pd.DataFrame) -> list[str]:
     return [column for column in columns if frame[column].notna().any()]
 
 
-def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return one row per configuration and number of workers, over its repeats.
+def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
+    """Return one row per configuration and number of workers, and the throughputs of the repeats behind each row.
 
     `images_per_sec` is the median. `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
     the logarithms because throughputs are compared as ratios; they are NaN for a single run. Seconds (the
     first epoch separately) and the entries of the ledger are medians.
-
-    Args:
-        frame: Runs, one row each, from `records.load`.
-        by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
     """
-    return _grouped(frame, list(by if by is not None else configuration(frame)))[0]
-
-
-def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """Return the table of `summary`, and the throughputs of the repeats behind each of its rows."""
     by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
     medians = [name for name in frame if name not in by and (name in SECONDS or ledger_columns.is_column(name))]
@@ -97,11 +88,12 @@ def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
-    """Return `summary` with each row's speedup and scaling efficiency over `base` workers.
+    """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
 
-    The speedup is throughput(n) / throughput(base), the efficiency speedup / (n / base), both with Welch's 95 %
-    interval over the repeats (Welch 1947, on the logarithms; NaN if either side ran once). A row is compared only with
-    `base` workers of the same configuration. Without such runs it has NaN, and the column `why` says so.
+    The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), the efficiency
+    speedup / (n / base), both with Welch's 95 % interval over the repeats (Welch 1947, on the logarithms; NaN if either
+    side ran once). A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
+    and the column `why` says so.
 
     Args:
         frame: Runs, one row each, from `records.load`.

@@ -12,6 +12,10 @@ import msgspec
 
 from labs.run.errors import LabError
 
+Record = dict[str, Any]
+"""The record of a finished run, as JSON values, from `run_record.finish`."""
+FORMAT = 1
+"""The format of the records that this kit writes and reads."""
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Integers of at most 64 bits: pandas and numpy raise on larger ones."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
