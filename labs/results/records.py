@@ -149,9 +149,10 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
 
 
 def flat(record: Record) -> dict[str, Any]:
-    """Return a record as one row of `table`."""
+    """Return a record as one row of `table`; whatever else it holds, lab, run, start and layout are the run's own."""
     about = {key: record[key] for key in ("lab", "run", "started")}
-    return about | settings(record) | record["layout"] | record["timings"] | record["metrics"]
+    layout = record["layout"]
+    return about | settings(record) | layout | record["timings"] | record["metrics"] | layout | about
 
 
 def settings(record: Record) -> dict[str, Any]:
@@ -166,8 +167,8 @@ def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
 
     frame_rows = []
     for record in records:
-        about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]} | record["config"]
-        frame_rows += [about | row for row in record.get("tables", {}).get(name, [])]
+        about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]}
+        frame_rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
     return pd.DataFrame(frame_rows)
 
 

@@ -7,7 +7,7 @@ Nothing here compares one configuration with another.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -132,20 +132,6 @@ def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], b
     rows = [(row, bases.get(configuration)) for row, configuration in enumerate(configurations)]
     return [(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row)
             else statistics.ratio(throughputs[row], throughputs[other]) for row, other in rows]
-
-
-def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return by how many seconds each entry of the ledger exceeds the ideal, 1/n of one worker's; largest first.
-
-    The sum is what makes the speedup less than n: the wall time on n workers minus 1/n of that on one.
-
-    Args:
-        one: Ledger of one worker, as in a record's metrics; other keys are ignored.
-        many: Ledger of `workers` workers, with the same batch per worker.
-        workers: How many.
-    """
-    exceeding = {ledger_columns.entry(name): many[name] - one[name] / workers for name in ledger_columns.entries(many)}
-    return dict(sorted(exceeding.items(), key=lambda item: -item[1]))
 
 
 def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:

@@ -15,7 +15,6 @@ from labs.course import laws
 from labs.results import cost_model, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from tests.course.exercises import planted
 
 
 def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:
@@ -100,16 +99,6 @@ def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_o
     assert over[4, 1] == 1
     assert over[8, 2] == 640 / 360, "the base is on the fewest nodes"
     assert over[4, 4] == 200 / 360
-
-
-def test_the_excess_of_the_parts_is_the_excess_of_the_epoch():
-    one = planted.ledger(8, 0, 0.5, 1.5)
-    many = planted.ledger(2.2, 0.6, 0.1, 1.4) | {"test_accuracy": 0.9}
-    result = scaling.excess(one, many, 4)
-    assert list(result) == ["other", "communication", "compute", "input"], "largest first"
-    assert result["other"] == pytest.approx(1.4 - 1.5 / 4)
-    assert result["input"] == pytest.approx(0.1 - 0.5 / 4), "what shrank by more than n is negative"
-    assert sum(result.values()) == pytest.approx(many["ledger_wall_seconds"] - one["ledger_wall_seconds"] / 4)
 
 
 def test_a_table_that_lost_its_configuration_says_so():

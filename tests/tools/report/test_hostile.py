@@ -50,31 +50,26 @@ BAD = {
     "a size of 401 digits": (changed("layout.size", HUGE), "layout.size"),
     "no number of nodes": (changed("layout.nodes", MISSING), "layout: Object missing required field `nodes`"),
     "no global batch": (changed("layout.global_batch_size", MISSING), "`global_batch_size`"),
-    "a bandwidth that is text": (changed("tables.trials.0.busbw", "fast"), "tables.trials[0].busbw: Expected"),
+    "a bandwidth that is text": (changed("tables.trials.0.busbw", "fast"), "tables[0].busbw: Expected"),
     "no workers": (changed("layout.size", 0), "layout.size"),
-    "a timing of 401 digits": (changed("timings.images_per_sec", HUGE), "timings.images_per_sec"),
-    "a setting of 401 digits": (changed("config.batch_size", HUGE), "config.batch_size"),
-    "a setting with 401 digits inside": (changed("config.batch_size", [HUGE]), "config.batch_size"),
-    "a metric of 401 digits": (changed("metrics.test_accuracy", HUGE), "metrics.test_accuracy"),
+    "a timing of 401 digits": (changed("timings.images_per_sec", HUGE), "timings"),
+    "a setting of 401 digits": (changed("config.batch_size", HUGE), "config"),
+    "a setting with 401 digits inside": (changed("config.batch_size", [HUGE]), "config"),
+    "a metric of 401 digits": (changed("metrics.test_accuracy", HUGE), "metrics"),
     "a loss of 401 digits": (changed("history.0.loss", HUGE), "history[0]"),
     "a loss that is a list": (changed("history.0.loss", [1]), "history[0]"),
-    "a table with 401 digits": (changed("tables.trials.0.width", HUGE), "tables.trials[0]"),
+    "a table with 401 digits": (changed("tables.trials.0.width", HUGE), "tables[0]"),
     "gpus is a number": (changed("machine.gpus", 7), "machine.gpus"),
     "gpus are dicts": (changed("machine.gpus", [{"name": "A100"}]), "machine.gpus[0]"),
     "oneDNN is a list": (changed("machine.onednn", []), "machine.onednn"),
     "a host that is a list": (changed("machine.host", []), "machine.host"),
-    "cores of 401 digits": (changed("machine.cores", HUGE), "machine.cores"),
+    "cores of 401 digits": (changed("machine.cores", HUGE), "machine"),
     "a surrogate in the run's name": (changed("run", "a\ud800"), "surrogate"),
     "a surrogate in a key": (changed("config.\ud800", 1), "surrogate"),
     "an empty run name": (changed("run", ""), "run"),
     "a lab that leaves its folder": (changed("lab", "../../x"), "lab"),
     "versions is a string": (changed("versions", "2.15"), "versions"),
-    "a version that is a number": (changed("versions.tensorflow", 2), "versions.tensorflow"),
-    "a setting called lab": (changed("config.lab", []), "config.lab"),
-    "a setting called run": (changed("config.run", 1), "config.run"),
-    "a setting called size": (changed("config.size", "two"), "config.size"),
-    "a metric called started": (changed("metrics.started", 1), "metrics.started"),
-    "a table row called run": (changed("tables.trials.0.run", 1), "tables.trials"),
+    "a version that is a number": (changed("versions.tensorflow", 2), "versions"),
     "not UTF-8": (json.dumps(record("bad")).encode() + b"\xff", "JSON"),
     "cut off": (json.dumps(record("bad"))[:100], "JSON"),
     "empty": ("", "JSON"),
@@ -164,16 +159,6 @@ def test_figures_that_are_not_numbers_are_read(tmp_path):
     result = records.read(folder)
     assert result["history"][0]["loss"] != result["history"][0]["loss"]
     assert result["metrics"] == {"test_loss": float("inf")}
-
-
-def test_no_lab_has_a_setting_that_would_be_refused():
-    import dataclasses
-
-    from labs.run import catalogue
-
-    for name in catalogue.lab_names():
-        fields = {field.name for field in dataclasses.fields(catalogue.load_lab(name).Config)}
-        assert not fields & schema.RESERVED, name
 
 
 NAMES = ["\x1b[31mred", "a\x1b]0;title\x07", "back\x08\x08", "two\nlines", "over\rwritten", "left\u202eright", "nul\0",
