@@ -152,12 +152,7 @@ class Evidence:
         return f"{beat}: no heartbeat for {silence:.0f} s; frozen or overloaded" * (silence > seconds)
 
     def cause(self, code: int, folder: Path) -> str:
-        """Return why the run has failed, or an empty string if it has not.
-
-        Args:
-            code: The launcher's exit code.
-            folder: The run's folder.
-        """
+        """Return why the run in a folder has failed, or an empty string if it has not; `code` is the launcher's."""
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))

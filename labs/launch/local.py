@@ -157,16 +157,7 @@ def _module_path(lab: Lab) -> dict[str, str]:
 
 def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Sequence[str], log: IO[str] | None,
             stall_seconds: float, folder: Path) -> None:
-    """Start the workers and wait for their end.
-
-    Args:
-        lab: The lab.
-        launcher: The lab's own launcher instead of mpirun, or None.
-        workers: How many to start.
-        arguments: What follows the lab's name on the command line.
-        log: Where to forward the workers' output.
-        stall_seconds: How long a worker may take between two steps.
-        folder: The run's folder.
+    """Start the workers and wait for their end; `launcher` is the lab's own instead of mpirun, or None.
 
     Raises:
         LabError: The run failed.

@@ -174,11 +174,7 @@ class Workers:
         return self._on_all(lambda rank: rank.pull(expression, block=False))
 
     def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
-        """Run a lab on the workers and return rank 0's record; rank 0's output is printed as it arrives.
-
-        Args:
-            lab: Its name, the beginning of its name, or its module.
-            args: The lab's Config, or what follows the lab's name on the command line.
+        """Run a lab as `local.run` does, and return rank 0's record; rank 0's output is printed as it arrives.
 
         Raises:
             LabError: The lab needs other workers, or the run failed.

@@ -152,13 +152,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
                    ) -> list[threading.Thread]:
-    """Start threads that forward a program's output, and return them; they end when the program has ended.
-
-    Args:
-        process: The program, from `started`.
-        log: Where to forward the output; the terminal, if None.
-        evidence: Collects the facts for the last line of a failed run.
-    """
+    """Start threads that forward a program's output, and return them; they end when the program has ended."""
     streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
     readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
                for source, target, errors in streams]
@@ -169,11 +163,6 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
 
 def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float = math.inf) -> int:
     """Wait for mpirun and return its exit code; terminate it if it hangs after its workers have finished or failed.
-
-    Args:
-        process: mpirun.
-        evidence: The workers' heartbeats and errors.
-        seconds: The time limit.
 
     Raises:
         subprocess.TimeoutExpired: mpirun is still running at the time limit.

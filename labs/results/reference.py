@@ -23,11 +23,6 @@ FOLDER = ROOT / "data" / "reference_runs"
 def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
     """Write the records of some runs as reference runs, and return their number; equal names are replaced.
 
-    Args:
-        runs: Records.
-        name: Of the set, such as the machine's.
-        folder: Where all sets are.
-
     Raises:
         LabError: The name cannot be a folder's.
     """

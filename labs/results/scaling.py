@@ -135,13 +135,7 @@ def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], b
 
 
 def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
-    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest.
-
-    Args:
-        sizes: Numbers of workers (or nodes), from 1 on.
-        efficiencies: The efficiency with each number of workers.
-        tolerance: How far an efficiency may fall and still count as kept.
-    """
+    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest."""
     by_size = dict(zip(sizes, efficiencies, strict=True))
     first, *_, last = several = sorted(size for size in by_size if size > 1)
     kept = f"{last} are about as efficient as {first}" if by_size[last] >= by_size[first] - tolerance else (

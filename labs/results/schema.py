@@ -98,9 +98,6 @@ class Required(msgspec.Struct):
 def check(record: Any) -> None:
     """Raise unless a record fits the schema.
 
-    Args:
-        record: The parsed JSON.
-
     Raises:
         LabError: Names the field and the problem.
     """
