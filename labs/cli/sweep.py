@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.launch import capacity, hosts
+from labs.launch import capacity, mpirun
 from labs.launch.sweep import FAILED, Unfinished, run_sweep, runs_elsewhere
 from labs.run import allocation, atomic, catalogue, cluster_state, command_line, terminal, usage
 from labs.run.catalogue import Lab
@@ -111,7 +111,7 @@ def _has_nodes(nodes: int, workers_on_each: int) -> bool:
     """Return whether mpirun spreads workers evenly over some nodes: it fills a node before the next."""
     if granted := allocation.current():
         return granted.ntasks_per_node == (workers_on_each,) * nodes
-    slots = list(hosts.slots().values())
+    slots = list(mpirun.host_slots().values())
     return len(slots) >= nodes and set(slots) == {workers_on_each}
 
 

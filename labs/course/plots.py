@@ -140,7 +140,7 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
 
     Args:
-        frame: Runs with a ledger, from `records.load` or `scaling.summary`: columns ledger_wall_seconds,
+        frame: Runs with a ledger, from `records.load` or `scaling.speedups`: columns ledger_wall_seconds,
             ledger_input_seconds and so on. Rows that are equal in `by` are one bar, their median.
         by: The columns whose values distinguish the bars.
         axes: The axes to draw on; by default those of a new figure.
@@ -244,7 +244,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "ba
     its own interval, `seconds_low` to `seconds_high`, if it was recorded.
 
     Args:
-        frame: Rows of the table "collectives" (`records.rows`): columns `bytes` and `busbw`, in bytes and bytes per
+        frame: Rows of the table "collectives" (`records.rows_of`): columns `bytes` and `busbw`, in bytes and bytes per
             second, and those of `by`.
         by: The columns whose values distinguish the lines; those with one value are left out of the legend.
         value: "busbw", "algbw" (bytes per second) or "seconds".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.launch import hosts
+from labs.launch import mpirun
 from labs.measure import utilization
 from labs.run import allocation, resources, slurm, terminal
 from labs.run.errors import LabError
@@ -54,7 +54,7 @@ def slots() -> int:
     granted = allocation.current()
     if granted:
         return granted.ntasks * granted.cpus_per_task
-    return sum(hosts.slots().values()) or resources.cores()
+    return sum(mpirun.host_slots().values()) or resources.cores()
 
 
 def check_slots(workers: int) -> None:
@@ -64,7 +64,7 @@ def check_slots(workers: int) -> None:
         LabError: Names the number that fits and the option that overrides it.
     """
     if workers > slots():
-        quota = "" if allocation.current() or hosts.slots() else resources.describe_quota()
+        quota = "" if allocation.current() or mpirun.host_slots() else resources.describe_quota()
         raise LabError(f"{workers} workers on {plural(slots(), 'core')}{quota} would wait for each other; "
                        f"ask for at most {slots()}, or add --oversubscribe")
 

@@ -39,12 +39,7 @@ def introduce() -> tuple[int, int]:
 
 
 def train(module: str, arguments: Sequence[str]) -> None:
-    """Run a lab as one of its workers, from the state of a new process.
-
-    Args:
-        module: The lab's module.
-        arguments: What follows the lab's name on the command line.
-    """
+    """Run a lab as one of its workers, from the state of a new process; its arguments are those of `labs run`."""
     import tensorflow as tf
 
     lab = load_lab(importlib.import_module(module))

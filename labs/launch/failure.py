@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 from labs.run import heartbeat
@@ -28,7 +27,7 @@ WORKER_ENDS = (
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
 """How it reports, on either stream, that it has lost its daemon on a node."""
 HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
-"""What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
+"""What it prints if the program that it starts on another node is faster than itself."""
 GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
 """What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
 but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
@@ -48,17 +47,13 @@ def of_program(code: int, errors: str) -> str:
 
     Args:
         code: Its exit code; below 0, the signal that killed it.
-        errors: Its error stream.
+        errors: Its error stream; the last line that names an error counts, else the last line with any text.
     """
     if code < 0:
         return _killed(-code)
-    return likely_cause(errors.splitlines()) or f"exited with code {code} and printed nothing"
-
-
-def likely_cause(lines: Iterable[str]) -> str:
-    """Return the last line that names an error, else the last line with any text, else an empty string."""
-    texts = [line.strip() for line in lines if line.strip(" -\0")]
-    return next(reversed([text for text in texts if ERROR_LINE.search(text)] or texts), "")
+    lines = [line.strip() for line in errors.splitlines() if line.strip(" -\0")]
+    likely = [line for line in lines if ERROR_LINE.search(line)] or lines
+    return likely[-1] if likely else f"exited with code {code} and printed nothing"
 
 
 def proof_verdict(output: str) -> str:
@@ -87,45 +82,33 @@ class Evidence:
         self.error_time = 0.0
         """When it was reported, on `clock`."""
         self.launcher_message = ""
-        """The launcher's messages."""
         self.gloo_aborted = False
         """Whether a worker has aborted because Gloo could not connect it to the others."""
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
         self.finish_time = math.inf
         """When the last rank finished the run, on `clock`; infinite while any rank sends heartbeats."""
-        self._in_stall = False
         self._stalls: dict[str, float] = {}
         """When each line of the last stall warning first appeared, in consecutive warnings."""
         self._last_stalls: dict[str, float] = {}
-        self._shown_stalls: set[str] = set()
 
     def add_error(self, text: str) -> None:
         """Add what a worker's error line says; only the first one counts."""
         if not self.error:
             self.error, self.error_time = text.strip(), self.clock.now()
 
-    def repeats_stall(self, text: str) -> bool:
-        """Return whether a line repeats a part of an earlier stall warning; such a stall is an error if it lasts.
+    def note_stall(self, text: str) -> None:
+        """Note a line of a stall warning; a stall of which Horovod warns for `stall_seconds` is an error.
 
         Horovod could end such a run itself, but it would count the time in which all workers were stopped.
         """
-        line = text.strip()
-        if not line:  # A heartbeat may come within a warning.
-            return False
-        if STALL_WARNING.search(line):
-            self._stalls, self._last_stalls, line = {}, self._stalls, "the first line, with a date"
-            self._in_stall = True
-        elif not self._in_stall or not ((match := WAITED_FOR.match(line)) or line == "Missing ranks:"):
-            self._in_stall = False
-            return False
-        elif match and (waited := self.clock.now() - self._last_stalls.get(line, math.inf)) > 0.9 * self.stall_seconds:
-            self.add_error(f"rank {match['rank']}: the others have waited for it for more than {waited:.0f} s "
-                           f"({match['tensors']}; --stall-seconds); frozen, overloaded or lost")
-        self._stalls[line] = self._last_stalls.get(line, self.clock.now())
-        repeated = line in self._shown_stalls
-        self._shown_stalls.add(line)
-        return repeated
+        if STALL_WARNING.search(text):
+            self._stalls, self._last_stalls = {}, self._stalls
+        elif match := WAITED_FOR.match(line := text.strip()):
+            self._stalls[line] = self._last_stalls.get(line, self.clock.now())
+            if (waited := self.clock.now() - self._stalls[line]) > 0.9 * self.stall_seconds:
+                self.add_error(f"rank {match['rank']}: the others have waited for it for more than {waited:.0f} s "
+                               f"({match['tensors']}; --stall-seconds); frozen, overloaded or lost")
 
     def add_launcher_message(self, text: str) -> None:
         """Add a line of the launcher's messages."""
@@ -150,14 +133,14 @@ class Evidence:
 
         Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
         """
-        nodes: dict[str, list[tuple[heartbeat.Beat, float]]] = {}
-        for beat, when in [*self.last_beats.values()]:  # A copy: another thread adds to it.
-            nodes.setdefault(beat.host, []).append((beat, when))
-        last = {node: max(when for _, when in beats) for node, beats in nodes.items()}
+        beats = [*self.last_beats.values()]  # A copy: another thread adds to it.
+        last: dict[str, float] = {}
+        for beat, when in beats:
+            last[beat.host] = max(when, last.get(beat.host, when))
         silent = min(last, key=lambda node: last[node], default=None)
         if silent is None or (silence := max(last.values()) - last[silent]) <= seconds:
             return ""
-        positions = "; ".join(f"rank {beat.rank}: {beat.position()}" for beat, _ in nodes[silent])
+        positions = "; ".join(f"rank {beat.rank}: {beat.position()}" for beat, _ in beats if beat.host == silent)
         return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
                 "node is lost or frozen")
 
@@ -169,12 +152,7 @@ class Evidence:
         return f"{beat}: no heartbeat for {silence:.0f} s; frozen or overloaded" * (silence > seconds)
 
     def cause(self, code: int, folder: Path) -> str:
-        """Return why the run has failed, or an empty string if it has not.
-
-        Args:
-            code: The launcher's exit code.
-            folder: The run's folder.
-        """
+        """Return why the run in a folder has failed, or an empty string if it has not; `code` is the launcher's."""
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))

@@ -7,17 +7,20 @@ import dataclasses
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
 
-from labs.launch import capacity, failure, mpirun, precheck, supervisor
-from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal
+from labs.launch import capacity, failure, mpirun, supervisor
+from labs.results import records
+from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
-from labs.run.paths import python_path
+from labs.run.errors import LabError, quoted
 from labs.run.text import plural
+
+FEWEST = 256
+"""The embedded data sets have more training images; a smaller step need not wait until their index is read."""
 
 
 class InterruptedAfterRecord(KeyboardInterrupt):
@@ -44,8 +47,6 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
         InterruptedAfterRecord: The run was interrupted after it had written its record.
         KeyboardInterrupt: It was interrupted; its text is the command that resumes it, if anything is saved.
     """
-    from labs.results import records
-
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
@@ -60,11 +61,13 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     with contextlib.ExitStack() as held:
         folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
-            precheck.refuse_run(lab, config, folder, options.resume, workers)
+            _refuse_run(lab, config, folder, options.resume, workers)
         held.enter_context(run_lock.launching(folder))
-        precheck.refuse(lab, config, workers)
-        if announce:
-            precheck.warn(config)
+        _refuse_config(lab, config, workers)
+        epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
+        if announce and warmup > epochs:
+            terminal.note(f"the learning rate will not reach its full value: --warmup-epochs {warmup:g}, "
+                          f"--epochs {epochs}")
         arguments += [] if named else ["--name", folder.name]
         if launch:  # Workers that have started already may have another results root in their environment.
             launch(lab, config, arguments + ([] if options.results else ["--results", str(runs.parent)]))
@@ -75,10 +78,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             if advice := "" if alone else capacity.unused_cores(workers):
                 terminal.note(advice)
             terminal.note(f"starting {plural(workers, 'worker')} ...")
-        program = [*mpirun.PYTHON, "-m", lab.module, *arguments]
-        variables = {**lab.environment, **_module_path(lab)}
         try:
-            _launch(launcher, workers, program, variables, log, options.stall_seconds, folder)
+            _launch(lab, launcher, workers, arguments, log, options.stall_seconds, folder)
         except KeyboardInterrupt:
             if (folder / "record.json").exists():
                 raise InterruptedAfterRecord from None
@@ -86,6 +87,43 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
                 raise KeyboardInterrupt(_to_resume(lab, arguments, workers, oversubscribe)) from None
             raise
     return records.read(folder)
+
+
+def _refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
+    """Refuse a run that is locked, finished or cannot be resumed like this; report if there is nothing to resume.
+
+    Raises:
+        LabError: Names the cause.
+    """
+    run_lock.refuse_held(folder)
+    run_lock.refuse_taken(lab.name, folder, resume)
+    if not resume:
+        return
+    if not run_lock.is_saved(folder):
+        others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
+        terminal.note(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
+                      f"{usage.suggestion(folder.name, others)}")
+    elif before := run_lock.started_with(folder):
+        run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
+        if before["workers"]:  # 0: it may change, as in elastic training.
+            run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
+    if hasattr(config, "epochs"):
+        run_lock.refuse_fewer_epochs(folder, config.epochs)
+
+
+def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
+    """Refuse what the workers would find only after they have loaded TensorFlow, or at the end of the run.
+
+    Raises:
+        LabError: Names the cause.
+    """
+    lab.check(config, workers)
+    records.refuse_unreadable(lab.name, config)
+    data, step = getattr(config, "data", "embedded"), getattr(config, "batch_size", 1) * workers
+    if lab.data_set and (data != "embedded" or step > FEWEST):
+        from labs.datasets import sharding, splits
+
+        sharding.refuse_large_batch(step, splits.training_images(lab.data_set, data, config))
 
 
 def _to_resume(lab: Lab, arguments: Sequence[str], workers: int, oversubscribe: bool) -> str:
@@ -101,31 +139,23 @@ def _module_path(lab: Lab) -> dict[str, str]:
     if lab.module.startswith("labs."):
         return {}
     folder = Path(str(sys.modules[lab.module].__file__)).resolve().parents[lab.module.count(".")]
-    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), python_path()]))}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), paths.python_path()]))}
 
 
-def _launch(launcher: list[str] | None, workers: int, program: list[str], variables: Mapping[str, str],
-            log: IO[str] | None, stall_seconds: float, folder: Path) -> None:
-    """Start the workers and wait for their end.
-
-    Args:
-        launcher: The lab's own launcher instead of mpirun, or None.
-        workers: How many to start.
-        program: A worker's command line.
-        variables: The lab's environment variables.
-        log: Where to forward the workers' output.
-        stall_seconds: How long a worker may take between two steps.
-        folder: The run's folder.
+def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Sequence[str], log: IO[str] | None,
+            stall_seconds: float, folder: Path) -> None:
+    """Start the workers and wait for their end; `launcher` is the lab's own instead of mpirun, or None.
 
     Raises:
         LabError: The run failed.
     """
-    env = {**mpirun.environment(bar=log is None), **variables, stop.SUPERVISOR: stop.supervisor_name()}
+    env = {**mpirun.environment(bar=log is None), **lab.environment, **_module_path(lab),
+           stop.SUPERVISOR: stop.supervisor_name()}
     if launcher is None:
-        # Horovod: warns of a stall, and does not end it: it would count time in which all workers were stopped. `_wait`
-        # ends it. Set here, since a run in this process (a notebook) may have left its own limits.
+        # Horovod: warns of a stall, and does not end it: it would count time in which all workers were stopped.
+        # `supervise` ends it. Set here, since a run in this process (a notebook) may have left its own limits.
         env |= {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(int(stall_seconds)), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
-    command = [*(launcher or mpirun.command(workers, env)), *program]
+    command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
     evidence = failure.Evidence(stall_seconds)
     code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)
     if cause := evidence.cause(code, folder):

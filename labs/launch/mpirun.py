@@ -1,4 +1,4 @@
-"""mpirun's command line and the environment of its workers."""
+"""mpirun's command line, the environment of its workers, and the nodes that it will use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.launch import hosts
-from labs.run import terminal
+from labs.run import allocation, atomic, paths, resources, terminal
 from labs.run.errors import LabError
-from labs.run.paths import python_path
 
 PYTHON = [sys.executable, "-P"]
 """Python without the working folder on its module path: a student's keras.py there would hide Keras."""
@@ -23,6 +21,10 @@ INSIDE = re.compile(
 EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDNN_|DNNL_|GLIBC_|OMP_|PYTHON"
                       r"|SETUPTOOLS_USE")
 """Variables that the workers need on all nodes."""
+HOST_FILES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
+"""Variables in which Open MPI 5 and 4 look for the default host file."""
+HOST = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
+"""A line of a host file."""
 
 
 def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
@@ -39,11 +41,11 @@ def command(workers: int, env: Mapping[str, str] | None = None) -> list[str]:
     launcher = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if launcher is None:
         raise LabError("no mpirun beside this Python or on the PATH; set up the environment with `make env`")
-    exports = [word for name in env or () if EXPORTED.match(name) for word in ("-x", name)] if hosts.slots() else []
+    exports = [word for name in env or () if EXPORTED.match(name) for word in ("-x", name)] if host_slots() else []
     # Horovod: by default mpirun binds a worker to one core, which its threads would have to share; and a rank that
     # waits must yield its core to the ranks that compute.
     flags = ["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-    if hosts.nodes() == 1:
+    if nodes() == 1:
         # The workers share memory. With the TCP component they would also listen on every network, and the component
         # for fabrics (ofi) takes a second of every start to find that there is none.
         flags += ["--mca", "btl", "^tcp,ofi"]
@@ -67,7 +69,39 @@ def environment(bar: bool = True) -> dict[str, str]:
         # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
         env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     env["LABS_TERMINAL"] = ",".join(str((bar and terminal.columns(stream)) or 0) for stream in (sys.stdout, sys.stderr))
-    env["PYTHONPATH"] = python_path()
+    env["PYTHONPATH"] = paths.python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.
         env |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return env
+
+
+def nodes() -> int:
+    """Return the number of nodes over which mpirun may spread the workers."""
+    granted = allocation.current()
+    return granted.nodes if granted else len(host_slots()) or 1
+
+
+def host_slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
+    """Return how many workers mpirun's host file allows on each node; empty if no variable names such a file.
+
+    Raises:
+        LabError: The file cannot be read, or has a line other than HOST slots=N.
+    """
+    variable = next((name for name in HOST_FILES if name in environ), None)
+    if variable is None:
+        return {}
+    file = environ[variable]
+    try:
+        text = atomic.read_text(paths.named(file, variable))  # Comments may be in any encoding.
+    except OSError as problem:
+        raise LabError(f"{variable} names {file}: {problem.strerror}; unset it, or name a host file") from None
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not (line := line.partition("#")[0].strip()):
+            continue
+        match = HOST.fullmatch(line)
+        if not match or match[1] in counts:
+            raise LabError(f"{file}, line {number}: mpirun cannot read {line!r}; write HOST slots=N, once per host")
+        # mpirun counts the cores of a host without slots: here those of this machine, as nodes are mostly equal.
+        counts[match[1]] = int(match[2] or resources.cores())
+    return counts

@@ -30,7 +30,7 @@ from ipyparallel import AsyncResult, Client, DirectView
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-from labs.launch import capacity, engine, failure, hosts, local, mpirun, supervisor
+from labs.launch import capacity, engine, failure, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
 from labs.run import environment, worker
 from labs.run.catalogue import Lab
@@ -46,11 +46,8 @@ STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOW
 SECONDS_TO_START = 180.0
 SECONDS_AFTER_FAILURE = 2.0
 """How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
-POLL_SECONDS = 0.1
 HOROVODS = ("backend", "cycle_time_ms", "fusion_threshold_mb")
 """Fields that Horovod reads when it starts, and here it has started."""
-Calls = dict[int, AsyncResult]
-"""The same call on all ranks, by rank."""
 
 _running: Workers | None = None
 """The workers of this process: a second set would share their cores."""
@@ -71,7 +68,7 @@ def start(workers: int = 2, threads: int = 0) -> Workers:
         _running.stop()
     environment.refuse_harmful()
     capacity.choose_workers(workers, oversubscribe=False)
-    if hosts.nodes() > 1:
+    if mpirun.nodes() > 1:
         raise LabError("resident workers share one node, and this job has several; use labs.launch.local.run")
     print(f"starting {plural(workers, 'worker')} ...", flush=True)
     _running = Workers(workers, threads)
@@ -105,15 +102,7 @@ class WorkerError(LabError):
 
 
 class Workers:
-    """Resident workers, from `start`.
-
-    Args:
-        size: How many to start.
-        threads: As of `start`.
-
-    Raises:
-        LabError: They did not start.
-    """
+    """Resident workers, from `start`; arguments and errors as there."""
 
     def __init__(self, size: int, threads: int):
         self.size, self._ended = size, ""
@@ -164,11 +153,7 @@ class Workers:
         return f"{plural(self.size, 'worker')}, {plural(self.threads, 'thread')} each"
 
     def stop(self, cause: str = "the workers have been stopped") -> None:
-        """End the workers, and remove their files.
-
-        Args:
-            cause: What later calls say.
-        """
+        """End the workers, and remove their files; later calls raise an error that says the cause."""
         self._ended = self._ended or cause
         atexit.unregister(self.stop)
         self._signal(signal.SIGCONT)
@@ -181,22 +166,14 @@ class Workers:
             WorkerError: The code raised an exception.
             LabError: A worker has ended.
         """
-        self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=_show)
+        self._on_all(lambda rank: rank.execute(code, silent=False, block=False), show=True)
 
     def pull(self, expression: str) -> list:
-        """Return the value of an expression on every rank, by rank.
-
-        Args:
-            expression: Such as the name of a variable that a `%%px` cell has set.
-        """
+        """Return the value of an expression on every rank, such as the name of a variable of a `%%px` cell."""
         return self._on_all(lambda rank: rank.pull(expression, block=False))
 
     def run(self, lab: str | ModuleType | Lab, args: Any = ()) -> dict:
-        """Run a lab on the workers and return rank 0's record; rank 0's output is printed as it arrives.
-
-        Args:
-            lab: Its name, the beginning of its name, or its module.
-            args: The lab's Config, or what follows the lab's name on the command line.
+        """Run a lab as `local.run` does, and return rank 0's record; rank 0's output is printed as it arrives.
 
         Raises:
             LabError: The lab needs other workers, or the run failed.
@@ -213,13 +190,12 @@ class Workers:
                            "another launcher; use labs.launch.local.run")
         self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)
 
-    def _on_all(self, call_on: Callable[[DirectView], AsyncResult],
-                show: Callable[[int, AsyncResult], None] | None = None, forward: bool = False) -> list:
+    def _on_all(self, call_on: Callable[[DirectView], AsyncResult], show: bool = False, forward: bool = False) -> list:
         """Make a call on each rank, wait for all, and return the results by rank.
 
         Args:
             call_on: Starts the call on a rank.
-            show: Is called with each rank and its call at the end, even if it has failed.
+            show: At the end, show what the ranks have printed, plotted and returned, even if a call has failed.
             forward: Print what rank 0 prints, as it arrives.
 
         Raises:
@@ -228,18 +204,17 @@ class Workers:
         """
         self._check()
         self._signal(signal.SIGCONT)
-        calls = {rank: call_on(self._client[rank]) for rank in range(self.size)}
+        calls = [call_on(self._client[rank]) for rank in range(self.size)]
         try:
-            stuck = self._wait(calls, _forwarder(calls[0]) if forward else lambda: None)
+            stuck = self._wait(calls, forward)
         finally:
             if not self._ended:
                 self._signal(signal.SIGSTOP)  # Horovod looks for tensors a thousand times a second, also when idle.
-            if show:
-                for rank, call in calls.items():
-                    show(rank, call)
-        errors = {rank: call.exception() for rank, call in calls.items() if _has_failed(call)}
+            for rank, call in enumerate(calls if show else ()):
+                _show(rank, call)
+        errors = {rank: call.exception() for rank, call in enumerate(calls) if _has_failed(call)}
         if not errors:
-            return [call.get() for call in calls.values()]
+            return [call.get() for call in calls]
         problem = _explain(errors)
         if waiting := stuck or [rank for rank, error in errors.items() if worker.is_secondary_failure(error)]:
             # Horovod cannot forget an exchange that some ranks have begun.
@@ -247,23 +222,24 @@ class Workers:
             problem.args = (self._farewell(),)
         raise problem
 
-    def _wait(self, calls: Calls, forward: Callable[[], None]) -> list[int]:
+    def _wait(self, calls: list[AsyncResult], forward: bool) -> list[int]:
         """Wait until all calls have ended; return the ranks that do not end, because another one has failed."""
-        failed_at, busy = 0.0, _busy(calls)
+        failed_at, busy, shown = 0.0, _busy(calls), 0
         try:
             while busy and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
-                calls[busy[0]].wait(POLL_SECONDS)
-                forward()
+                calls[busy[0]].wait(0.1)
+                shown = _forward(calls[0], shown) if forward else 0
                 self._check()
                 busy = _busy(calls)
-                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls.values())) else 0.0)
+                failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls)) else 0.0)
         except KeyboardInterrupt:
             self._interrupt(calls)
             raise
-        for rank, call in calls.items():
+        for rank, call in enumerate(calls):
             if rank not in busy:
                 call.wait_for_output(1)
-        forward()
+        if forward:
+            _forward(calls[0], shown)
         return busy
 
     def _signal(self, number: signal.Signals) -> None:
@@ -272,11 +248,11 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _interrupt(self, calls: Calls) -> None:
+    def _interrupt(self, calls: list[AsyncResult]) -> None:
         """Interrupt all ranks; in an exchange they run no Python, and have to be stopped."""
         for rank in _busy(calls):
             os.kill(self._pids[rank], signal.SIGINT)
-        for call in calls.values():
+        for call in calls:
             call.wait(SECONDS_AFTER_FAILURE)
         if busy := _busy(calls):
             self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted")
@@ -295,8 +271,8 @@ class Workers:
         return f"{self._ended}; resident.start({self.size}) starts new workers"
 
 
-def _busy(calls: Calls) -> list[int]:
-    return [rank for rank, call in calls.items() if not call.ready()]
+def _busy(calls: list[AsyncResult]) -> list[int]:
+    return [rank for rank, call in enumerate(calls) if not call.ready()]
 
 
 def _has_failed(call: AsyncResult) -> bool:
@@ -317,22 +293,16 @@ def _explain(errors: dict[int, Any]) -> WorkerError:
     return problem
 
 
-def _names(ranks) -> str:
+def _names(ranks: list[int]) -> str:
     """Return "rank 1" or "ranks 0, 1"."""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
-def _forwarder(call: AsyncResult) -> Callable[[], None]:
-    """Return a function that prints what a call has printed since the function was last called."""
-    shown = 0
-
-    def forward() -> None:
-        nonlocal shown
-        text = call.stdout
-        print(text[shown:], end="", flush=True)
-        shown = len(text)
-
-    return forward
+def _forward(call: AsyncResult, shown: int) -> int:
+    """Print what a call has printed after its first `shown` characters, and return the new number."""
+    text = call.stdout
+    print(text[shown:], end="", flush=True)
+    return len(text)
 
 
 def _show(rank: int, call: AsyncResult) -> None:

@@ -36,12 +36,7 @@ POLL_SECONDS = 0.3
 
 @contextlib.contextmanager
 def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
-    """Run a program during the block; if the block or this process ends, in any way, its processes end too.
-
-    Args:
-        command: The program's command line.
-        env: Its environment; by default this process's.
-    """
+    """Run a program during the block; if the block or this process ends, in any way, its processes end too."""
     environ = os.environ if env is None else env
     with private_tmpdir(environ) as variables:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -110,12 +105,7 @@ class Outcome:
 
 
 def finish(process: subprocess.Popen, seconds: float) -> Outcome:
-    """Wait for a program and return its outcome.
-
-    Args:
-        process: The program, from `started`.
-        seconds: The time limit.
-    """
+    """Wait for a program from `started`, and return its outcome."""
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -124,13 +114,7 @@ def finish(process: subprocess.Popen, seconds: float) -> Outcome:
 
 
 def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run a program to its end or to the time limit, and return its outcome; all processes that it started end too.
-
-    Args:
-        command: The program's command line.
-        seconds: The time limit.
-        env: Its environment; by default this process's.
-    """
+    """Run a program to its end or to the time limit, and return its outcome; all processes that it started end too."""
     with started([str(word) for word in command], env) as process:
         return finish(process, seconds)
 
@@ -152,7 +136,9 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     try:
         with started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
-            with _signals_interrupt(), _ticking(log):
+            # Seconds on a terminal, but not in a notebook, whose output would keep them.
+            shown = log is None and terminal.columns(sys.stderr)
+            with _signals_interrupt(), terminal.ticking("labs: running,") if shown else contextlib.nullcontext():
                 try:
                     return _wait(process, evidence) if is_mpirun else process.wait()
                 except KeyboardInterrupt:
@@ -166,13 +152,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
                    ) -> list[threading.Thread]:
-    """Start threads that forward a program's output, and return them; they end when the program has ended.
-
-    Args:
-        process: The program, from `started`.
-        log: Where to forward the output; the terminal, if None.
-        evidence: Collects the facts for the last line of a failed run.
-    """
+    """Start threads that forward a program's output, and return them; they end when the program has ended."""
     streams = (process.stdout, log or sys.stdout, False), (process.stderr, log or sys.stderr, True)
     readers = [threading.Thread(target=_pass_on, args=(source, target, evidence, errors), daemon=True)
                for source, target, errors in streams]
@@ -183,11 +163,6 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
 
 def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float = math.inf) -> int:
     """Wait for mpirun and return its exit code; terminate it if it hangs after its workers have finished or failed.
-
-    Args:
-        process: mpirun.
-        evidence: The workers' heartbeats and errors.
-        seconds: The time limit.
 
     Raises:
         subprocess.TimeoutExpired: mpirun is still running at the time limit.
@@ -211,43 +186,29 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
             return process.wait()
 
 
-def _ticking(log: IO[str] | None) -> contextlib.AbstractContextManager:
-    """Show the seconds on the terminal during a run, but not in a notebook, whose output would keep them."""
-    shown = log is None and terminal.columns(sys.stderr)
-    return terminal.ticking("labs: running,") if shown else contextlib.nullcontext()
-
-
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
-    """Forward a stream; withhold error lines and the launcher's boxes, from which the last line is made.
+    """Forward a stream; from the error stream, withhold error lines and the launcher's boxes, which are evidence.
 
-    A progress bar is shown on the terminal's live line.
-
-    A closed terminal takes no more output, but the stream must still be read: workers that save would block.
-
-    Args:
-        source: The output of the launcher and its workers.
-        target: Where to copy it.
-        evidence: Takes what is withheld.
-        errors: Whether this is the error stream; nothing is withheld from the other one.
+    A progress bar is shown on the terminal's live line. A closed terminal takes no more output, but the stream must
+    still be read: workers that save would block.
     """
     in_box = False
     for text in _chunks(source):
         text = failure.WORKER_PREFIX.sub("", text)
         if errors:
             text = evidence.extract_heartbeats(text)
+            if failure.GLOO_ABORT.search(text):
+                evidence.gloo_aborted = True
+            evidence.note_stall(text)
         elif failure.LOST_NODE.search(text):
             evidence.add_launcher_message(text)
-        if errors and failure.GLOO_ABORT.search(text):
-            evidence.gloo_aborted = True
-        if errors and (failure.HARMLESS.search(text) or evidence.repeats_stall(text)):
-            continue
         if errors and text.startswith(failure.BOX):
             in_box = not in_box
         elif in_box:
             evidence.add_launcher_message(text)
         elif errors and ERROR_PREFIX in text:
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
-        else:
+        elif not (errors and failure.HARMLESS.search(text)):
             # If its reader has gone or its disk is full, `labs` says so at the end.
             with contextlib.suppress(OSError, ValueError):
                 if target is sys.stderr and text.endswith("\r"):

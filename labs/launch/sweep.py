@@ -42,14 +42,7 @@ class Unfinished(NamedTuple):
 
 def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: Path,
               oversubscribe: bool = False) -> Unfinished:
-    """Run the cells that have no record yet, and return those that still have none.
-
-    Args:
-        lab: Its name, its module, or its record.
-        todo: Cells, in the order of their runs.
-        results_root: The folder of all results.
-        oversubscribe: Allow more workers than cores.
-    """
+    """Run the cells that have no record yet, and return those that still have none."""
     from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
 
     tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
@@ -80,7 +73,18 @@ def _run(lab: Lab, cell: Cell, results_root: Path, oversubscribe: bool) -> str:
     folder = results_root / cell.lab / cell.name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(cell, results_root).hold():
-        return "" if finished(cell, results_root) else _launch(lab, cell, folder, oversubscribe)
+        if finished(cell, results_root):
+            return ""
+        shutil.rmtree(folder, ignore_errors=True)  # Files of an earlier attempt would mix two runs' timings.
+        folder.mkdir()
+        arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(results_root)]
+        try:
+            with open(folder / "log.txt", "w") as log, _set_links(cell.link):
+                local.run(lab, arguments, cell.workers, oversubscribe, log)
+        except LabError as cause:
+            atomic.write_text(folder / FAILED, f"{cause}\n")
+            return str(cause)
+    return ""
 
 
 def _lock(cell: Cell, results_root: Path) -> Lock:
@@ -101,17 +105,3 @@ def _set_links(bandwidth: str) -> Iterator[None]:
     with cluster_state.restored():
         cluster_state.set_bandwidth(bandwidth)
         yield
-
-
-def _launch(lab: Lab, cell: Cell, folder: Path, oversubscribe: bool) -> str:
-    """Launch one cell in an empty folder: files of an earlier attempt would mix two runs' timings."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    arguments = [*command_line.to_argv(cell.config), "--name", cell.name, "--results", str(folder.parent.parent)]
-    try:
-        with open(folder / "log.txt", "w") as log, _set_links(cell.link):
-            local.run(lab, arguments, cell.workers, oversubscribe, log)
-    except LabError as cause:
-        atomic.write_text(folder / FAILED, f"{cause}\n")
-        return str(cause)
-    return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from labs.launch import hosts
+from labs.launch import mpirun
 from labs.run.lock import Lock
 from labs.run.paths import temporary_dir
 
@@ -24,17 +24,14 @@ SETTLED_SECONDS = 60.0
 
 @contextlib.contextmanager
 def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Make a folder for the temporary files of a launcher and its workers, and remove it after the block.
+    """Make a folder for the temporary files of a launcher and its workers; yield the variables that name it.
 
-    In the common folder, Open MPI's launcher names its files by its process number. Those of a killed launcher stay,
-    and if that number is used again, the next launcher does not start: "The PMIx server's listener thread failed to
-    start". A killed worker leaves the code that TensorFlow has generated.
+    It is removed after the block. In the common folder, Open MPI's launcher names its files by its process number.
+    Those of a killed launcher stay, and if that number is used again, the next launcher does not start: "The PMIx
+    server's listener thread failed to start". A killed worker leaves the code that TensorFlow has generated.
 
     Args:
         environ: The environment of the launcher; LABS_TMPDIR in it names the folder of files that runs share.
-
-    Yields:
-        The environment variables that name the folder.
     """
     _remove_abandoned()
     try:
@@ -43,7 +40,7 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
         yield {}
         return
     with folder as path, Lock(Path(path) / "lock").hold():
-        if hosts.nodes() > 1:  # The workers' folder would have to exist on all nodes; the launcher's is on this one.
+        if mpirun.nodes() > 1:  # The workers' folder would have to exist on all nodes; the launcher's is on this one.
             yield {"PRTE_MCA_prte_local_tmpdir_base": path}
             return
         yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.

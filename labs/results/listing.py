@@ -23,11 +23,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def load(lab: str | None, root: Path) -> pd.DataFrame:
-    """Return the runs of a results folder, oldest first, one row each.
-
-    Args:
-        lab: Name of a lab, its number or a unique prefix; all labs by default.
-        root: The results folder.
+    """Return the runs of a results folder, oldest first, one row each: of all labs, or of one named lab.
 
     Raises:
         LabError: No lab has that name, or there are no runs of it, or no runs at all.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from labs.results import schema
+from labs.results.schema import FORMAT, Record
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.paths import results_dir
@@ -37,9 +38,6 @@ class Names(tuple):
         return self
 
 
-Record = dict[str, Any]
-"""The record of a finished run, as JSON values. `report.run_record.finish` writes it; `schema` checks it."""
-FORMAT = 1
 LARGEST = 64 << 20
 """The most bytes of a record; those of the labs have a few thousand."""
 
@@ -58,6 +56,8 @@ def read(folder: str | os.PathLike) -> Record:
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise LabError(f"not a record of format {FORMAT}")
         schema.check(record)
+    except (ValueError, RecursionError) as problem:
+        raise LabError(f"{path}: damaged, not JSON: {problem}") from None
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
     return record
@@ -66,18 +66,11 @@ def read(folder: str | os.PathLike) -> Record:
 def _parsed(content: bytes) -> Any:
     """Parse JSON, strictly except for NaN and infinities, which Python writes for the loss of a diverged run."""
     try:
-        try:
-            return msgspec.json.decode(content)
-        except ValueError:
-            record = json.loads(content)
-            msgspec.json.encode(record)  # Python's reader accepts half a surrogate pair, which cannot be printed.
-            return record
-    except RecursionError:
-        raise LabError("nested too deeply for a record") from None
-    except UnicodeEncodeError:
-        raise LabError("holds half a surrogate pair, which is not text") from None
-    except ValueError as problem:
-        raise LabError(f"damaged, not JSON: {problem}") from None
+        return msgspec.json.decode(content)
+    except ValueError:
+        record = json.loads(content)
+        msgspec.json.encode(record)  # Python's reader accepts half a surrogate pair, which cannot be printed.
+        return record
 
 
 def refuse_unreadable(lab: str, config: Any) -> None:
@@ -156,9 +149,10 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
 
 
 def flat(record: Record) -> dict[str, Any]:
-    """Return a record as one row of `table`."""
+    """Return a record as one row of `table`; whatever else it holds, lab, run, start and layout are the run's own."""
     about = {key: record[key] for key in ("lab", "run", "started")}
-    return about | settings(record) | record["layout"] | record["timings"] | record["metrics"]
+    layout = record["layout"]
+    return about | settings(record) | layout | record["timings"] | record["metrics"] | layout | about
 
 
 def settings(record: Record) -> dict[str, Any]:
@@ -167,19 +161,14 @@ def settings(record: Record) -> dict[str, Any]:
     return {f"asked_{name}" if name in layout else name: value for name, value in record["config"].items()}
 
 
-def rows(name: str, lab: str = "*", root: Path | None = None) -> pd.DataFrame:
-    """Return the rows of one named table of all runs, with lab, run, number of workers and Config."""
-    return rows_of(read_all(lab, root), name)
-
-
 def rows_of(records: Iterable[Record], name: str) -> pd.DataFrame:
-    """Return the rows of one named table of some runs; see `rows`."""
+    """Return the rows of one named table of some runs, with lab, run, number of workers and Config."""
     import pandas as pd
 
     frame_rows = []
     for record in records:
-        about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]} | record["config"]
-        frame_rows += [about | row for row in record.get("tables", {}).get(name, [])]
+        about = {"lab": record["lab"], "run": record["run"], "size": record["layout"]["size"]}
+        frame_rows += [about | record["config"] | row | about for row in record.get("tables", {}).get(name, [])]
     return pd.DataFrame(frame_rows)
 
 

@@ -23,30 +23,19 @@ FOLDER = ROOT / "data" / "reference_runs"
 def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> int:
     """Write the records of some runs as reference runs, and return their number; equal names are replaced.
 
-    Args:
-        runs: Records.
-        name: Of the set, such as the machine's.
-        folder: Where all sets are.
-
     Raises:
         LabError: The name cannot be a folder's.
     """
     check_name(name)
-    written = 0
+    runs = list(runs)
     for record in runs:
         content = msgspec.json.format(msgspec.json.encode(record), indent=0).decode()
         atomic.write_text(folder / name / record["lab"] / record["run"] / "record.json", content + "\n")
-        written += 1
-    return written
+    return len(runs)
 
 
 def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.Record]:
-    """Return the records of a set of reference runs, oldest first.
-
-    Args:
-        name: Of the set.
-        lab: Whose runs; default: those of all labs.
-        folder: Where all sets are.
+    """Return the records of a set of reference runs, or those of one lab, oldest first.
 
     Raises:
         LabError: There is no such set.

@@ -7,7 +7,7 @@ Nothing here compares one configuration with another.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -38,22 +38,13 @@ def configuration(frame: pd.DataFrame) -> list[str]:
     return [column for column in columns if frame[column].notna().any()]
 
 
-def summary(frame: pd.DataFrame, by: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return one row per configuration and number of workers, over its repeats.
+def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
+    """Return one row per configuration and number of workers, and the throughputs of the repeats behind each row.
 
     `images_per_sec` is the median. `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
     the logarithms because throughputs are compared as ratios; they are NaN for a single run. Seconds (the
     first epoch separately) and the entries of the ledger are medians.
-
-    Args:
-        frame: Runs, one row each, from `records.load`.
-        by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
     """
-    return _grouped(frame, list(by if by is not None else configuration(frame)))[0]
-
-
-def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """Return the table of `summary`, and the throughputs of the repeats behind each of its rows."""
     by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
     medians = [name for name in frame if name not in by and (name in SECONDS or ledger_columns.is_column(name))]
@@ -97,11 +88,12 @@ def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
              scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
-    """Return `summary` with each row's speedup and scaling efficiency over `base` workers.
+    """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
 
-    The speedup is throughput(n) / throughput(base), the efficiency speedup / (n / base), both with Welch's 95 %
-    interval over the repeats (Welch 1947, on the logarithms; NaN if either side ran once). A row is compared only with
-    `base` workers of the same configuration. Without such runs it has NaN, and the column `why` says so.
+    The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), the efficiency
+    speedup / (n / base), both with Welch's 95 % interval over the repeats (Welch 1947, on the logarithms; NaN if either
+    side ran once). A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
+    and the column `why` says so.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -142,28 +134,8 @@ def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], b
             else statistics.ratio(throughputs[row], throughputs[other]) for row, other in rows]
 
 
-def excess(one: Mapping[str, float], many: Mapping[str, float], workers: int) -> dict[str, float]:
-    """Return by how many seconds each entry of the ledger exceeds the ideal, 1/n of one worker's; largest first.
-
-    The sum is what makes the speedup less than n: the wall time on n workers minus 1/n of that on one.
-
-    Args:
-        one: Ledger of one worker, as in a record's metrics; other keys are ignored.
-        many: Ledger of `workers` workers, with the same batch per worker.
-        workers: How many.
-    """
-    exceeding = {ledger_columns.entry(name): many[name] - one[name] / workers for name in ledger_columns.entries(many)}
-    return dict(sorted(exceeding.items(), key=lambda item: -item[1]))
-
-
 def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
-    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest.
-
-    Args:
-        sizes: Numbers of workers (or nodes), from 1 on.
-        efficiencies: The efficiency with each number of workers.
-        tolerance: How far an efficiency may fall and still count as kept.
-    """
+    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest."""
     by_size = dict(zip(sizes, efficiencies, strict=True))
     first, *_, last = several = sorted(size for size in by_size if size > 1)
     kept = f"{last} are about as efficient as {first}" if by_size[last] >= by_size[first] - tolerance else (

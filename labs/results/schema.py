@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-import typing
-from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
 
 from labs.run.errors import LabError
 
+Record = dict[str, Any]
+"""The record of a finished run, as JSON values, from `run_record.finish`."""
+FORMAT = 1
+"""The format of the records that this kit writes and reads."""
 Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Integers of at most 64 bits: pandas and numpy raise on larger ones."""
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -95,58 +95,15 @@ class Required(msgspec.Struct):
     tables: dict[str, list[Measured]] = {}
 
 
-IDENTITY = frozenset({"lab", "run", "started"})
-"""Columns that identify a run in every table; nothing else in a record may have these names."""
-RESERVED = IDENTITY | {"size"}
-"""Names that no field of a Config may have: the number of workers belongs to the layout."""
-MEASURED = IDENTITY | set(Layout.__struct_fields__)
-"""Names that no timing and no metric may have: where a run ran belongs to the layout."""
-
-
 def check(record: Any) -> None:
     """Raise unless a record fits the schema.
-
-    Args:
-        record: The parsed JSON.
 
     Raises:
         LabError: Names the field and the problem.
     """
     try:
+        msgspec.convert(record, Required)  # First: its messages name the field within a part.
         msgspec.convert(record, Contents)
-        msgspec.convert(record, Required)
     except msgspec.ValidationError as problem:
-        raise LabError(_message(str(problem), record)) from None
-    for field, names, reserved in _names(record):
-        if not reserved.isdisjoint(names):
-            raise LabError(f"{field}.{min(reserved.intersection(names))}: this name is reserved for the run itself")
-
-
-def _names(record: dict) -> Iterator[tuple[str, Iterable[str], frozenset[str]]]:
-    """Yield the fields of a record that become columns, the columns' names, and the names that are reserved."""
-    yield "layout", record["layout"], IDENTITY
-    yield "config", record["config"], RESERVED
-    for field in ("timings", "metrics"):
-        yield field, record[field], MEASURED
-    for name, rows in record.get("tables", {}).items():
-        for row in rows:
-            yield f"tables.{name}", row, IDENTITY
-
-
-def _message(problem: str, record: dict) -> str:
-    """Return msgspec's message with the field first, and with keys instead of its [...]."""
-    text, _, path = problem.rstrip("`").partition(" - at `$.")
-    if match := re.match(r"(\w+)\[\.\.\.\]", path):
-        path = path.replace("[...]", "." + _key(record[match[1]], match[1]), 1)
-    return f"{path}: {text}".removeprefix(": ").replace("[...]", "")
-
-
-def _key(values: dict[str, Any], field: str) -> str:
-    """Return the first key whose value does not fit a type of its field."""
-    hints = [typing.get_type_hints(part, include_extras=True) for part in (Contents, Required)]
-    for kind, (key, value) in itertools.product([hint[field] for hint in hints if field in hint], values.items()):
-        try:
-            msgspec.convert({key: value}, kind)
-        except msgspec.ValidationError:
-            return key
-    return "..."
+        text, _, path = str(problem).rstrip("`").partition(" - at `$.")
+        raise LabError(f"{path}: {text}".removeprefix(": ").replace("[...]", "")) from None

@@ -25,13 +25,7 @@ def geometric_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def interval_of_logs(mean, variance, freedom):
-    """Return Student's 95 % interval around a mean of logarithms, converted back from the logarithms.
-
-    Args:
-        mean: The mean, or an array of means.
-        variance: The squared standard error of each.
-        freedom: The degrees of freedom of each.
-    """
+    """Return Student's 95 % interval around a mean of logarithms, converted back from the logarithms."""
     half = half_width(variance, freedom)
     return np.exp(mean - half), np.exp(mean + half)
 

@@ -8,60 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.measure import ledger_columns
 from labs.run import terminal
 from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-def closing(record: dict[str, Any]) -> str:
-    """Return the table at the end of a run: workers, throughput, seconds per epoch, accuracies."""
-    history = record["history"]
-    last = history[-1] if history else {}
-    row = {
-        "workers": record["layout"]["size"],
-        "global batch": record["layout"]["global_batch_size"],
-        "images/s": record["timings"]["images_per_sec"],
-        "s/epoch": record["timings"]["seconds_per_epoch"],
-    } if history else {"workers": record["layout"]["size"], "seconds": record["timings"]["total_seconds"]}
-    row |= {name.replace("val_", "validation "): last[name] for name in last
-            if name in ("val_accuracy", "val_mae", "val_loss")}
-    row |= {name.replace("_", " "): value for name, value in record["metrics"].items()
-            if isinstance(value, float) and not ledger_columns.is_column(name)}
-    lines = terminal.table([list(row), [_number(value) for value in row.values()]])
-    return "\n".join(filter(None, [lines, _ledger(record["metrics"])]))
-
-
-def _ledger(metrics: dict[str, float]) -> str:
-    """Return the ledger of an epoch in one line; "" if it was not measured."""
-    entries = ledger_columns.read(metrics)
-    if not entries:
-        return ""
-    wall = entries.pop("wall")
-    amounts = ", ".join(f"{name} {value:.2f} s" for name, value in entries.items())
-    return "\n" + terminal.folded(f"an epoch of {wall:.2f} s: {amounts}", 2)
-
-
-def messages(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the exchanges in Horovod's timeline as a table: messages, bytes and seconds of each kind."""
-    head = ["exchanged", "times", "messages", "bytes", "share", "negotiating ms", "waiting ms", "transfers s"]
-    lines = [
-        [row["kind"], str(row["exchanges"]), str(row["messages"]), "?" if row["bytes"] is None else f"{row['bytes']:,}",
-         f"{row['share']:.2%}", f"{1e3 * row['negotiating_seconds']:.2f}", f"{1e3 * row['waiting_seconds']:.2f}",
-         f"{row['transfer_seconds']:.3f}"] for row in rows
-    ]
-    return terminal.table([head, *lines])
-
-
-def _number(value: Any) -> str:
-    """Return a figure of the closing table; None: not measured, such as the throughput of one epoch."""
-    if value is None:
-        return "not measured"
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.4f}"
 
 
 @dataclasses.dataclass(frozen=True)

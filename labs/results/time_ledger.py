@@ -43,11 +43,7 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
 
 
 def table(seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return by entry the mean `seconds`, `plus_minus` (half of Student's 95 % interval), and the `share` of the wall.
-
-    Args:
-        seconds: From `samples`.
-    """
+    """Return by entry the mean `seconds`, `plus_minus` (half of Student's 95 % interval) and `share` of the wall."""
     import pandas as pd
 
     means = seconds.mean()
@@ -74,11 +70,7 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
 
 def bound(exceeding: pd.DataFrame) -> str:
-    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may be it.
-
-    Args:
-        exceeding: From `excess`.
-    """
+    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may be it."""
     entries = exceeding.drop(index=WALL)
     largest, whole = entries.iloc[0], exceeding["excess"][WALL]
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]

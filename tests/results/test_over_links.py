@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from labs.results import cost_model, over_links
@@ -11,16 +10,15 @@ from labs.run.errors import LabError
 GIGABIT = 1e9 / 8
 
 
-def rows(n: int, latency: float, bandwidth: float, noise: float = 0.0, sizes=(2**18, 2**20, 2**22)) -> list[dict]:
+def rows(n: int, latency: float, bandwidth: float) -> list[dict]:
     """Return all-reduces of a ring over a link with these constants."""
-    errors = np.random.default_rng(1).normal(1, noise, len(sizes))
-    return [{"bytes": nbytes, "seconds": error * cost_model.ring_seconds(nbytes, n, latency, bandwidth)}
-            for nbytes, error in zip(sizes, errors, strict=True)]
+    return [{"bytes": nbytes, "seconds": cost_model.ring_seconds(nbytes, n, latency, bandwidth)}
+            for nbytes in (2**18, 2**20, 2**22)]
 
 
-@pytest.mark.parametrize("n", [2, 4, 8])
-def test_a_fit_finds_the_constants_of_a_ring(n):
-    link = over_links.fit(rows(n, 2e-4, GIGABIT), n)
+@pytest.mark.parametrize("n", [2, 8])
+def test_a_fit_finds_the_constants_of_a_ring_from_messages_that_depend_on_the_link(n):
+    link = over_links.fit([{"bytes": 4, "seconds": 0.05}, *rows(n, 2e-4, GIGABIT)], n)
     assert (link.latency, link.bandwidth) == pytest.approx((2e-4, GIGABIT))
 
 
@@ -31,35 +29,20 @@ def test_a_fit_weighs_small_and_large_messages_alike():
     assert over_links.fit(disturbed, 2).latency == pytest.approx(1e-3, rel=0.15)
 
 
-def test_messages_that_take_a_cycle_whatever_the_link_do_not_count():
-    slow = [{"bytes": 4, "seconds": 0.05}, *rows(2, 1e-4, GIGABIT)]
-    assert over_links.fit(slow, 2).latency == pytest.approx(1e-4)
-
-
 def test_a_latency_is_never_below_zero():
     link = over_links.fit([{"bytes": 2**18, "seconds": 0.001}, {"bytes": 2**22, "seconds": 0.030}], 2)
     assert link.latency == 0
     assert link.bandwidth > 0
 
 
-TINY = [{"bytes": nbytes, "seconds": 1.0} for nbytes in (4, 8)]
+FLAT = [{"bytes": nbytes, "seconds": 1 / nbytes} for nbytes in (2**18, 2**20)]
 
 
-@pytest.mark.parametrize("few", [[], rows(2, 0, GIGABIT)[:1], TINY])
-def test_too_few_messages_are_refused(few):
-    with pytest.raises(LabError, match="two sizes"):
-        over_links.fit(few, 2)
-
-
-def test_one_worker_has_no_link():
-    with pytest.raises(LabError, match="two workers"):
-        over_links.fit(rows(2, 0, GIGABIT), 1)
-
-
-def test_times_that_do_not_grow_are_refused():
-    flat = [{"bytes": nbytes, "seconds": 1 / nbytes} for nbytes in (2**18, 2**20)]
-    with pytest.raises(LabError, match="do not grow"):
-        over_links.fit(flat, 2)
+@pytest.mark.parametrize(("points", "n", "problem"), [
+    (rows(2, 0, GIGABIT)[:1], 2, "two sizes"), (rows(2, 0, GIGABIT), 1, "two workers"), (FLAT, 2, "do not grow")])
+def test_what_no_link_explains_is_refused(points, n, problem):
+    with pytest.raises(LabError, match=problem):
+        over_links.fit(points, n)
 
 
 FAST = over_links.Link(0.0, 1e18)
@@ -95,16 +78,6 @@ def test_an_update_hides_nothing_because_it_needs_the_averaged_gradients():
     assert step(0.05, 12.5, update=0.02) == pytest.approx(0.17)
 
 
-def test_a_step_over_a_slower_link_is_never_predicted_to_be_faster():
-    times = [step(0.03, 5, over_links.Link(1e-4, 10**power / 8)) for power in range(7, 12)]
-    assert times == sorted(times, reverse=True)
-
-
 def test_errors_are_relative_to_what_was_measured():
     cells = [{"predicted_seconds": predicted, "step_seconds": 1.0} for predicted in (1.0, 1.1, 0.8)]
     assert over_links.errors(cells) == pytest.approx({"cells": 3, "median": 0.1, "within_15": 2 / 3, "largest": 0.2})
-
-
-def test_no_cells_are_refused():
-    with pytest.raises(LabError, match="no predicted steps"):
-        over_links.errors([])

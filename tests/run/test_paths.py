@@ -9,13 +9,13 @@ import pytest
 
 from labs.cli import commands
 from labs.datasets import arrays, decode, locate
-from labs.launch import hosts
+from labs.launch import mpirun
 from labs.measure import timeline
 from labs.run import cluster_state, paths
 from labs.run.errors import LabError
 from labs.run.options import Options
 
-HOST_FILE = hosts.VARIABLES[0]
+HOST_FILE = mpirun.HOST_FILES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
            "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
 
@@ -33,7 +33,7 @@ def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, capsys):
     commands.dispatch(["lint", "~/table.csv"])
     assert capsys.readouterr().out.startswith("table.csv: ")
     (tmp_path / "hosts").write_text("node1 slots=2\n")
-    assert hosts.slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
+    assert mpirun.host_slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
 
 
 @pytest.mark.parametrize("kind", ["device", "pipe", "hole"])
@@ -50,7 +50,7 @@ def test_a_file_without_an_end_is_refused(kind, tmp_path):
     for name in ("mnist.npz", "data_batch_1.bin", "wiki.mat", "a.png"):
         (tmp_path / name).symlink_to(endless)
     readers = [lambda: commands.dispatch(["queue", "--check", str(endless)]),
-               lambda: hosts.slots({HOST_FILE: str(endless)}), lambda: timeline.read(endless),
+               lambda: mpirun.host_slots({HOST_FILE: str(endless)}), lambda: timeline.read(endless),
                lambda: arrays.read_mnist(tmp_path), lambda: arrays.read_cifar10(tmp_path),
                lambda: arrays.read_wiki(tmp_path)]
     for read in readers:

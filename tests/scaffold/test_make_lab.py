@@ -48,16 +48,12 @@ def contents(tree: Path) -> dict[Path, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "reason"), [
-    ("lab13_../x", "cannot be the name of a lab"), ("lab13_" + 40 * "a", "cannot be the name of a lab"),
-    ("lab04_other", "there is already a lab04_speedup"), (NAME, f"tests/labs/test_{NAME[:5]}.py exists already"),
+    ("lab13_../x", "cannot be the name of a lab"), ("lab04_other", "there is already a lab04_speedup"),
 ])
 def test_what_cannot_be_made_is_one_line_and_nothing_is_left(tree, name, reason):
-    taken = tree / f"tests/labs/test_{NAME[:5]}.py"
-    taken.touch()
     before = contents(tree)
     code, output = run(tree, "scaffold.make_lab", name)
     assert contents(tree) == before
-    taken.unlink()
     assert code == 1
     assert output.startswith("labs: error: ")
     assert reason in output

@@ -23,7 +23,7 @@ from labs.course.exercises.grading import (
 )
 from labs.measure import ledger_columns
 from labs.measure.ledger_columns import ENTRIES
-from labs.results import scaling, statistics
+from labs.results import statistics
 
 COMMAND = "`labs sweep lab04_speedup`"
 PAIR = pair_with_one_worker(COMMAND)
@@ -68,7 +68,7 @@ def _speedups(answer, runs: list[Record]) -> str:
 def _bound(answer, runs: list[Record]) -> str:
     one, many = runs
     size, wall = many["layout"]["size"], _part(many, "wall")
-    excess = dict.fromkeys(ledger_columns.ENTRIES, 0.0) | scaling.excess(one["metrics"], many["metrics"], size)
+    excess = {name: _part(many, name) - _part(one, name) / size for name in ledger_columns.ENTRIES}
     right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
     others = dict.fromkeys(ledger_columns.ENTRIES, f"another entry is farther above its entry(1) / {size}")
     largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
