@@ -139,10 +139,9 @@ def DistributedOptimizer(  # noqa: N802
 def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     """Reduce the gradients, then apply them: the `apply` of a distributed optimizer."""
     _refuse_context()
-    if trainable_variables is None and not optimizer.built:
-        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
-    variables = list(optimizer._trainable_variables if trainable_variables is None else trainable_variables)
-    apply_of_keras = functools.partial(type(optimizer).apply, optimizer, trainable_variables=variables)
+    variables = _variables(optimizer, trainable_variables)
+    apply_of_keras = functools.partial(
+        type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
     if passes.per_step == 1:
         apply_of_keras(passes.reduce(grads, variables))
@@ -336,6 +335,13 @@ def _register_local_var(optimizer, var):
         raise ValueError("global_clipnorm would scale all gradients by a norm that includes this worker's local ones: "
                          "use clipnorm or clipvalue, which clip each gradient by itself")
     optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
+
+
+def _variables(optimizer, given):
+    """Return the variables of the gradients: those given, or the optimizer's, as in Keras' own `apply`."""
+    if given is None and not optimizer.built:
+        raise ValueError("apply(grads) needs a built optimizer: call optimizer.build(variables), or pass the variables")
+    return list(optimizer._trainable_variables if given is None else given)
 
 
 def _tf_variable(variable):

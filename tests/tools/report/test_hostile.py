@@ -217,7 +217,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
     make = {"device": lambda: target.symlink_to("/dev/null"), "pipe": lambda: os.mkfifo(target), "folder": target.mkdir}
     make[kind]()
     before = os.lstat(target)
-    message = f"cannot write {target}: it is a {kind}, not a regular file; choose another {arguments[1]}"
+    message = f"cannot write {target}: it is not a regular file; choose another {arguments[1]}"
     with ends(20), pytest.raises(LabError, match=message):
         commands.dispatch([*arguments, str(target)])
     assert os.lstat(target) == before

@@ -22,7 +22,7 @@ from labs.tools.report import page
 from tests.course.plausibility.test_lint import sound, write_runs
 from tests.results.test_records import HISTORY, record
 
-LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "other": 1.0}
+LEDGER = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "start": 0.0, "other": 1.0}
 
 
 def cells(question: str) -> list[dict]:
