@@ -163,7 +163,7 @@ def _link(rows, size):
     """
     constants, last = {}, rows[-1]
     with contextlib.suppress(LabError):
-        fitted = results.over_links.fit(rows, size)
+        fitted = results.link_model.fit(rows, size)
         constants = {"latency_ms": 1e3 * fitted.latency, "fitted_megabits_per_sec": 8e-6 * fitted.bandwidth}
     return {**constants, "bytes": last["bytes"], "seconds": last["seconds"], "megabits_per_sec": 8e-6 * last["busbw"],
             "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}

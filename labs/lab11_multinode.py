@@ -181,7 +181,7 @@ def _bandwidth(job):
         networks = itertools.product(UNITS, BATCH_SIZES, [False])
         cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
         compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
-    figures = results.over_links.errors(cells)
+    figures = results.link_model.errors(cells)
     return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
                            machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
 
@@ -198,7 +198,7 @@ def _constants(job, bandwidths, set_bandwidth):
             measured = measure.network.allreduces(job, MESSAGES, SECONDS)
         rows += [{"bandwidth": name} | row for row in measured]
         through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
-        constants[name] = results.over_links.fit(through_horovod, job.size)
+        constants[name] = results.link_model.fit(through_horovod, job.size)
     return constants, rows
 
 
@@ -210,7 +210,7 @@ def _cells(job, train, set_bandwidth, constants, networks):
     import tensorflow as tf
 
     def predict(cell, bandwidth):
-        return results.over_links.step(cell, job.size, *(constants[name] for name in (bandwidth, "unlimited", "busy")))
+        return results.link_model.step(cell, job.size, *(constants[name] for name in (bandwidth, "unlimited", "busy")))
 
     bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size, fp16 in networks:

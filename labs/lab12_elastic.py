@@ -57,7 +57,7 @@ PRESETS = {
 
 def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
     """Return horovodrun's command for the elastic study; None, which means mpirun, for all other runs."""
-    return launch.elastic.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
+    return launch.elastic_hosts.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -89,10 +89,10 @@ def fault(worker) -> None:
     # Halfway between two commits: a worker that dies at a random moment loses as many steps on average.
     due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= config.commit_steps
     if training.loopback.is_leaving() and due and not lost and worker.job.size > 1:
-        launch.elastic.lose_host(worker.folder)
+        launch.elastic_hosts.lose_host(worker.folder)
         os.kill(os.getpid(), signal.SIGKILL)
     due = config.return_epoch and worker.done >= config.return_epoch
-    if worker.job.rank == 0 and due and lost and launch.elastic.return_host(worker.folder):
+    if worker.job.rank == 0 and due and lost and launch.elastic_hosts.return_host(worker.folder):
         worker.job.print_once(f"epoch {worker.state.epoch + 1}: another worker may join")
 
 

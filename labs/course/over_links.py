@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from labs.course import layouts, plots, transports
-from labs.results import over_links
+from labs.results import link_model
 from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
 
@@ -104,8 +104,8 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
     for colour, (bandwidth, rows) in zip(colours, links, strict=True):
         axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=_with_unit(bandwidth))
-        sizes = np.geomspace(over_links.SMALLEST, rows["bytes"].max())
-        link = over_links.fit(rows.to_dict("records"), nodes)
+        sizes = np.geomspace(link_model.SMALLEST, rows["bytes"].max())
+        link = link_model.fit(rows.to_dict("records"), nodes)
         axes.plot(sizes, [1e3 * link.allreduce_seconds(size, nodes) for size in sizes], color=colour, linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="message (bytes)", ylabel="all-reduce (ms)",
              title=f"{nodes} nodes, {library}")
@@ -205,8 +205,8 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     if any("cells" in run.get("tables", {}) for run in runs):
         rows = cells(runs).to_dict("records")
         text.append("\n".join([f"{len(rows)} steps predicted before they were measured:",
-                               _judged(over_links.errors(rows), "as predicted"),
-                               _judged(over_links.errors(rows, "predicted_in_turn_seconds"),
+                               _judged(link_model.errors(rows), "as predicted"),
+                               _judged(link_model.errors(rows, "predicted_in_turn_seconds"),
                                        "with the computation timed in turns with the step")]))
     return "\n\n".join(text)
 

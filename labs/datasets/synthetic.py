@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.datasets import drawings
+from labs.datasets.generated_images import face, fruit, generator, scene
 from labs.datasets.locks import make_once
 from labs.run import atomic, paths
 
@@ -55,7 +55,7 @@ def _mnist(home: Path) -> None:
         image[4:24, 4:24] = np.asarray(Image.fromarray(small).resize((20, 20), Image.Resampling.BICUBIC))
     test = np.zeros(len(images), bool)
     for digit in range(10):
-        rows = drawings.generator(1, digit).permutation(np.flatnonzero(digits.target == digit))
+        rows = generator(1, digit).permutation(np.flatnonzero(digits.target == digit))
         test[rows[: round(len(rows) / 5)]] = True
     labels = digits.target.astype(np.uint8)
     with open(home / "mnist.npz", "wb") as file:
@@ -64,7 +64,7 @@ def _mnist(home: Path) -> None:
 
 def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, int], spread: float, tilt: int):
     shown = name if rng.random() > LABEL_NOISE else list(table)[rng.integers(len(table))]
-    return drawings.scene(rng, shown, size, table[shown], spread, tilt)
+    return scene(rng, shown, size, table[shown], spread, tilt)
 
 
 def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
@@ -72,7 +72,7 @@ def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
     for number, count in enumerate([train] * 5 + [test]):
         records = []
         for k in range(count):
-            rng = drawings.generator(2, number, k)
+            rng = generator(2, number, k)
             label = int(rng.integers(10))
             image = _object(rng, list(CIFAR10)[label], CIFAR10, (32, 32), 0.4, 15)
             records.append(bytes([label]) + np.asarray(image).transpose(2, 0, 1).tobytes())
@@ -86,7 +86,7 @@ def _fruits360(home: Path) -> None:
             folder = home / subset / variety
             folder.mkdir(parents=True)
             for k in range(first, last):
-                image = drawings.fruit(drawings.generator(3, code, k), *looks)
+                image = fruit(generator(3, code, k), *looks)
                 image.save(folder / f"{k}_100.jpg", quality=90)
 
 
@@ -96,25 +96,25 @@ def _caltech256(home: Path) -> None:
         number = code if name else 257
         folder = home / f"{number:03d}.{name or 'clutter'}"
         folder.mkdir(parents=True)
-        for k in range(1, 81 + int(drawings.generator(4, code).integers(20))):
-            image = _photo(drawings.generator(4, code, k), name)
+        for k in range(1, 81 + int(generator(4, code).integers(20))):
+            image = _photo(generator(4, code, k), name)
             image.save(folder / f"{number:03d}_{k:04d}.jpg", quality=85)
     # The real archive has two misplaced entries: a folder in 056.dog and a file in 198.spider.
     (home / "003.ketch" / "greg").mkdir()
-    _photo(drawings.generator(4), "ketch").save(home / "003.ketch" / "greg" / "vision309.jpg")
+    _photo(generator(4), "ketch").save(home / "003.ketch" / "greg" / "vision309.jpg")
     (home / "010.watch" / "RENAME2").write_text("#!/bin/sh\n")
 
 
 def _photo(rng: np.random.Generator, name: str | None):
     size = int(rng.integers(90, 161)), int(rng.integers(90, 161))
-    image = _object(rng, name, CALTECH256, size, 0.4, 20) if name else drawings.scene(rng, None, size, [GREY], 1, 0)
+    image = _object(rng, name, CALTECH256, size, 0.4, 20) if name else scene(rng, None, size, [GREY], 1, 0)
     return image.convert("L") if rng.random() < 0.03 else image
 
 
 def _imdb_wiki(home: Path, count: int = 500) -> None:
     rows = []
     for k in range(count):
-        rng = drawings.generator(5, k)
+        rng = generator(5, k)
         age, female, year = int(rng.integers(15, 86)), bool(rng.random() < 0.4), int(rng.integers(1950, 2015))
         born = datetime.date(year - age, int(rng.integers(1, 7)), int(rng.integers(1, 29)))
         side = int(rng.integers(90, 141))
@@ -124,7 +124,7 @@ def _imdb_wiki(home: Path, count: int = 500) -> None:
             "gender": float(not female), "name": f"Person {k}", "face_location": np.array([[1.0, 1.0, side, side]]),
             "face_score": 1 + 5 * rng.random(), "second_face_score": np.nan}
         file = io.BytesIO()
-        drawings.face(rng, age, female, side).save(file, "JPEG", quality=88)
+        face(rng, age, female, side).save(file, "JPEG", quality=88)
         (home / f"{k % 100:02d}").mkdir(exist_ok=True)
         (home / row["full_path"]).write_bytes(file.getvalue()[: _add_fault(row, k)])
         rows.append(row)

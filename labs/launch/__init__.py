@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
-    from labs.launch import elastic, resident
+    from labs.launch import elastic_hosts, resident
     from labs.launch.capacity import check_slots, slots, visible_gpus
     from labs.launch.local import InterruptedAfterRecord, run
     from labs.launch.sweep import run_sweep

@@ -1,7 +1,7 @@
 """Timing of all-reduces and training steps over the links of `labs cluster`, at several bandwidths.
 
 A link's two constants, a step's computation and the moments at which its gradients are ready are measured before any
-step is taken over that link: `labs.results.over_links` predicts the step from them.
+step is taken over that link: `labs.results.link_model` predicts the step from them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Elastic workers on one machine: the second host name for the worker that leaves, and servers bound to the loopback.
 
-Imports no TensorFlow: `labs.launch.elastic`, which starts these workers, uses it too.
+Imports no TensorFlow: `labs.launch.elastic_hosts`, which starts these workers, uses it too.
 """
 
 from __future__ import annotations

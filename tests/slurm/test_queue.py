@@ -191,7 +191,7 @@ def test_a_job_is_only_called_hopeless_if_no_partition_can_start_it(partition, c
     nodes = [slurm.Node(name, f"{name}{number}", 2, 1000, 0, "idle")
              for name, count in (("lab", 4), ("small", 1)) for number in range(count)]
     partitions = {name: slurm.Partition(name, False, "UP", "UNLIMITED", "UNLIMITED") for name in ("lab", "small")}
-    job = site.Job(**dict.fromkeys(site.Job.__dataclass_fields__, "") | {
+    job = site.QueuedJob(**dict.fromkeys(site.QueuedJob.__dataclass_fields__, "") | {
         "id": "12", "base": "12", "partition": partition, "nodes": "1", "cpus": str(cpus), "limit": "10:00"})
     lines = command._never(job, partitions, nodes)
     assert lines[0].startswith(never) if never else not lines

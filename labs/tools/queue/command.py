@@ -14,7 +14,7 @@ from labs.run.paths import user_name
 from labs.run.slurm import Node, Partition
 from labs.run.text import plural, printable
 from labs.tools.queue import precheck, reasons, sbatch_parser, site
-from labs.tools.queue.site import Job
+from labs.tools.queue.site import QueuedJob
 
 MOST_TRIALS = 6  # Everybody shares Slurm's controller.
 
@@ -76,7 +76,7 @@ def _check(args: Sequence[str]) -> int:
     return int(bool(problems))
 
 
-def _select(jobs: Sequence[str]) -> list[Job]:
+def _select(jobs: Sequence[str]) -> list[QueuedJob]:
     """Return the jobs with these numbers."""
     wrong = [number for number in jobs if not number.replace("_", "").isdigit()]
     if wrong:
@@ -92,7 +92,7 @@ def _select(jobs: Sequence[str]) -> list[Job]:
     return shown
 
 
-def _head(job: Job) -> str:
+def _head(job: QueuedJob) -> str:
     """Return a job's first line."""
     state = f"PENDING ({job.reason})" if job.state == "PENDING" else f"{job.state} on {job.node_list}"
     clock = f"limit {job.limit}" if job.state == "PENDING" else f"{job.used} of {job.limit}"
@@ -100,7 +100,7 @@ def _head(job: Job) -> str:
     return f"{job.id}  {job.name}  {state}  partition {job.partition}, {count}, {clock}"
 
 
-def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition], nodes: Sequence[Node],
+def explain(job: QueuedJob, waiting: Sequence[QueuedJob], partitions: Mapping[str, Partition], nodes: Sequence[Node],
             trials: int = 0) -> list[str]:
     """Return lines in plain words: why a job waits, until when, and what to change.
 
@@ -129,7 +129,7 @@ def explain(job: Job, waiting: Sequence[Job], partitions: Mapping[str, Partition
     return lines + (site.suggestions(job, partitions, trials) if reason.for_nodes else [])
 
 
-def _never(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> list[str]:
+def _never(job: QueuedJob, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> list[str]:
     """Return why a job can never start in any of its partitions; an empty list if it can."""
     names = job.partition.split(",")
     problems = [_never_in(job, partitions[name], [node for node in nodes if node.partition == name])
@@ -137,7 +137,7 @@ def _never(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node])
     return problems[0] if len(problems) == len(names) and all(problems) else []
 
 
-def _never_in(job: Job, partition: Partition, nodes: Sequence[Node]) -> list[str]:
+def _never_in(job: QueuedJob, partition: Partition, nodes: Sequence[Node]) -> list[str]:
     """Return why a job can never start in a partition with these nodes; an empty list if it can.
 
     squeue shows the fewest nodes that a job may get: 1 for `sbatch -n 8`, which runs on four nodes of 2 CPUs, too.
@@ -150,7 +150,7 @@ def _never_in(job: Job, partition: Partition, nodes: Sequence[Node]) -> list[str
     return as_shown if as_spread else []
 
 
-def _facts(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> dict[str, str]:
+def _facts(job: QueuedJob, partitions: Mapping[str, Partition], nodes: Sequence[Node]) -> dict[str, str]:
     """Return the values of the placeholders in a reason's texts."""
     partition = partitions.get(job.partition.partition(",")[0])
     return {
@@ -162,13 +162,13 @@ def _facts(job: Job, partitions: Mapping[str, Partition], nodes: Sequence[Node])
     }
 
 
-def _detail(job: Job) -> str:
+def _detail(job: QueuedJob) -> str:
     """Return what Slurm adds to a reason, such as the nodes that are down."""
     detail = job.reason.partition(",")[2].strip()
     return f" ({detail.replace('UnavailableNodes:', 'not available: ')})" if detail else ""
 
 
-def _count_ahead(job: Job, waiting: Sequence[Job]) -> int:
+def _count_ahead(job: QueuedJob, waiting: Sequence[QueuedJob]) -> int:
     """Count the jobs that wait for nodes of the same partition with a higher priority, or the same one and earlier."""
     mine = set(job.partition.split(","))
     first = min((_order(each) for each in waiting if each.base == job.base), default=_order(job))
@@ -176,11 +176,11 @@ def _count_ahead(job: Job, waiting: Sequence[Job]) -> int:
     return sum(reasons.waits_for_nodes(each.reason) and _order(each) < first for each in rivals)
 
 
-def _order(job: Job) -> tuple[int, int]:
+def _order(job: QueuedJob) -> tuple[int, int]:
     return -int(job.priority), int(job.base)
 
 
-def _expected_start(job: Job) -> list[str]:
+def _expected_start(job: QueuedJob) -> list[str]:
     """Return when Slurm expects to start a job: what `squeue --start` shows."""
     if moment := site.start(job.start):
         return [f"expected start: {site.when(moment)} (Slurm's estimate; earlier if jobs end before their limits)"]

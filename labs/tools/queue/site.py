@@ -18,7 +18,7 @@ LONG_SECONDS = 600
 
 
 @dataclass(frozen=True)
-class Job:
+class QueuedJob:
     """A job in the queue, as squeue shows it."""
 
     id: str
@@ -50,10 +50,10 @@ class Job:
         return self.base if "[" in self.id else self.id
 
 
-def jobs(*filters: str) -> list[Job]:
+def jobs(*filters: str) -> list[QueuedJob]:
     """Return the jobs in the queue that pass squeue's filters."""
     # Without --noconvert, squeue writes 1024 CPUs as "1K".
-    return [Job(*row) for row in table("squeue", "--noheader", "--noconvert", *filters, f"--format={JOB_FORMAT}")]
+    return [QueuedJob(*row) for row in table("squeue", "--noheader", "--noconvert", *filters, f"--format={JOB_FORMAT}")]
 
 
 def seconds(limit: str) -> float:
@@ -118,7 +118,7 @@ def trial(*args: str) -> Trial:
     return Trial("", start(accepted[1]), accepted[2], accepted[3])
 
 
-def suggestions(job: Job, partitions: Mapping[str, Partition], trials: int) -> list[str]:
+def suggestions(job: QueuedJob, partitions: Mapping[str, Partition], trials: int) -> list[str]:
     """Return what would start a job sooner, as lines with a command.
 
     Args:
@@ -141,7 +141,7 @@ def suggestions(job: Job, partitions: Mapping[str, Partition], trials: int) -> l
     return lines
 
 
-def sbatch_args(job: Job, partition: str) -> list[str]:
+def sbatch_args(job: QueuedJob, partition: str) -> list[str]:
     """Return sbatch's arguments for what a job asks for, in a partition."""
     nodes, count = int(job.nodes), gpus(job.gres)
     cpus = -(-int(job.cpus) // nodes)

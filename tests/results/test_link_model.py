@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.results import cost_model, over_links
+from labs.results import cost_model, link_model
 from labs.run.errors import LabError
 
 GIGABIT = 1e9 / 8
@@ -18,7 +18,7 @@ def rows(n: int, latency: float, bandwidth: float) -> list[dict]:
 
 @pytest.mark.parametrize("n", [2, 8])
 def test_a_fit_finds_the_constants_of_a_ring_from_messages_that_depend_on_the_link(n):
-    link = over_links.fit([{"bytes": 4, "seconds": 0.05}, *rows(n, 2e-4, GIGABIT)], n)
+    link = link_model.fit([{"bytes": 4, "seconds": 0.05}, *rows(n, 2e-4, GIGABIT)], n)
     assert (link.latency, link.bandwidth) == pytest.approx((2e-4, GIGABIT))
 
 
@@ -26,11 +26,11 @@ def test_a_fit_weighs_small_and_large_messages_alike():
     """A plain least-squares fit would follow the largest message alone."""
     disturbed = rows(2, 1e-3, GIGABIT)
     disturbed[-1]["seconds"] *= 1.05
-    assert over_links.fit(disturbed, 2).latency == pytest.approx(1e-3, rel=0.15)
+    assert link_model.fit(disturbed, 2).latency == pytest.approx(1e-3, rel=0.15)
 
 
 def test_a_latency_is_never_below_zero():
-    link = over_links.fit([{"bytes": 2**18, "seconds": 0.001}, {"bytes": 2**22, "seconds": 0.030}], 2)
+    link = link_model.fit([{"bytes": 2**18, "seconds": 0.001}, {"bytes": 2**22, "seconds": 0.030}], 2)
     assert link.latency == 0
     assert link.bandwidth > 0
 
@@ -42,17 +42,17 @@ FLAT = [{"bytes": nbytes, "seconds": 1 / nbytes} for nbytes in (2**18, 2**20)]
     (rows(2, 0, GIGABIT)[:1], 2, "two sizes"), (rows(2, 0, GIGABIT), 1, "two workers"), (FLAT, 2, "do not grow")])
 def test_what_no_link_explains_is_refused(points, n, problem):
     with pytest.raises(LabError, match=problem):
-        over_links.fit(points, n)
+        link_model.fit(points, n)
 
 
-FAST = over_links.Link(0.0, 1e18)
+FAST = link_model.Link(0.0, 1e18)
 
 
 def step(ready: float, megabytes: float, link=None, unlimited=FAST, update: float = 0.0, busy=None) -> float:
     """Return the predicted seconds of a step of 0.1 s of computation on two nodes with links of 1 Gbit/s."""
     cell = {"alone_seconds": 0.1, "ready_seconds": ready, "computed_seconds": 0.1 - update,
             "gradient_bytes": megabytes * 1e6}
-    return over_links.step(cell, 2, link or over_links.Link(0.0, GIGABIT), unlimited, busy or unlimited)
+    return link_model.step(cell, 2, link or link_model.Link(0.0, GIGABIT), unlimited, busy or unlimited)
 
 
 def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
@@ -62,14 +62,14 @@ def test_a_step_hides_what_fits_behind_the_rest_of_the_computation():
 
 
 def test_what_an_exchange_needs_of_the_processor_hides_nowhere():
-    unlimited = over_links.Link(0.0, 1e9)
-    assert step(0.05, 10, over_links.Link(0.0, 1e9), unlimited) == pytest.approx(0.11)
+    unlimited = link_model.Link(0.0, 1e9)
+    assert step(0.05, 10, link_model.Link(0.0, 1e9), unlimited) == pytest.approx(0.11)
     # 80 ms, of which 10 ms the processor's; 50 ms of the rest hide.
     assert step(0.05, 10, unlimited=unlimited) == pytest.approx(0.1 + 0.01 + 0.02)
 
 
 def test_an_exchange_waits_for_a_busy_core_before_it_hides():
-    busy = over_links.Link(0.005, 1e18)  # 2 messages of 5 ms.
+    busy = link_model.Link(0.005, 1e18)  # 2 messages of 5 ms.
     assert step(0.05, 12.5, busy=busy) == pytest.approx(0.1 + 0.1 - 0.04)
     assert step(0.095, 12.5, busy=busy) == pytest.approx(0.1 + 0.1), "the window is never negative"
 
@@ -80,4 +80,4 @@ def test_an_update_hides_nothing_because_it_needs_the_averaged_gradients():
 
 def test_errors_are_relative_to_what_was_measured():
     cells = [{"predicted_seconds": predicted, "step_seconds": 1.0} for predicted in (1.0, 1.1, 0.8)]
-    assert over_links.errors(cells) == pytest.approx({"cells": 3, "median": 0.1, "within_15": 2 / 3, "largest": 0.2})
+    assert link_model.errors(cells) == pytest.approx({"cells": 3, "median": 0.1, "within_15": 2 / 3, "largest": 0.2})

@@ -1,6 +1,6 @@
 """Elastic launches: horovodrun with a host file that may change, on the loopback network alone.
 
-    python -m labs.launch.elastic --min-np 1 ... PROGRAM      horovodrun on the loopback network
+    python -m labs.launch.elastic_hosts --min-np 1 ... PROGRAM      horovodrun on the loopback network
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def horovodrun(workers: int, folder: Path) -> list[str]:
         raise LabError("the elastic study runs on one node; ask for -N 1, or add --study resume")
     write_hosts(folder, workers)
     return [
-        *mpirun.PYTHON, "-m", "labs.launch.elastic",
+        *mpirun.PYTHON, "-m", "labs.launch.elastic_hosts",
         # Horovod: it continues with one worker, and never starts more than were requested.
         "-np", str(workers), "--min-np", "1", "--max-np", str(workers),
         # Horovod: runs the script once a second; when its output changes, the set of workers changes.
