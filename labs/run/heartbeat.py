@@ -63,7 +63,7 @@ def read_beats(folder: Path) -> list[Beat]:
     for path in sorted(folder.glob("rank-*")):
         try:
             beats.append(Beat(**json.loads(atomic.read_bytes(path, BEAT_BYTES))))
-        except (ValueError, LabError):
+        except (TypeError, ValueError, LabError):
             continue  # Read in the middle of a write; the next read succeeds.
     return beats
 
