@@ -22,10 +22,12 @@ NAME = "lab77_made_by_a_test"
 def tree(tmp_path_factory) -> Path:
     """A copy of the clone, as a commit has it, with the dataset that the first run of a clone writes."""
     tree = tmp_path_factory.mktemp("clone") / "tree"
-    left_out = shutil.ignore_patterns(".venv", ".git", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info")
+    left_out = shutil.ignore_patterns(".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info")
     shutil.copytree(ROOT, tree, ignore=lambda folder, names: left_out(folder, names)
                     | ({"results"} if Path(folder) == ROOT else set()))  # The runs, not the package.
-    make_synthetic("mnist", tree / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABS_DATA", str(tree / "data"))
+        make_synthetic("mnist")
     return tree
 
 
@@ -52,7 +54,7 @@ def contents(tree: Path) -> dict[Path, bytes]:
 ])
 def test_what_cannot_be_made_is_one_line_and_nothing_is_left(tree, name, reason):
     before = contents(tree)
-    code, output = run(tree, "scaffold.make_lab", name)
+    code, output = run(tree, "setup.scaffold.make_lab", name)
     assert contents(tree) == before
     assert code == 1
     assert output.startswith("labs: error: ")
@@ -64,7 +66,7 @@ def test_what_cannot_be_made_is_one_line_and_nothing_is_left(tree, name, reason)
 @pytest.mark.workers
 def test_ctrl_c_leaves_nothing(tree):
     before = contents(tree)
-    process = start(tree, "scaffold.make_lab", NAME)
+    process = start(tree, "setup.scaffold.make_lab", NAME)
     runs = tree / "results" / NAME
     while not runs.exists():  # Until its notebook trains.
         assert process.poll() is None, process.communicate()[0]
@@ -79,11 +81,11 @@ def test_ctrl_c_leaves_nothing(tree):
 @pytest.mark.notebooks
 @pytest.mark.workers
 def test_a_notebook_that_fails_leaves_nothing(tree):
-    template = tree / "scaffold/notebooks/lab00_template.ipynb"
+    template = tree / "setup/scaffold/notebooks/lab00_template.ipynb"
     kept = template.read_text()
     template.write_text(kept.replace("import dataclasses", "raise OSError"))
     before = contents(tree)
-    code, output = run(tree, "scaffold.make_lab", NAME)
+    code, output = run(tree, "setup.scaffold.make_lab", NAME)
     assert contents(tree) == before
     template.write_text(kept)
     assert code == 1
@@ -94,7 +96,7 @@ def test_a_notebook_that_fails_leaves_nothing(tree):
 @pytest.mark.workers
 @pytest.mark.timeout(600)  # A minute on two idle cores.
 def test_a_new_lab_passes_the_tests_of_labs(tree):
-    code, output = run(tree, "scaffold.make_lab", NAME)
+    code, output = run(tree, "setup.scaffold.make_lab", NAME)
     assert code == 0, output
     code, output = run(tree, "pytest", "-q", f"tests/labs/test_{NAME[:5]}.py")
     assert code == 0, output

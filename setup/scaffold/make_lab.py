@@ -20,7 +20,7 @@ from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.paths import ROOT, results_dir, shown
 from notebooks import execute
 
-TEMPLATES = ROOT / "scaffold"
+TEMPLATES = ROOT / "setup/scaffold"
 LONGEST_NAME = 40
 ROWS = {
     "README.md": (
