@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -123,11 +122,11 @@ def test_lab05_hangs():
             warnings = []
             while len(warnings) < 4:
                 warnings.append(process.stderr.readline())
-            time.sleep(7)  # Horovod repeats its warning every five seconds.
             process.send_signal(signal.SIGINT)
             rest = process.stderr.read()
     finally:
         process.kill()
     assert "waiting for remainder of ranks" in warnings[0]
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
-    assert (rest, process.wait()) == ("labs: interrupted\n", 130)
+    assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
+    assert process.wait() == 130
