@@ -105,11 +105,18 @@ def _decode_any(content: bytes, size: int) -> np.ndarray:
     with Image.open(io.BytesIO(content), formats=FORMATS) as image:
         if min(image.size) < 2:  # Data sets have such files where a crop came out empty.
             raise ValueError(f"{image.width} x {image.height} pixels")
-        if image.mode[0] in "IF":  # Pillow would cut the values off at 255.
+        if image.mode[0] in "IF" or _bits(image, content) > 8:  # Pillow would cut the values off at 255 or keep 8 bits.
             raise ValueError("more than 8 bits per value; convert it to 8")
         image.draft(None, (max(1, int(MIN_SCALE * size)),) * 2)
         image.load()
         return np.asarray(_rgb(_upright(image)).resize((size, size), Image.Resampling.BILINEAR))
+
+
+def _bits(image: Image.Image, content: bytes) -> int:
+    """Return the bits per value of a colour image; Pillow itself says it of none."""
+    if image.format == "PNG":
+        return content[24]  # The bit depth stands at a fixed place.
+    return max(image.tag_v2.get(ExifTags.Base.BitsPerSample, (8,))) if image.format == "TIFF" else 8  # type: ignore
 
 
 def _upright(image: Image.Image) -> Image.Image:

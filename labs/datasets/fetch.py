@@ -6,14 +6,12 @@ import hashlib
 import json
 import os
 import shutil
-import tarfile
 import time
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from labs.datasets.archives import unpack
 from labs.datasets.locks import make_once
 from labs.datasets.registry import DATASETS, Dataset, check_layout, get
 from labs.datasets.synthetic import DIGESTS, folder_digest, synthetic_folder
@@ -66,7 +64,9 @@ def _record(dataset: Dataset) -> dict:
 
 
 def _check_disk(dataset: Dataset) -> None:
-    root, needed = paths.data_dir(), (dataset.size or dataset.unpacked) + dataset.unpacked
+    root, here = paths.data_dir(), (_partial(dataset), _downloads(dataset) / dataset.filename)
+    have = sum(path.stat().st_size for path in here if path.exists())
+    needed = max(0, (dataset.size or dataset.unpacked) - have) + dataset.unpacked
     free = shutil.disk_usage(root).free
     if needed > free:
         raise LabError(f"{dataset.name} needs {needed / 1e9:.1f} GB in {root}, where {free / 1e9:.1f} GB are free; "
@@ -128,6 +128,7 @@ def _receive(url: str, partial: Path) -> None:
         OSError: The connection broke, the server refuses, or the disk is full.
     """
     import requests
+    import urllib3
     from tqdm import tqdm
 
     version = partial.with_suffix(".etag")  # Of the partial file: halves of two versions are never joined.
@@ -136,8 +137,14 @@ def _receive(url: str, partial: Path) -> None:
     if have and version.exists():
         headers |= {"Range": f"bytes={have}-", "If-Range": version.read_text()}
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
-        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+        offered = answer.headers.get("Content-Range", "")
+        if answer.status_code == requests.codes.requested_range_not_satisfiable and offered == f"bytes */{have}":
+            return  # It is complete; the process was killed before it renamed the file.
+        if have and answer.status_code != requests.codes.ok and not offered.startswith(f"bytes {have}-"):
             partial.write_bytes(b"")
+            version.unlink(missing_ok=True)
+            if answer.ok:
+                raise requests.ConnectionError(f"the answer begins at {offered}, not at byte {have}")
         answer.raise_for_status()
         if "text/html" in answer.headers.get("Content-Type", ""):
             raise LabError(f"{urlsplit(answer.url).netloc} sends a web page, not {partial.stem} (a log-in or a "
@@ -150,11 +157,18 @@ def _receive(url: str, partial: Path) -> None:
         with bar, open(partial, "ab" if have else "wb") as file:
             if not have:  # The file is empty now: a kill leaves no old bytes beside the new version.
                 version.unlink(missing_ok=True)
-                if tag := answer.headers.get("ETag"):
+                tag = answer.headers.get("ETag", "")
+                if tag.startswith('"'):  # Others are weak: the same tag may stand for other bytes.
                     version.write_text(tag)
-            for chunk in answer.iter_content(CHUNK):
-                file.write(chunk)
-                bar.update(len(chunk))
+            try:
+                for chunk in answer.raw.stream(CHUNK, decode_content=False):
+                    file.write(chunk)
+                    bar.update(len(chunk))
+            except urllib3.exceptions.HTTPError as error:
+                raise requests.ConnectionError(error) from error
+            missing = int(length) - answer.raw.tell() if length else 0
+            if missing > 0:
+                raise requests.ConnectionError(f"{missing:,} bytes are missing")
 
 
 def _reason(error: OSError) -> str:
@@ -173,7 +187,7 @@ def _install(dataset: Dataset, archive: Path, home: Path) -> None:
     try:
         with atomic.folder(home) as fresh:
             with terminal.ticking(f"unpacking {archive.name}"):
-                _unpack(archive, fresh)
+                unpack(archive, fresh, 2 * dataset.images, 2 * dataset.unpacked)
             check_layout(dataset, fresh)
             record = {"url": dataset.url, "digest": folder_digest(fresh),
                       "checksum": dataset.checksum or _checksum(archive, "sha256")}
@@ -185,26 +199,6 @@ def _install(dataset: Dataset, archive: Path, home: Path) -> None:
     except OSError as error:  # The disk is full: the archive is good, so it is kept.
         raise LabError(f"cannot unpack {archive} ({error.strerror})") from error
     archive.unlink()
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or a tar, and nothing outside the folder; copy any other file.
-
-    Raises:
-        LabError: The archive is damaged, or has a member that would lie outside.
-        OSError: The disk is full.
-    """
-    try:
-        if archive.suffix == ".npz":
-            shutil.copy(archive, folder)
-        elif archive.suffix == ".zip":
-            shutil.unpack_archive(archive, folder)  # Skips paths to the outside, and makes no links.
-        else:
-            shutil.unpack_archive(archive, folder, filter="data")  # Refuses what lies or links outside, and devices.
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
-        if getattr(error, "errno", None):
-            raise
-        raise LabError(f"{archive.name} is damaged or not an archive ({one_line(error)}); fetch it again") from error
 
 
 def verify_dataset(name: str) -> str:

@@ -9,6 +9,7 @@ import collections
 import dataclasses
 import itertools
 import os
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -22,7 +23,8 @@ STRAYS = ("/greg", "/RENAME2")
 """A folder and a file in class folders of Caltech256; the embedded images have them too."""
 SUBSETS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 """Names of the folders of training and test images, in lower case."""
-_NO_CLASSES = {*SUBSETS, "val", "valid", "validation", "dev", "eval", "images", "masks"}
+_PART = re.compile(r"((images?|masks?|labels?|set|data|train(ing)?|test(ing)?|val(id(ation)?)?|dev|eval)([ _-]|$)?)+")
+"""Names of folders that hold a subset of a data set: "train", "test_images"; without a number at their end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +118,8 @@ def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
         inner = _class_folders(root)
         raise LabError(f"{cause}; are the class folders in {printable(inner)}?" if inner else
                        f"{cause}; put the images of each class into its own folder")
-    if all(name.lower().rstrip("0123456789 _-") in _NO_CLASSES for name in names):  # As Kaggle's train and test1.
+    stems = {name.lower().rstrip("0123456789 _-") for name in names}
+    if len(stems) > 1 and all(map(_PART.fullmatch, stems)):  # As Kaggle's train and test1.
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "

@@ -18,6 +18,7 @@ class Server(ThreadingHTTPServer):
         self.body = b""
         self.content_type = "application/octet-stream"
         self.etag = '"1"'
+        self.shift = 0  # By how many bytes the answer to a Range begins too early.
         self.cuts: list[int] = []  # Bytes after which the next connections are cut.
         self.errors: list[int] = []  # Status codes of the next answers, before it serves again.
         self.requests: list[str | None] = []  # The Range header of every request.
@@ -38,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(server.errors.pop(0))
             return
         if wanted and self.headers["If-Range"] == server.etag:
-            begin = int(wanted.removeprefix("bytes=").removesuffix("-"))
+            begin = int(wanted.removeprefix("bytes=").removesuffix("-")) - server.shift
         self.send_response(206 if begin else 200)
         if begin:
             self.send_header("Content-Range", f"bytes {begin}-{len(server.body) - 1}/{len(server.body)}")

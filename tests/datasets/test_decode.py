@@ -1,5 +1,6 @@
 """Images of every format are decoded to the same square of pixels."""
 
+import cv2
 import numpy as np
 import pytest
 from PIL import ExifTags, Image, ImageOps
@@ -79,7 +80,7 @@ def test_a_long_picture_is_not_thinned_out(tmp_path):
 
 
 def spoilt(path):
-    """Four files that cannot be decoded, each with the reason."""
+    """Six files that cannot be decoded, each with the reason."""
     noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)  # As much to decode in every line.
     Image.fromarray(noise).save(path / "whole.jpg")
     content = (path / "whole.jpg").read_bytes()
@@ -88,8 +89,11 @@ def spoilt(path):
     (path / "text.jpg").write_text("<html>404 Not Found</html>")
     (path / "program.jpg").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
     Image.fromarray(np.full((20, 20), 3000, np.uint16)).save(path / "deep.png")
+    for name in ("colour.png", "colour.tif"):
+        cv2.imwrite(str(path / name), np.full((20, 20, 3), 3000, np.uint16))
+    deep = "more than 8 bits per value; convert it to 8"
     return {"cut.jpg": "truncated", "text.jpg": "not an image", "program.jpg": "not an image",
-            "deep.png": "more than 8 bits per value; convert it to 8"}
+            "deep.png": deep, "colour.png": deep, "colour.tif": deep}
 
 
 def test_the_error_names_the_bad_image(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import hashlib
 import io
 import multiprocessing
@@ -38,6 +39,12 @@ def tar(files: dict[str, bytes], *odd: tuple[str, bytes, str]) -> bytes:
             member.type, member.linkname = kind, target
             archive.addfile(member)
     return file.getvalue()
+
+
+def cut_between_members() -> bytes:
+    """A tar without compression that ends where a further member would begin."""
+    whole = gzip.decompress(tar({**PICTURES, f"{TOP}/last": b"x" * 5000}))
+    return whole[:tarfile.open(fileobj=io.BytesIO(whole)).getmembers()[-1].offset]
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -196,6 +203,14 @@ def test_a_killed_download_continues(offer, data):
     assert not list(data.glob(".*.part"))
 
 
+@pytest.mark.parametrize(("shift", "etag"), [(100, '"1"'), (0, 'W/"1"')], ids=["another range", "a weak tag"])
+def test_parts_that_may_not_fit_are_never_joined(offer, data, shift, etag):
+    server = offer(tar(PICTURES), checksum=None, size=None)
+    server.shift, server.etag, server.cuts = shift, etag, [100_000]
+    assert content(fetch.fetch_dataset("cifar10")) == PICTURES
+    assert server.requests[-1] is None, "it began again"
+
+
 def test_a_process_that_waits_says_for_whom(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE", 0.05)
     held, answered, notes = threading.Event(), threading.Event(), []
@@ -266,13 +281,14 @@ def test_without_a_published_checksum_that_of_the_first_download_is_required(off
     ("cifar10", tar(PICTURES, ("way", tarfile.LNKTYPE, "/etc/passwd"))),
     ("cifar10", tar(PICTURES, ("tap", tarfile.FIFOTYPE, ""))),
     ("cifar10", tar(PICTURES)[:-5000]),
+    ("cifar10", cut_between_members()),
     ("cifar10", tar({"notes.txt": b"hello"})),
     ("fruits360", zipped({"../evil": b"x"})),
     ("fruits360", zipped(PICTURES)[:-5000]),
     ("fruits360", flipped(zipped(PICTURES))),
     ("fruits360", b"hello"),
-], ids=["parent", "link", "through a link", "hard link", "device", "truncated", "other files", "zip: parent",
-        "zip: truncated", "zip: flipped", "no zip"])
+], ids=["parent", "link", "through a link", "hard link", "device", "truncated", "cut between members", "other files",
+        "zip: parent", "zip: truncated", "zip: flipped", "no zip"])
 def test_a_damaged_or_malicious_archive_is_refused_and_leaves_nothing(offer, data, name, body):
     offer(body, name, checksum=None, size=None)
     with pytest.raises(LabError) as refused:

@@ -170,7 +170,8 @@ def _fitting(table: Table, by: str) -> set[int]:
 def _fits(row: Row, name: str, right: float, loose: float = 0.0) -> bool:
     """Return whether a figure of a row is right except for rounding: its own, or that of its inputs."""
     stated, rounding = value(row, name), row.get("rounding", {}).get(name, 0.0)
-    return abs(stated - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
+    whole = rounding >= 0.5 and stated >= 2 and abs(stated - right) <= 0.5  # Rounded to 2, 3 and so on.
+    return whole or abs(stated - right) <= max(0.02 * abs(right), 0.0051, loose * abs(right) + min(rounding, 0.05))
 
 
 def _instead(stated: float, row: Row, base: float, family: Family, everything: list[Row], by: str) -> str:
