@@ -131,7 +131,7 @@ def _interrupted_run(folder: Path) -> dict | None:
     """Return what is left of an interrupted run: its events, its workers' last heartbeats, its checkpoint."""
     if not (folder / "events.json").exists():
         return None
-    beats = heartbeat.read_beats(folder / "heartbeats") or heartbeat.read_beats(folder / "places")  # Of older versions.
+    beats = heartbeat.read_beats(folder / "heartbeats")
     saved = max(([int(number) for number in re.findall(r"\d+", path.stem)] for path in
                  folder.glob("checkpoints/epoch-*.npz")), default=[0])
     # The file of a heartbeat survives SIGKILL; `fit` updates it about five times a second.

@@ -23,7 +23,7 @@ EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDN
 """Variables that the workers need on all nodes."""
 HOST_FILES = ("PRTE_MCA_prte_default_hostfile", "PRTE_MCA_default_hostfile", "OMPI_MCA_orte_default_hostfile")
 """Variables in which Open MPI 5 and 4 look for the default host file."""
-HOST = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
+HOST = re.compile(r"(?!(?:max[_-])?slots)([\w.@-]+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[_-]slots\s*=\s*\d+)?")
 """A line of a host file."""
 
 
@@ -101,7 +101,7 @@ def host_slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
             continue
         match = HOST.fullmatch(line)
         if not match or match[1] in counts:
-            raise LabError(f"{file}, line {number}: mpirun cannot read {line!r}; write HOST slots=N, once per host")
+            raise LabError(f"{file}, line {number}: the kit reads only HOST slots=N, once per host, not {line!r}")
         # mpirun counts the cores of a host without slots: here those of this machine, as nodes are mostly equal.
         counts[match[1]] = int(match[2] or resources.cores())
     return counts

@@ -36,10 +36,13 @@ def current(environ: Mapping[str, str] = os.environ) -> Allocation | None:
     """Return the allocation that this process runs in, or None outside of Slurm.
 
     Raises:
-        LabError: The SLURM_* variables cannot be read or contradict each other.
+        LabError: The SLURM_* variables cannot be read or contradict each other, or mpirun would not see all nodes.
     """
     if "SLURM_JOB_ID" not in environ:
         return None
+    if _number("SLURM_HET_SIZE", environ, 1) > 1:
+        raise LabError(f"job {environ['SLURM_JOB_ID']} is heterogeneous ({environ['SLURM_HET_SIZE']} parts), and "
+                       "mpirun sees only its first part; submit it as one part")
     # Always set, unlike SLURM_NTASKS, and what mpirun itself uses.
     tasks = _per_node("SLURM_TASKS_PER_NODE", environ)
     nodes = _number("SLURM_JOB_NUM_NODES", environ, len(tasks))

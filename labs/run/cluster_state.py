@@ -205,7 +205,8 @@ def set_bandwidth(bandwidth: str, nodes: Iterable[str] = ()) -> None:
     command = [sys.executable, "-P", "-m", "labs", "cluster", "link", *nodes, "--bandwidth", bandwidth]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX))
+        raise LabError(done.stderr.strip().removeprefix(ERROR_PREFIX)
+                       or f"`labs cluster link` ended with code {done.returncode}")
 
 
 @contextlib.contextmanager

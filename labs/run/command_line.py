@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import shlex
@@ -83,7 +84,7 @@ def add_launch_options(parser: argparse.ArgumentParser | argparse._ArgumentGroup
 def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
     """Add an option for each field of a dataclass: its type, its default, and its docstring as the help."""
     settings = type(defaults)
-    helps = _docstrings(settings)
+    helps = _docstrings(settings)  # type: ignore[arg-type]  # A class can be hashed.
     for name, hint in typing.get_type_hints(settings).items():
         option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
         if type(None) in typing.get_args(hint):  # str | None
@@ -99,6 +100,7 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
             group.add_argument(option, type=read, metavar=metavar, **about)
 
 
+@functools.cache  # The file may change while a run goes on, which parses again at its end.
 def _docstrings(settings: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
     definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
@@ -109,7 +111,7 @@ def _docstrings(settings: type) -> dict[str, str]:
 def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:
     """Refuse `python -m labs.lab10_caltech --workers 2`: this program is one worker and starts none."""
     for name in (word.partition("=")[0] for word in arguments):
-        if name.removeprefix("--") in LAUNCH:
+        if name.startswith("--") and name[2:] in LAUNCH:
             raise LabError(f"{name} is for `labs run`, which starts the workers: "
                            f"{labs_command()} run {lab.name} {shlex.join(arguments)}")
 

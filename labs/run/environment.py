@@ -54,11 +54,17 @@ RULES = [
     Rule("KERAS_MAX_STEPS_PER_EPOCH", "fail", "makes Keras end an epoch early", bool),
     Rule("PYTHONWARNINGS", "fail", "turns warnings into errors, and TensorFlow warns when it loads",
          lambda value: "error" in value),
+    Rule("PYTHONOPTIMIZE", "fail", "removes docstrings, without which TensorFlow does not load",
+         lambda value: value.isdigit() and int(value) >= 2),
     Rule("PYTHONDONTWRITEBYTECODE", "warn", "makes every start compile TensorFlow's Python code again, for 12 s", bool),
     Rule("HOROVOD_CPU_OPERATIONS", "fail", "crashes workers that are connected by MPI (some labs have --backend gloo)",
          lambda value: value.lower() == "gloo" and "HOROVOD_RANK" not in os.environ),  # horovodrun sets both.
     Rule("HOROVOD_CYCLE_TIME", "warn", "delays every message by that many milliseconds (Horovod's default: 1)",
          lambda value: bool(re.fullmatch(r"[1-9]\d+(\.\d*)?", value))),
+    Rule("HOROVOD_CYCLE_TIME", "fail", "is not a number of milliseconds",
+         lambda value: bool(value) and not re.fullmatch(r"[0-9]+(\.[0-9]*)?", value)),
+    Rule("HOROVOD_FUSION_THRESHOLD", "fail", "is not a number of bytes",
+         lambda value: bool(value) and not re.fullmatch(r"[0-9]+", value)),
     Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
@@ -93,6 +99,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     refuse_numpy()
     refuse_tensorflow()
     refuse_keras()
+    keras_settings()
     if horovod:
         refuse_horovod()
 
@@ -125,6 +132,8 @@ def keras_settings() -> dict[str, Any]:
         settings = json.loads(keras_file().read_text())
     except (OSError, ValueError):  # Keras itself ignores a file that is not JSON.
         return {}
+    if not isinstance(settings, dict):
+        raise LabError(f"{keras_file()} does not hold Keras's settings; rm {keras_file()}")
     return {key: settings[key] for key, value in KERAS_DEFAULTS.items() if settings.get(key, value) != value}
 
 

@@ -25,7 +25,7 @@ PATIENCE = 3.0
 """Seconds to wait for the lock: by then its holder has written its name."""
 STARTED = "run.json"
 """The file in a run's folder that says how it was started: its workers and its Config."""
-BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "places", "heartbeats", "timeline.json", STARTED}
+BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
 """Files of a run's folder that exist before the run has saved anything."""
 
 

@@ -45,7 +45,7 @@ def test_a_host_without_slots_has_this_machines_cores(host_file):
 @pytest.mark.parametrize("text", ["# comment\nn1 slots=two\n", "n1\nn1 slots=2\n", "\nn1 slots 2\n"])
 def test_a_line_that_cannot_be_read_is_one_line(host_file, text):
     host_file(text)
-    with pytest.raises(LabError, match=r"hosts, line 2: mpirun cannot read 'n1 .*'; write HOST slots=N, once per"):
+    with pytest.raises(LabError, match=r"hosts, line 2: the kit reads only HOST slots=N, once per host, not 'n1"):
         mpirun.host_slots()
 
 

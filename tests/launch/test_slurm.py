@@ -50,6 +50,7 @@ def test_gpus_as_asked_for(name, requested, expected):
 
 @pytest.mark.parametrize(("variables", "message"), [
     ({"SLURM_JOB_ID": "7"}, r"SLURM_JOB_ID is set, but not SLURM_TASKS_PER_NODE; run inside sbatch"),
+    (PLAIN | {"SLURM_HET_SIZE": "2"}, r"job 6 is heterogeneous \(2 parts\), and mpirun sees only its first part; "),
     (PLAIN | {"SLURM_TASKS_PER_NODE": "two"}, r"SLURM_TASKS_PER_NODE is .*, but .*; .*"),
     (PLAIN | {"SLURM_TASKS_PER_NODE": "1(x3)"}, r"SLURM_\w+ is .*, but .*; .*"),
     (PLAIN | {"SLURM_CPUS_PER_TASK": "many"}, r"SLURM_CPUS_PER_TASK is .*, but .*; .*"),

@@ -38,6 +38,11 @@ def test_a_preset_is_where_the_defaults_come_from():
     assert paper.epochs == lab.presets["paper"].epochs != demo.epochs
 
 
+def test_the_name_of_a_launch_option_may_be_a_value():
+    _, options = command_line.parse(catalogue.load_lab("lab10"), ["--name", "workers"])
+    assert options.name == "workers"
+
+
 def test_every_number_of_every_lab_has_a_range():
     for settings in (Options, *(catalogue.load_lab(name).Config for name in catalogue.lab_names())):
         numbers = {name for name, kind in typing.get_type_hints(settings).items() if kind in (int, float)}

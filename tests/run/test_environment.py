@@ -20,7 +20,8 @@ FOREIGN_SETTINGS = {"floatx": "float64", "image_data_format": "channels_first", 
                     "nnx_enabled": True}
 TRAINS = "from labs import training\nimport tensorflow\n"
 VARIABLES = [("TF_USE_LEGACY_KERAS", "1"), ("KERAS_BACKEND", "jax"), ("KERAS_MAX_EPOCHS", "1"),
-             ("PYTHONWARNINGS", "error"), ("HOROVOD_CPU_OPERATIONS", "gloo")]
+             ("PYTHONWARNINGS", "error"), ("HOROVOD_CPU_OPERATIONS", "gloo"), ("PYTHONOPTIMIZE", "2"),
+             ("HOROVOD_CYCLE_TIME", "1ms"), ("HOROVOD_FUSION_THRESHOLD", "64MB")]
 
 
 def refusal(monkeypatch, results, *words) -> str:
@@ -40,6 +41,14 @@ def test_a_run_refuses_a_harmful_variable(name, value, tmp_path, monkeypatch):
     line = refusal(monkeypatch, tmp_path)
     assert line.startswith(f"labs: error: {name}={value} ")
     assert line.endswith(f"; unset {name}")
+
+
+def test_a_run_refuses_a_keras_json_that_holds_no_settings(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/keras.json").write_text("[]")
+    (tmp_path / "results").mkdir()
+    assert refusal(monkeypatch, tmp_path / "results").endswith(f"; rm {tmp_path}/home/keras.json")
 
 
 def test_a_run_refuses_a_folder_that_has_been_deleted(tmp_path, monkeypatch):
