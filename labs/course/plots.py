@@ -180,8 +180,9 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
              f"$1/c$ = {fastest:,.0f} images/s")):
         axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
         axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
-        axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
-        axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
+        if limit > 0:  # The fit of a disturbed run may have a < 0, which a logarithmic axis cannot show.
+            axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
+            axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
         axes.set(xscale="log", xlabel="batch size b (images per step)")
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()

@@ -33,6 +33,16 @@ def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
         assert axes.get_ylabel().endswith(unit)
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_steps_of_a_disturbed_run_are_drawn_without_the_limit_that_has_no_place():
+    sizes, seconds = [32, 64, 128, 256], [0.0001, 0.0021, 0.0045, 0.01]
+    cost = step_cost.fit(sizes, seconds)
+    assert cost.fixed.value < 0
+    figure = plots.step_times(pd.DataFrame({"batch_size": sizes, "seconds": seconds}), cost)
+    figure.canvas.draw()
+    assert len(figure.axes[0].lines) == 2
+
+
 def test_the_terms_of_a_ring_are_drawn_with_their_sum():
     (axes,) = plots.alpha_beta([8, 2**16, 2**24], [0.004, 0.005, 0.03], 0.5e-3, 1e-9, 4).axes
     fit, per_byte, latency, measured = axes.lines
