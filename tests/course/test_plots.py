@@ -35,7 +35,7 @@ def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
 
 @pytest.mark.filterwarnings("error")
 def test_the_steps_of_a_disturbed_run_are_drawn_without_the_limit_that_has_no_place():
-    sizes, seconds = [32, 64, 128, 256], [0.0001, 0.0021, 0.0045, 0.01]
+    sizes, seconds = [32, 64, 128, 256, 512, 1024], [0.001, 0.0021, 0.0045, 0.009, 0.02, 0.05]
     cost = step_cost.fit(sizes, seconds)
     assert cost.fixed.value < 0
     figure = plots.step_times(pd.DataFrame({"batch_size": sizes, "seconds": seconds}), cost)
