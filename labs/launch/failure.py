@@ -25,9 +25,9 @@ WORKER_ENDS = (
 )
 """How Open MPI's launcher reports which worker was the first to end, and how."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
-"""How it reports, on either stream, that it has lost its daemon on a node."""
+"""How Open MPI's launcher reports, on either stream, that it has lost its daemon on a node."""
 HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
-"""What it prints if the program that it starts on another node is faster than itself."""
+"""What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
 GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
 """What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
 but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
