@@ -125,7 +125,7 @@ lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab13
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm
 
-drill: env ## Kill a training run 400 times, at random times and during saves; nothing may be lost (an hour)
+drill: env ## Kill a training run 400 times, at random times and during saves; no finished epoch may be lost
 	@$(BIN)/python -m tests.drill
 
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)

@@ -237,7 +237,7 @@ def _logarithmic(axes: Axes) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def busbw(frame: pd.DataFrame, by: Sequence[str] = ("collective", "library", "backend", "size"), value: str = "busbw",
+def busbw(frame: pd.DataFrame, by: Sequence[str], value: str = "busbw",
           axes: Axes | None = None) -> Figure:
     """Draw bus bandwidth over message size on logarithmic axes, one line per transport.
 

@@ -32,7 +32,7 @@ from IPython.display import publish_display_data
 
 from labs.launch import capacity, engine, failure, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
-from labs.run import environment, worker
+from labs.run import environment, fields, worker
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.options import Options
@@ -46,8 +46,6 @@ STALL_LIMITS = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "15", "HOROVOD_STALL_SHUTDOW
 SECONDS_TO_START = 180.0
 SECONDS_AFTER_FAILURE = 2.0
 """How long ranks may go on when another one has failed; after that they probably wait for it in an exchange."""
-HOROVODS = ("backend", "cycle_time_ms", "fusion_threshold_mb")
-"""Fields that Horovod reads when it starts, and here it has started."""
 
 _running: Workers | None = None
 """The workers of this process: a second set would share their cores."""
@@ -185,7 +183,8 @@ class Workers:
         """Run a lab, unless its workers need other settings or another launcher."""
         threads = getattr(config, "threads", 0) or self.threads
         if (lab.environment or lab.launcher is not Lab.launcher or threads != self.threads
-                or any(getattr(config, name, None) is not None for name in HOROVODS)):
+                # Horovod: it read these when it started.
+                or any(getattr(config, name, None) is not None for name in fields.HOROVOD_FIELDS)):
             raise LabError(f"{lab.name} cannot run on these {self}: it needs other threads, environment variables or "
                            "another launcher; use labs.launch.local.run")
         self._on_all(lambda rank: rank.apply_async(engine.train, lab.module, arguments), forward=True)

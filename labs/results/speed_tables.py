@@ -76,7 +76,7 @@ def summary(runs: Iterable[records.Record]) -> str:
     return "\n\n".join(f"{each.text()}\n{terminal.folded(f'({each.note})', 1)}" for each in grids)
 
 
-def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str] = ()) -> str:
+def against_one_worker(record: dict[str, Any], results_root: Path, free: Collection[str]) -> str:
     """Return the speedup over one worker, a line each for weak and strong scaling, or the command for a baseline.
 
     The baseline is a run of one worker with the same batch per worker (weak) or the same global batch (strong).

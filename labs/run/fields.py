@@ -3,8 +3,8 @@
     batch_size: BatchSize = 32                          a shared type: its range is written once, below
     trials: Annotated[int, Range(0, 2**20)] = 0         a field that one lab has
 
-The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`,
-`backend`, `cycle_time_ms`, `fusion_threshold_mb` and `data`.
+The kit itself reads some fields, by these names: every Config has `seed`; it may have `batch_size`, `threads`, `data`
+and those of HOROVOD_FIELDS.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import hashlib
 import json
 import sys
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,6 +53,14 @@ TestShare = Annotated[float, Range(1e-6, 0.9)]
 WarmupEpochs = Annotated[float, Range(0, 2**20)]
 Width = Annotated[int, Range(1, 4096)]
 Depth = Annotated[int, Range(0, 1024)]
+
+
+HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "backend": ("HOROVOD_CPU_OPERATIONS", str),
+    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
+    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
+}
+"""For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
 
 
 def bounds(settings: type) -> dict[str, Range]:

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,17 +110,9 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         yield job
 
 
-HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "backend": ("HOROVOD_CPU_OPERATIONS", str),
-    "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
-    "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
-}
-"""For fields that a lab's Config may have: the variable from which Horovod reads each when it starts."""
-
-
 def horovod_environment(config: Any) -> dict[str, str]:
     """Return the environment variables with which a Config sets Horovod up; see `labs.run.fields`."""
-    return {variable: str(convert(value)) for name, (variable, convert) in HOROVOD_FIELDS.items()
+    return {variable: str(convert(value)) for name, (variable, convert) in fields.HOROVOD_FIELDS.items()
             if (value := getattr(config, name, None)) is not None}
 
 

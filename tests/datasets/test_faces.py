@@ -58,7 +58,7 @@ def test_a_face_keeps_its_age(wiki):
     np.testing.assert_allclose(brightness, 3 * (faces.train.labels[positions] - 20), atol=1.5)
 
 
-def test_a_set_without_a_usable_face_is_refused(wiki, tmp_path):
+def test_a_set_without_a_usable_face_is_refused(wiki):
     mat = {name: np.array([[value]], float) for name, value in
            {"dob": 719_529, "photo_taken": 1969, "face_score": 2, "second_face_score": np.nan}.items()}
     savemat(wiki / "wiki.mat", {"wiki": mat | {"full_path": np.array([["00/a.jpg"]], object)}})

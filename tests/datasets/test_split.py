@@ -26,11 +26,11 @@ def index_of(tree):
     return Index(Path("/tree"), classes, paths, np.array(labels), {})
 
 
-def parts_of(tree, test_split, validation_split, seed=1):
+def parts_of(tree, test_split, validation_split):
     """The part of each path, by name; a split that leaves a tiny class without training images is no case."""
     index = index_of(tree)
     try:
-        division = split_images(index, test_split, validation_split, seed)
+        division = split_images(index, test_split, validation_split, 1)
     except LabError:
         return None
     return {index.paths[position]: part for part, positions in enumerate(division) for position in positions}

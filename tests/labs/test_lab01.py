@@ -12,11 +12,6 @@ from labs.run.errors import LabError
 from tests.course.exercises.solved import solved
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.workers
 def test_one_worker_learns_the_digits_and_tells_how_busy_it_was():
     record = local.run(lab, ["--epochs", "4", "--batch-size", "64"], workers=1)

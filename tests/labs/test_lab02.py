@@ -13,11 +13,6 @@ from labs.launch import local
 from tests.course.exercises.solved import solved
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 def test_the_diff_is_short_and_every_new_line_is_marked():
     versions = [inspect.getsource(each).splitlines()[2:] for each in (lab.train_alone, lab.train_together)]
     diff = [line for line in difflib.ndiff(*versions) if line[0] in "+-" and line[1:].strip()]

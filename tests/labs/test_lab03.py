@@ -13,11 +13,6 @@ from tests.course.exercises.solved import solved
 DEMO = lab.PRESETS["demo"]
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.parametrize(("batch_size", "size"), [(64, 2), (128, 1), (32, 4)])
 def test_the_rate_depends_on_the_global_batch_alone(batch_size, size):
     schedule = lab.learning_rate(dataclasses.replace(DEMO, batch_size=batch_size), 1600, size)

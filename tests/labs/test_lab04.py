@@ -15,11 +15,6 @@ from tests.course.exercises.solved import solved
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 def test_strong_scaling_divides_the_global_batch():
     config = dataclasses.replace(TINY, batch_size=64)
     assert [lab.divide(config, workers).batch_size for workers in (1, 2, 4)] == [64, 32, 16]

@@ -13,11 +13,6 @@ from labs.run.paths import results_dir
 from tests.course.exercises.solved import solved
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.workers
 def test_horovod_and_raw_mpi_are_in_one_table():
     record = local.run(lab, ["--largest-mb", "0.25", "--seconds", "1"], workers=2, oversubscribe=True)

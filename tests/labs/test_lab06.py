@@ -17,11 +17,6 @@ TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, ima
 LARGE = dataclasses.replace(TINY, depth=12, width=16, batch_size=128)
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 def peak(**changes) -> float:
     return memory.probe(lab.one_step, dataclasses.replace(LARGE, **changes), 1).peak_mb
 

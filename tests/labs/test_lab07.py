@@ -15,11 +15,6 @@ DEMO = lab.PRESETS["demo"]
 TINY = dataclasses.replace(DEMO, width=16, depth=1, images=256, epochs=2)
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.workers
 @pytest.mark.alone
 def test_two_workers_over_gloo_send_the_parameters_whatever_the_batch():

@@ -22,11 +22,6 @@ DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.slow
 def test_the_shortest_run_on_one_worker_records_what_the_questions_ask_for():
     record = lab.run(dataclasses.replace(SHORT, input="synthetic"))

@@ -13,11 +13,6 @@ from tests.course.exercises.solved import solved
 DEMO = lab.PRESETS["demo"]
 
 
-@pytest.fixture(autouse=True)
-def _own_results(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-
-
 @pytest.mark.workers
 def test_two_workers_of_one_node_say_and_record_their_layout(capfd):
     config = dataclasses.replace(DEMO, images=256, epochs=2, batch_size=16, base_batch_size=16, warmup_epochs=1)

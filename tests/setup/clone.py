@@ -61,12 +61,11 @@ class Clone:
         report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
         return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
 
-    def stamp(self, stack: str = "default", mpi: str = "own", folder: Path | None = None) -> Path:
+    def stamp(self, stack: str = "default", mpi: str = "own") -> Path:
         """Write the stamp of a successful `make env`."""
         self.site.mkdir(parents=True, exist_ok=True)
         stamp = self.venv / f".ready-{stack}-{mpi}"
-        clone = folder or self.folder
-        stamp.write_text(f"{clone / '.venv'}\n{clone}\n")
+        stamp.write_text(f"{self.folder / '.venv'}\n{self.folder}\n")
         return stamp
 
     def make(self, *args: str, **variables: str) -> subprocess.CompletedProcess:

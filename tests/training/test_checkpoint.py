@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 
 import numpy as np
 import pytest
@@ -70,9 +71,13 @@ def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
     save(tmp_path, model, Position(2))
     os.mkfifo(tmp_path / "epoch-00003.npz")
     (tmp_path / "epoch-00004.npz").symlink_to("/dev/zero")
+    (tmp_path / "epoch-00005.npz").touch()
+    os.truncate(tmp_path / "epoch-00005.npz", 1 << 40)
     with ends(20):
         assert restore(tmp_path, model).epoch == 2
-    assert capsys.readouterr().out.count("not a regular file; trying the previous one") == 2
+    said = capsys.readouterr().out
+    assert said.count("not a regular file; trying the previous one") == 2
+    assert re.search(r"it is larger than \S+ .*; trying the previous one", said)
 
 
 def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path, capsys):

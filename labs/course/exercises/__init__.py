@@ -159,12 +159,12 @@ INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your 
                 "in place of `None`. A wrong answer gets a hint, never the right number.")
 
 
-def listing(lab: str, results_root: Path | None = None) -> Iterator[str]:
+def listing(lab: str) -> Iterator[str]:
     """Yield the lines of `labs exercises`: each question with its runs, or with what makes them; then each task."""
     name, entries = catalogue.resolve(lab), questions(lab)
     if not entries:
         yield f"{name} has no questions that are graded from your own records"
-    all_records = records.read_all(name, results_root) if entries else []  # Once: each bad record is reported once.
+    all_records = records.read_all(name) if entries else []  # Once: each bad record is reported once.
     for question, entry in entries.items():
         yield f"{question}  {entry.text}"
         yield f"    answer: {entry.answer}"

@@ -6,6 +6,5 @@
     enter.py    runs a command on a node, from outside or from another node (in place of ssh)
     lifetime.py starts the head and ends it
 
-Every command reads the cluster's state through `labs.run.cluster_state`; a run that sets bandwidths uses
-`labs.run.cluster_state`.
+Every command, and a run that sets bandwidths, uses `labs.run.cluster_state`.
 """

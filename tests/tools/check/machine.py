@@ -81,7 +81,7 @@ class Machine:
         program.chmod(0o755)
         self.env["PATH"] = f"{program.parent}:{self.env['PATH']}"
 
-    def apart(self, flag: str, script: str = "") -> None:
+    def apart(self, flag: str, script: str) -> None:
         """Run the check in a new namespace (`unshare`), in which a script has run before."""
         apart = ["unshare", *(["--map-root-user"] if os.geteuid() else []), flag]
         if subprocess.run([*apart, "sh", "-ec", script], capture_output=True, check=False).returncode:
