@@ -62,6 +62,18 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
     )
 
 
+def link_cusolver(site_packages: Path) -> None:
+    """Put cuSOLVER where TensorFlow 2.21 looks for it.
+
+    TensorFlow opens cuSOLVER from libtensorflow_framework.so.2, which knows the folders of all CUDA wheels but this
+    one's. Without cuSOLVER it reports no GPU and trains on the CPU.
+    """
+    for library in site_packages.glob("nvidia/cusolver/lib/libcusolver.so.*"):
+        link = site_packages / "nvidia" / "cusparse" / "lib" / library.name
+        if link.parent.is_dir() and not link.exists():
+            link.symlink_to(Path("..", "..", "cusolver", "lib", library.name))
+
+
 def _cuda_home(environ: Mapping[str, str]) -> Path:
     on_path = shutil.which("nvcc")
     named = [environ.get("HOROVOD_CUDA_HOME"), environ.get("CUDA_HOME"), str(_wheel_home("cu13"))]

@@ -19,7 +19,7 @@ from pathlib import Path
 import horovod_wheel
 import launchers
 import packages
-from gpu import CPU, find_gpu
+from gpu import CPU, find_gpu, link_cusolver
 from horovod_wheel import Build
 from machine import Mpi, check_folder, check_machine, check_space, find_mpi
 from steps import SetupError, Steps, locked, terminal
@@ -177,6 +177,7 @@ def make_horovod() -> None:
     tensorflow = _installed("tensorflow")
     if tensorflow is None:
         raise SetupError(f"no TensorFlow for {python}; conda env create -f environment.yml, and activate it")
+    link_cusolver(Path(sysconfig.get_path("purelib")))
     build = _build_for_active(packages.read_pins(ROOT)["horovod"], tensorflow)
     horovod_wheel.check(build)
     print(_add_horovod(Steps(2, ROOT / ".env-horovod-log"), build, python))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from labs.launch import mpirun
-from labs.measure import utilization
 from labs.run import allocation, resources, slurm, terminal
 from labs.run.errors import LabError
 from labs.run.text import plural
@@ -71,4 +70,4 @@ def check_slots(workers: int) -> None:
 
 def visible_gpus() -> int:
     """Return how many GPUs the driver has for a worker, without loading TensorFlow."""
-    return len(utilization.visible_gpus())
+    return len(resources.gpus())

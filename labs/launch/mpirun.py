@@ -15,7 +15,7 @@ from labs.run.errors import LabError
 PYTHON = [sys.executable, "-P"]
 """Python without the working folder on its module path: a student's keras.py there would hide Keras."""
 INSIDE = re.compile(
-    r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|PMIX_|PRTE_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
+    r"OMPI_(COMM_WORLD|UNIVERSE|FILE|APP|FIRST|NUM)|(PMIX|PRTE)_(?!MCA)|HOROVOD_(RANK|SIZE|LOCAL|CROSS|CONTROLLER|HOSTNAME|GLOO_RENDEZVOUS)"
 )
 """Variables that make a launcher or a worker believe that it is already inside a run."""
 EXPORTED = re.compile(r"LABS_|TF_|KERAS_|HOROVOD_|NCCL_|CUDA_|NVIDIA_|XLA_|ONEDNN_|DNNL_|GLIBC_|OMP_|PYTHON"

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from labs.run.errors import LabError
+from labs.run.errors import LabError, first_line, is_out_of_memory
 from labs.run.speed_settings import FOR_MEMORY
 
 SAMPLE_SECONDS = 0.005
@@ -94,10 +94,9 @@ def _child(parent: Connection, action: Callable[..., Any], arguments: tuple, lim
         tf.config.set_logical_device_configuration(gpus[0], [tf.config.LogicalDeviceConfiguration(limit_mb)])
     try:
         action(*arguments)
-    except (tf.errors.ResourceExhaustedError, MemoryError) as full:
-        parent.send(("full", peak_mb(), str(full).splitlines()[0][:200]))
     except Exception as problem:
-        parent.send(("failed", 0.0, f"{type(problem).__name__}: {problem}"))
+        state, peak = ("full", peak_mb()) if is_out_of_memory(problem) else ("failed", 0.0)
+        parent.send((state, peak, f"{type(problem).__name__}: {first_line(problem)}"[:300]))
     else:
         parent.send(("done", peak_mb(), ""))
 

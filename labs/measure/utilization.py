@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import re
 import statistics
 import threading
 import time
@@ -31,7 +29,7 @@ class Utilization:
         self._ended = threading.Event()
 
     def __enter__(self) -> Utilization:
-        self._process, self._gpus, self._began = psutil.Process(), visible_gpus(), time.perf_counter()
+        self._process, self._gpus, self._began = psutil.Process(), resources.gpus(), time.perf_counter()
         self._cores = resources.cpus()
         self._sample()
         self._thread = threading.Thread(target=self._follow, name="labs-utilization", daemon=True)
@@ -93,22 +91,6 @@ def combine(summaries: Sequence[Mapping[str, float]], nodes: int) -> dict[str, f
         "memory_bytes": sum(each["memory_bytes"] for each in summaries) / nodes,
         **{f"gpu_{what}": value for what, value in gpus.items()},
     }
-
-
-def visible_gpus() -> list:
-    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver.
-
-    CUDA_VISIBLE_DEVICES may name more than there are; CUDA ignores the first name that is wrong and all after it.
-    """
-    import pynvml
-
-    shown, handles = os.environ.get("CUDA_VISIBLE_DEVICES"), []
-    with contextlib.suppress(pynvml.NVMLError):
-        pynvml.nvmlInit()
-        for name in range(pynvml.nvmlDeviceGetCount()) if shown is None else shown.split(","):
-            handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)) if re.fullmatch("[0-9]+", str(name)) else
-                           pynvml.nvmlDeviceGetHandleByUUID(name))
-    return handles
 
 
 def _combined(name: str, values: Sequence[float]) -> float:

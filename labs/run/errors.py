@@ -1,4 +1,6 @@
-"""LabError, the exception that a student sees as one line, and the parts of such a line."""
+"""LabError, the exception that a student sees as one line, the parts of such a line, and the cause of TensorFlow's."""
+
+import re
 
 ERROR_PREFIX = "labs: error: "
 """Start of an error line of `labs`; a launcher recognises its workers' errors by it."""
@@ -9,6 +11,9 @@ NO_GLOO = "this Horovod was built without Gloo"
 PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
 
+_NO_SCRATCH = re.compile("CUDNN failed to allocate the scratch space|No algorithm worked")
+"""What TensorFlow says, as an UnknownError or a NotFoundError, if a convolution finds no GPU memory to work in."""
+
 
 class LabError(Exception):
     """A mistake or an obstacle; its message is one line that names the cause and the cure."""
@@ -16,6 +21,18 @@ class LabError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows instead of a traceback."""
         return [f"{ERROR_PREFIX}{self}"]
+
+
+def is_out_of_memory(problem: BaseException) -> bool:
+    """Return whether an error is that of a failed allocation, Python's or TensorFlow's."""
+    return (isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError"
+            or bool(_NO_SCRATCH.search(str(problem))))
+
+
+def first_line(problem: BaseException) -> str:
+    """Return the line of an error's message that names the cause; in TensorFlow's graphs that is not the first."""
+    root = re.search(r"(?m)^ *(?:\(0\) *)?(\S.*)\n\s*\[\[\{\{node", str(problem))
+    return root[1] if root else (str(problem).strip() or "no reason given").splitlines()[0]
 
 
 def quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""CPU cores that this process may use: its affinity, limited by the quotas of its control groups (cgroups)."""
+"""CPU cores and GPUs that this process may use. Its affinity and its control groups (cgroups) limit the cores."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ def cpus(root: Path = Path("/")) -> float:
 def describe_quota() -> str:
     """Return a few words on a quota that leaves less than this process's cores, else an empty string."""
     return f" (the CPU quota is {cpus():g})" if cpus() < _bound() else ""
+
+
+def gpus() -> list:
+    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver.
+
+    CUDA_VISIBLE_DEVICES may name more than there are; CUDA ignores the first name that is wrong and all after it.
+    """
+    import pynvml
+
+    shown, handles = os.environ.get("CUDA_VISIBLE_DEVICES"), []
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        for name in range(pynvml.nvmlDeviceGetCount()) if shown is None else shown.split(","):
+            handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)) if re.fullmatch("[0-9]+", str(name)) else
+                           pynvml.nvmlDeviceGetHandleByUUID(name))
+    return handles
 
 
 def _bound() -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from labs.run import atomic, heartbeat, speed_settings, stop
 from labs.run.catalogue import load_lab
 from labs.run.command_line import parse
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run.errors import ERROR_PREFIX, LabError, first_line, is_out_of_memory
 from labs.run.text import one_line
 
 
@@ -69,14 +69,14 @@ def is_secondary_failure(problem: BaseException) -> bool:
 
 def _explain_out_of_memory(problem: BaseException) -> BaseException:
     """Return the error of a failed allocation, Python's or TensorFlow's, as a LabError, and any other unchanged."""
-    if isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError":
+    if is_out_of_memory(problem):
         return LabError("out of memory; lower --batch-size, or ask for more (sbatch --mem); lab 6 shows what fits")
     return problem
 
 
 def _cause(problem: BaseException) -> str:
     """Return an exception as one line."""
-    first = (str(problem).strip() or "no reason given").splitlines()[0]
+    first = first_line(problem)
     if isinstance(problem, LabError):
         return first
     if isinstance(problem, SystemExit):

@@ -126,8 +126,9 @@ def _gather_in_graph(row: tf.Tensor) -> tf.Tensor:
 
 def gather_object(value):
     """Return every worker's value, as a list by rank; any value that can be pickled."""
-    # Horovod: allgather_object unpickles only what this run's own workers send.
-    return hvd.allgather_object(value)
+    with tf.device("CPU"):  # NCCL would carry it otherwise, and fails without a word if workers share a GPU.
+        # Horovod: allgather_object unpickles only what this run's own workers send.
+        return hvd.allgather_object(value)
 
 
 def broadcast_object(value):

@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,15 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int) -> Layout:
-    """Return the layout of the workers that Horovod has now; every worker must call it."""
+    """Return the layout of the workers that Horovod has now; every worker must call it.
+
+    Raises:
+        LabError: As in `check_shared_gpus`.
+    """
     gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
     hosts = tuple(host for host, _ in gpus_by_rank)
+    gpus = [pair for pair in gpus_by_rank if pair[1]]
+    check_shared_gpus(gpus)
     return Layout(
         rank=hvd.rank(),
         size=hvd.size(),
@@ -60,9 +66,25 @@ def current_layout(gpu: str | None, threads: int) -> Layout:
         nodes=len(set(hosts)),
         hosts=hosts,
         threads=threads,
-        gpus=len({pair for pair in gpus_by_rank if pair[1]}),
+        gpus=len(set(gpus)),
         backend=backend(),
     )
+
+
+def check_shared_gpus(gpus: Sequence[tuple[str, str]]) -> None:
+    """Refuse workers on one GPU, with which NCCL would fail.
+
+    Args:
+        gpus: The node and the GPU of each worker that has one.
+
+    Raises:
+        LabError: Two workers have the same GPU, and NCCL would exchange their gradients.
+    """
+    different = len(set(gpus))
+    if different < len(gpus) and backend() == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
+        raise LabError(f"{plural(len(gpus), 'worker')} on {plural(different, 'GPU')}, and NCCL needs one per worker; "
+                       "start fewer workers, or train on the CPU with CUDA_VISIBLE_DEVICES= (or share a GPU with "
+                       "NCCL_MULTI_RANK_GPU_ENABLE=1: the results are right, the times are not)")
 
 
 def backend() -> str:
@@ -80,7 +102,7 @@ def node_name() -> str:
 
 
 def pin_gpu(local_rank: int, local_size: int) -> str | None:
-    """Give this worker one GPU of its node, and return the GPU's name; without a GPU, return None.
+    """Give this worker one GPU of its node, and return what tells it from the node's others; without a GPU, None.
 
     Raises:
         LabError: The node has several GPUs, but fewer than workers.
@@ -91,11 +113,21 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     if 1 < len(gpus) < local_size:
         raise LabError(f"{local_size} workers on a node with {len(gpus)} GPUs; start at most one worker per GPU")
     # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
-    gpu = gpus[local_rank % len(gpus)]
+    position = local_rank % len(gpus)
+    gpu = gpus[position]
     with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
         tf.config.set_visible_devices(gpu, "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
-    return f"{gpu.name} {os.environ.get('CUDA_VISIBLE_DEVICES', '')}".strip()
+    return _identity(position) or f"{gpu.name} of worker {local_rank}"
+
+
+def _identity(position: int) -> str | None:
+    """Return the driver's name of a GPU: under a scheduler, each worker may call its own one GPU 0."""
+    import pynvml
+
+    with contextlib.suppress(pynvml.NVMLError, IndexError):
+        return pynvml.nvmlDeviceGetUUID(resources.gpus()[position])
+    return None
 
 
 def has_nccl() -> bool:

@@ -29,6 +29,19 @@ def fail() -> None:
     raise ValueError("of another kind")
 
 
+def fail_in_cudnn() -> None:
+    """Fail as a GPU did on which a convolution found no memory for its intermediate values."""
+    import tensorflow as tf
+
+    raise tf.errors.UnknownError(None, None, """Graph execution error:
+
+Detected at node conv2d_15_1/Relu defined at (most recent call last):
+2 root error(s) found.
+  (0) UNKNOWN:  CUDNN failed to allocate the scratch space for the runner or to find a working no-scratch runner.
+\t [[{{node conv2d_15_1/Relu}}]]
+0 successful operations.""")
+
+
 @pytest.mark.alone  # The memory of other tests decides which pages of a trial are large.
 @pytest.mark.slow
 def test_the_peak_of_a_trial_is_what_it_held():
@@ -52,6 +65,10 @@ def test_too_much_is_a_result_also_beside_another_trial(action):
     assert 600 < result.peak_mb < 3000, "it was ended on its way"
     assert result.cause == "more than 600 MiB"
     assert little.result().fits
+
+
+def test_a_convolution_without_memory_to_work_in_is_too_much():
+    assert not memory.probe(fail_in_cudnn).fits
 
 
 def test_any_other_failure_is_none():

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu import WHEEL_RPATH, Gpu, find_gpu
+from gpu import WHEEL_RPATH, Gpu, find_gpu, link_cusolver
 from horovod_wheel import PREFIX_RPATH, Build, environment
 from machine import Mpi, find_mpi
 
@@ -27,6 +27,15 @@ NCCL = Gpu("NCCL-2.16.5-CUDA-12.2", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
     {"mpi": Mpi("openmpi-4.1.4", Path("/one/bin"))}], ids=lambda change: next(iter(change)))
 def test_another_combination_has_another_wheel(change):
     assert dataclasses.replace(BUILD, **change).key != BUILD.key
+
+
+def test_tensorflow_finds_cusolver_in_a_folder_where_it_looks(tmp_path):
+    for wheel in ("cusolver", "cusparse"):
+        (tmp_path / "nvidia" / wheel / "lib").mkdir(parents=True)
+    (tmp_path / "nvidia/cusolver/lib/libcusolver.so.11").write_text("cuSOLVER")
+    link_cusolver(tmp_path)
+    link_cusolver(tmp_path)
+    assert (tmp_path / "nvidia/cusparse/lib/libcusolver.so.11").read_text() == "cuSOLVER"
 
 
 def test_a_movable_wheel_serves_every_clone():

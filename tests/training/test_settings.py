@@ -30,6 +30,17 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
     assert set(speed_settings.horovod_defaults(layout.has_nccl()).items()) == expected
 
 
+@pytest.mark.parametrize(("gpus", "backend", "shared"), [("ab", "NCCL", ""), ("aa", "MPI", ""), ("aa", "NCCL", "1")])
+def test_workers_on_one_gpu_are_refused_where_nccl_would_fail(monkeypatch, gpus, backend, shared):
+    monkeypatch.setattr(layout, "backend", lambda: backend)
+    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", shared)
+    layout.check_shared_gpus([("node", gpu) for gpu in gpus])
+    monkeypatch.setattr(layout, "backend", lambda: "NCCL")
+    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE")
+    with pytest.raises(LabError, match="2 workers on 1 GPU, and NCCL needs one per worker"):
+        layout.check_shared_gpus([("node", "a"), ("node", "a")])
+
+
 def test_a_worker_that_finds_no_other_is_refused(monkeypatch):
     monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     with pytest.raises(LabError, match="OMPI_COMM_WORLD_SIZE is 2, but Horovod finds one worker: "):

@@ -17,10 +17,10 @@ from typing import Any
 from labs.launch import capacity
 from labs.launch.sweep import FAILED, run_sweep
 from labs.measure.utilization import Utilization
-from labs.results import records
+from labs.results import records, reference
 from labs.run import atomic, catalogue, command_line, usage
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, results_dir, shown
+from labs.run.paths import results_dir, shown
 from labs.run.sweeps import Cell, finished
 from labs.run.text import one_line, plural
 from labs.tools.check import command, machine
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=usage.path, metavar="DIR",
                         help="folder of the runs; by default gpu-HOST in the results folder")
     parser.add_argument("--keep", action="store_true",
-                        help="copy the records to data/reference/gpu/HOST, as reference runs to commit")
+                        help="also copy the records to data/reference_runs/HOST, to commit them")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -220,14 +220,10 @@ def write_summary(root: Path, wrong: Sequence[str], outcomes: Sequence[Outcome])
     return path
 
 
-def keep(root: Path, outcomes: Sequence[Outcome], target: Path | None = None) -> Path:
-    """Copy the records and the summary to data/reference/gpu/HOST, as reference runs to commit; return that folder."""
-    target = target or ROOT / "data" / "reference" / "gpu" / socket.gethostname()
-    for each in outcomes:
-        run = Path(each.cell.lab, each.cell.name)
-        if (root / run / "record.json").exists():
-            (target / run).mkdir(parents=True, exist_ok=True)
-            atomic.write_json(target / run / "record.json", records.read(root / run))
-    target.mkdir(parents=True, exist_ok=True)
-    atomic.write_text(target / SUMMARY, atomic.read_text(root / SUMMARY))
-    return target
+def keep(root: Path, outcomes: Sequence[Outcome], folder: Path = reference.FOLDER) -> Path:
+    """Copy the records and the summary to data/reference_runs/HOST, to commit them; return that folder."""
+    host = socket.gethostname()
+    runs = (root / each.cell.lab / each.cell.name for each in outcomes)
+    reference.keep((records.read(run) for run in runs if (run / "record.json").exists()), host, folder)
+    atomic.write_text(folder / host / SUMMARY, atomic.read_text(root / SUMMARY))
+    return folder / host

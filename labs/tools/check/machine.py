@@ -94,8 +94,8 @@ def nccl() -> Finding:
         return absent("only GPUs need it")
     facts, _ = software.probe()
     if not facts.get("gpus"):
-        return fail("TensorFlow sees none of the GPUs: its CUDA libraries or a driver from 525.60 on are missing",
-                    "conda env create -f environment.yml (docs/gpu-environment.md)")
+        return fail("TensorFlow sees none of the GPUs: it finds a CUDA library or a driver from 525.60 on not at all",
+                    "make horovod; if that does not help: docs/gpu-environment.md")
     if not facts.get("nccl"):
         return warn("Horovod was built without it: gradients go from GPU to GPU through the CPUs", "make horovod")
     return ok("built into Horovod")

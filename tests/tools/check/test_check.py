@@ -98,7 +98,7 @@ def no_mpirun(machine: Machine) -> None:
 
 
 def inside_another_run(machine: Machine) -> None:
-    machine.env |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1"}
+    machine.env |= {"PMIX_MCA_gds": "hash", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_RANK": "1"}
 
 
 def quota_of_one_core(machine: Machine) -> None:
