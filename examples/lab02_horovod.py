@@ -60,10 +60,10 @@ model = tf.keras.Sequential([
     layers.Input(images.shape[1:]), layers.Rescaling(1 / 255), layers.Conv2D(16, 3, strides=2, activation="relu"),
     layers.Conv2D(32, 3, strides=2, activation="relu"), layers.Flatten(), layers.Dense(10, activation="softmax"),
 ])
-optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: a larger batch allows a higher rate.
+optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.

@@ -20,11 +20,11 @@ import tensorflow as tf
 
 BASE_BATCH_SIZE, DECAY_EPOCH, SEED = 4, 5, 1
 parser = argparse.ArgumentParser(description="Train on small images with a scaled learning rate.")
-parser.add_argument("--data", help="a folder with CIFAR-10's data_batch_*.bin and test_batch.bin; by default stripes")
+parser.add_argument("--data", help="folder of CIFAR-10's data_batch_*.bin, test_batch.bin; default: synthetic stripes")
 parser.add_argument("--batch-size", type=int, default=64, help="images per worker and step")
 parser.add_argument("--epochs", type=int, default=7)
 parser.add_argument("--base-lr", type=float, default=0.001, help="learning rate for BASE_BATCH_SIZE images per step")
-parser.add_argument("--warmup-epochs", type=int, default=3, help="epochs until the learning rate is scaled")
+parser.add_argument("--warmup-epochs", type=int, default=3, help="epochs of warmup to the scaled learning rate")
 args = parser.parse_args()
 
 hvd.init()  # Horovod: finds the other workers; from here on rank() and size() are known.
@@ -75,7 +75,7 @@ model = tf.keras.Sequential([
 ])
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(args.base_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.

@@ -25,7 +25,7 @@ parser.add_argument("--data", help="a folder with a folder of .jpg files per cla
 parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step")
 parser.add_argument("--epochs", type=int, default=8)
 parser.add_argument("--base-lr", type=float, default=0.003, help="learning rate of one worker")
-parser.add_argument("--scaling", choices=["linear", "none"], default="linear", help="of the learning rate")
+parser.add_argument("--scaling", choices=["linear", "none"], default="linear", help="rule for the learning rate")
 args = parser.parse_args()
 
 hvd.init()  # Horovod: finds the other workers; from here on rank() and size() are known.
@@ -77,7 +77,7 @@ model = tf.keras.Sequential([
 scaled_lr = args.base_lr * (hvd.size() if args.scaling == "linear" else 1)  # Horovod: the batch is larger.
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(scaled_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

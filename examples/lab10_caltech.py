@@ -25,7 +25,7 @@ parser.add_argument("--data", help="a folder with a folder of .jpg files per cla
 parser.add_argument("--batch-size", type=int, default=16, help="images per worker and step")
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--base-lr", type=float, default=0.01, help="learning rate of one worker")
-parser.add_argument("--warmup-epochs", type=int, default=2, help="epochs until the learning rate is scaled")
+parser.add_argument("--warmup-epochs", type=int, default=2, help="epochs of warmup to the scaled learning rate")
 args = parser.parse_args()
 
 hvd.init()  # Horovod: finds the other workers; from here on rank() and size() are known.
@@ -71,10 +71,10 @@ model = tf.keras.Sequential([
         layers.Conv2D(channels, 3, strides=2, padding="same"), layers.GroupNormalization(8), layers.ReLU())),
     layers.GlobalAveragePooling2D(), layers.Dense(int(kinds.max()) + 1, activation="softmax"),
 ])
-scaled_lr = args.base_lr * hvd.size()  # Horovod: a larger batch allows a higher rate.
+scaled_lr = args.base_lr * hvd.size()  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(scaled_lr, 0.9))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -64,10 +64,10 @@ model = tf.keras.Sequential([
     layers.Input(images.shape[1:]), layers.Rescaling(1 / 16), layers.Conv2D(16, 3, strides=2, activation="relu"),
     layers.Conv2D(32, 3, strides=2, activation="relu"), layers.Flatten(), layers.Dense(10, activation="softmax"),
 ])
-optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: a larger batch allows a higher rate.
+optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: By default XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
 optimizer.build(model.trainable_variables)
 variables = [each for each in [*model.weights, *optimizer.variables] if each is not optimizer.learning_rate]
 epochs_done = 0

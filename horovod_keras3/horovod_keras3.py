@@ -23,7 +23,7 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 - Metrics are averaged over all samples, not over workers. Broadcasts leave out the states of random generators, because
   dropout must differ between workers.
 
-What cannot work raises an error that names the reason and a cure; README.md lists it. Under `jit_compile="auto"`, where
+Unsupported uses raise an error that states the cause and a fix; README.md lists them. Under `jit_compile="auto"`, where
 there is a GPU, the broadcast callback sets `jit_compile` to False, with a warning: XLA does not know Horovod's
 operations.
 """

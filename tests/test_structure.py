@@ -65,7 +65,7 @@ def test_a_lab_stands_on_few_files_of_the_core(lab):
 
 
 @pytest.mark.parametrize("part", sizes.PARTS["core"][:-1])
-def test_no_public_name_of_the_core_comes_from_around_it(part):
+def test_no_public_name_of_the_core_is_defined_outside_it(part):
     """import-linter leaves out imports for type checkers, but `lazy.attach` runs those of a package's `__init__`."""
     homes = lazy.public_names(ROOT / "labs" / part / "__init__.py").values()
     assert not [home for home in homes if home.startswith(("labs.course", "labs.tools", "labs.cli"))]

@@ -150,7 +150,7 @@ def dispatch(words: Sequence[str]) -> int:
         usage.refuse_empty(["labs", *words])
     if command not in COMMANDS and command not in tools():
         similar = usage.suggestion(command, summaries())
-        raise LabError(f"no command is called {quoted(command)}{similar}; there are: {', '.join(summaries())}")
+        raise LabError(f"unknown command {quoted(command)}{similar}; there are: {', '.join(summaries())}")
     if command in TAKE_LAB_OPTIONS:
         _refuse_option_first(command, rest)
     elif command == "cluster" and rest and rest[0] in TAKE_LAB_OPTIONS:

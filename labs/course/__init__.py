@@ -1,4 +1,6 @@
-"""Teaching material: exercises and their grading, drawings, cost models, the course reports, plausibility rules."""
+"""Teaching material: exercises and their grading, drawings, scaling laws, a model of large runs, the course reports,
+plausibility rules.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -87,7 +87,7 @@ def daly_seconds(save_seconds: float, mtbf_seconds: float) -> float:
 
     sqrt(2 C M) (1 + sqrt(C / (2 M)) / 3 + C / (2 M) / 9) - C for C < 2 M, otherwise M. Source: Daly, "A higher order
     estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22(3), 2006.
-    The interval is the time of training between two saves, without the save. Arguments as of `young_seconds`.
+    The interval is the time of training between two saves, without the save. Arguments as in `young_seconds`.
     """
     young = young_seconds(save_seconds, mtbf_seconds)
     if save_seconds >= 2 * mtbf_seconds:
@@ -174,7 +174,7 @@ class Prediction:
     exposed_seconds: float
     """The part of the all-reduce that no computation hides."""
     failures_per_hour: float
-    """Of the job."""
+    """Mean failures of the whole job per hour."""
     save_every: float
     """Seconds of training between two checkpoints."""
     time_lost: TimeLost

@@ -64,7 +64,7 @@ def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", referen
 
 def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
             reference: pd.DataFrame | None = None) -> Figure:
-    """Draw speedup and scaling efficiency, speedup / workers, side by side; arguments as of `speedup`."""
+    """Draw speedup and scaling efficiency, speedup / workers, side by side; arguments as in `speedup`."""
     figure = empty(10, 3.5)
     left, right = figure.subplots(1, 2)
     speedup(frame, by, reference, left)

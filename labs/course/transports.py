@@ -93,7 +93,7 @@ def crossover(rows: pd.DataFrame) -> int | None:
 
 
 def crossover_text(rows: pd.DataFrame) -> str:
-    """Return the crossover as a sentence, with what is certain below it; arguments as of `crossover`."""
+    """Return the crossover as a sentence, with what is certain below it; arguments as in `crossover`."""
     start, first = crossover(rows), rows.iloc[0]
     workers = f"{first['size']} workers over {first['backend']} (global batch {first['global_batch_size']})"
     workers += f", links of {first['link']}" if "link" in first else ""

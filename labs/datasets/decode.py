@@ -78,7 +78,7 @@ def reason(error: Exception) -> str:
 def _decode_jpeg(content: bytes, size: int) -> np.ndarray | None:
     """Decode an ordinary JPEG two to three times as fast as Pillow; return None for other or damaged files."""
     complete = content.startswith(b"\xff\xd8\xff") and content.endswith(b"\xff\xd9")
-    if not complete or content.find(b"Exif\0\0", 0, HEADER) >= 0:  # Exif may say that it is to be rotated.
+    if not complete or content.find(b"Exif\0\0", 0, HEADER) >= 0:  # The EXIF data may ask for a rotation.
         return None
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(content)
@@ -113,9 +113,9 @@ def _decode_any(content: bytes, size: int) -> np.ndarray:
 
 
 def _bits(image: Image.Image, content: bytes) -> int:
-    """Return the bits per value of a colour image; Pillow itself says it of none."""
+    """Return the bits per value of a colour image, which Pillow does not report."""
     if image.format == "PNG":
-        return content[24]  # The bit depth stands at a fixed place.
+        return content[24]  # The bit depth is at a fixed offset.
     return max(image.tag_v2.get(ExifTags.Base.BitsPerSample, (8,))) if image.format == "TIFF" else 8  # type: ignore
 
 

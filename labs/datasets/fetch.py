@@ -158,7 +158,7 @@ def _receive(url: str, partial: Path) -> None:
             if not have:  # The file is empty now: a kill leaves no old bytes beside the new version.
                 version.unlink(missing_ok=True)
                 tag = answer.headers.get("ETag", "")
-                if tag.startswith('"'):  # Others are weak: the same tag may stand for other bytes.
+                if tag.startswith('"'):  # Other tags are weak: they may stay the same when the bytes change.
                     version.write_text(tag)
             try:
                 for chunk in answer.raw.stream(CHUNK, decode_content=False):
@@ -172,7 +172,7 @@ def _receive(url: str, partial: Path) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """Return in one line what went wrong: of "too many retries", the error behind it."""
+    """Return in one line what went wrong; for "too many retries", the error that caused it."""
     inner = error.args[0] if error.args else None
     return one_line(getattr(inner, "reason", error))
 

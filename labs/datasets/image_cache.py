@@ -21,7 +21,7 @@ from labs.run.errors import LabError
 from labs.run.paths import own_temporary_dir, temporary_dir
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-"""Names this boot of the machine: after a crash, flags may be on the disk without their pixels."""
+"""Identifies the current boot of the machine: after a crash, flags may be on the disk without their pixels."""
 
 
 class ImageCache:

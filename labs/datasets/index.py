@@ -126,7 +126,7 @@ def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
                        f"--data {folder}")
     for name in names:
         if name.encode(errors="replace").decode() != name:
-            raise LabError(f"the class folder {name!a} is not UTF-8, which a record needs; rename it")
+            raise LabError(f"the class folder {name!a} is not UTF-8; rename it")
 
 
 def _class_folders(root: Path) -> Path | None:

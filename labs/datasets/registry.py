@@ -95,7 +95,7 @@ def get(name: str) -> Dataset:
         LabError: No data set has this name.
     """
     if name not in DATASETS:
-        raise LabError(f"no data set is called {name!r}; there are {', '.join(DATASETS)}")
+        raise LabError(f"unknown data set {name!r}; there are {', '.join(DATASETS)}")
     return DATASETS[name]
 
 

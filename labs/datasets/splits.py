@@ -80,7 +80,7 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
 
 
 def from_tree(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
-    """Do what `from_folder` does; but if the tree has its own test set (Training/CLASS, Test/CLASS), keep that.
+    """Read and split a tree like `from_folder`, but keep its own test set if it has one (Training/CLASS, Test/CLASS).
 
     Raises:
         LabError: As for `from_folder`, or the test has a class that the training lacks.
@@ -102,11 +102,11 @@ class _Decoded(NamedTuple):
     """A tree whose images have been checked."""
 
     images: ImageCache
-    """All images, with those that cannot be decoded."""
+    """All images, including those that cannot be decoded."""
     sound: index.Index
     """The decodable images."""
     rows: np.ndarray
-    """Their positions among all images, int64."""
+    """Positions of the decodable images among all images, int64."""
     found: verify.Checked
 
 
@@ -124,7 +124,7 @@ def _splits(everything: index.Index, tree: _Decoded, positions: Sequence[np.ndar
                                for each in positions)
     lines = [index.describe(tree.sound)]
     if tree.found.contradictory:
-        lines.append(f"the same picture in two classes: {index.summarize(tree.found.contradictory)}")
+        lines.append(f"identical images in two classes: {index.summarize(tree.found.contradictory)}")
     return Splits(train, validation, test, tree.sound.class_names, "\n".join(lines + [remark] * bool(remark)))
 
 

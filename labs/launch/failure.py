@@ -98,7 +98,7 @@ class Evidence:
             self.error, self.error_time = text.strip(), self.clock.now()
 
     def note_stall(self, text: str) -> None:
-        """Note a line of a stall warning; a stall of which Horovod warns for `stall_seconds` is an error.
+        """Read a line of a stall warning; add an error if Horovod has warned of the same stall for `stall_seconds`.
 
         Horovod could end such a run itself, but it would count the time in which all workers were stopped.
         """

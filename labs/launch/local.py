@@ -20,7 +20,7 @@ from labs.run.errors import LabError, quoted
 from labs.run.text import plural
 
 FEWEST = 256
-"""The embedded data sets have more training images; a smaller step need not wait until their index is read."""
+"""Every embedded data set has more training images; for a step of at most this many, its index need not be read."""
 
 
 class InterruptedAfterRecord(KeyboardInterrupt):
@@ -152,8 +152,8 @@ def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Seque
     env = {**mpirun.environment(bar=log is None), **lab.environment, **_module_path(lab),
            stop.SUPERVISOR: stop.supervisor_name()}
     if launcher is None:
-        # Horovod: warns of a stall, and does not end it: it would count time in which all workers were stopped.
-        # `supervise` ends it. Set here, since a run in this process (a notebook) may have left its own limits.
+        # Horovod: only warns of a stall; its own limit would also count time in which all workers were stopped.
+        # `supervise` ends the run. Set here, since a run in this process (a notebook) may have left its own limits.
         env |= {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(int(stall_seconds)), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
     command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
     evidence = failure.Evidence(stall_seconds)

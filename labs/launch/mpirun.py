@@ -102,6 +102,6 @@ def host_slots(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
         match = HOST.fullmatch(line)
         if not match or match[1] in counts:
             raise LabError(f"{file}, line {number}: the kit reads only HOST slots=N, once per host, not {line!r}")
-        # mpirun counts the cores of a host without slots: here those of this machine, as nodes are mostly equal.
+        # For a host without slots, mpirun uses its cores. The kit assumes as many as here: nodes are mostly equal.
         counts[match[1]] = int(match[2] or resources.cores())
     return counts

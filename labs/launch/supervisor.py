@@ -136,7 +136,7 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     try:
         with started(command, env) as process:
             readers = pass_output_on(process, log, evidence)
-            # Seconds on a terminal, but not in a notebook, whose output would keep them.
+            # Show the seconds on a terminal only: a notebook would keep them in its output.
             shown = log is None and terminal.columns(sys.stderr)
             with _signals_interrupt(), terminal.ticking("labs: running,") if shown else contextlib.nullcontext():
                 try:
@@ -187,7 +187,7 @@ def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float 
 
 
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
-    """Forward a stream; from the error stream, withhold error lines and the launcher's boxes, which are evidence.
+    """Forward a stream; withhold the error stream's error lines and the launcher's boxed messages: they are evidence.
 
     A progress bar is shown on the terminal's live line. A closed terminal takes no more output, but the stream must
     still be read: workers that save would block.

@@ -42,7 +42,7 @@ class Unfinished(NamedTuple):
 
 def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: Path,
               oversubscribe: bool = False) -> Unfinished:
-    """Run the cells that have no record yet, and return those that still have none."""
+    """Run the cells without a record, and return those that are still without one."""
     from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
 
     tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.

@@ -30,7 +30,7 @@ def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> fl
     """Return the seconds of summing on rank 0: 2 (n - 1) (latency + nbytes / bandwidth).
 
     Rank 0 receives n - 1 messages of full size one after the other, and sends n - 1 back. Nothing uses this; it is what
-    the others are compared with. Arguments as of `ring_seconds`.
+    the others are compared with. Arguments as in `ring_seconds`.
     """
     return 2 * (n - 1) * (latency + nbytes / bandwidth)
 
@@ -38,7 +38,7 @@ def naive_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> fl
 def tree_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> float:
     """Return the seconds of a binomial tree's reduce and broadcast: 2 ceil(log2 n) (latency + nbytes / bandwidth).
 
-    It sends few messages of full size, which suits small tensors on many workers. Arguments as of `ring_seconds`.
+    It sends few messages of full size, which suits small tensors on many workers. Arguments as in `ring_seconds`.
     """
     return 2 * math.ceil(math.log2(n)) * (latency + nbytes / bandwidth)
 
@@ -47,7 +47,7 @@ def halving_seconds(nbytes: float, n: int, latency: float, bandwidth: float) -> 
     """Return the seconds of recursive halving and doubling: 2 log2(n) latency + 2 (n - 1) / n nbytes / bandwidth.
 
     Rabenseifner's algorithm (Thakur et al. 2005), used by Goyal et al. 2017: a tree's messages, a ring's bytes.
-    Arguments as of `ring_seconds`; exact for powers of two.
+    Arguments as in `ring_seconds`; exact for powers of two.
     """
     return 2 * math.ceil(math.log2(n)) * latency + 2 * (n - 1) / n * nbytes / bandwidth
 

@@ -69,7 +69,7 @@ def _parsed(content: bytes) -> Any:
         return msgspec.json.decode(content)
     except ValueError:
         record = json.loads(content)
-        msgspec.json.encode(record)  # Python's reader accepts half a surrogate pair, which cannot be printed.
+        msgspec.json.encode(record)  # Python's reader accepts a lone surrogate, which cannot be printed.
         return record
 
 
@@ -149,7 +149,7 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
 
 
 def flat(record: Record) -> dict[str, Any]:
-    """Return a record as one row of `table`; whatever else it holds, lab, run, start and layout are the run's own."""
+    """Return a record as one row of `table`; its lab, run, start and layout override other fields of the same name."""
     about = {key: record[key] for key in ("lab", "run", "started")}
     layout = record["layout"]
     return about | settings(record) | layout | record["timings"] | record["metrics"] | layout | about

@@ -70,7 +70,7 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
 
 def bound(exceeding: pd.DataFrame) -> str:
-    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may be it."""
+    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may have it."""
     entries = exceeding.drop(index=WALL)
     largest, whole = entries.iloc[0], exceeding["excess"][WALL]
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]

@@ -44,7 +44,7 @@ class Lab:
     Config: type
     """A frozen dataclass: what a student may change. Its fields become options, their docstrings the help."""
     presets: Mapping[str, Any]
-    """Configs by name; "demo" holds the defaults, "paper" the settings of the published report."""
+    """Configs by name; "demo" has the defaults, "paper" has the published report's settings."""
     run: Callable[[Any, Options], dict[str, Any]]
     """Runs the experiment as one worker, and returns the run's record."""
     sweeps: Mapping[str, Sequence[Sweep]] = dataclasses.field(default_factory=dict)
@@ -105,7 +105,7 @@ def resolve(name: str) -> str:
         return matches[0]
     if matches:
         raise LabError(f"more than one lab begins with {quoted(name)}: {', '.join(matches)}")
-    raise LabError(f"no lab is called {quoted(name)}; there are: {', '.join(labs)}")
+    raise LabError(f"unknown lab {quoted(name)}; there are: {', '.join(labs)}")
 
 
 def load_lab(lab: str | ModuleType | Lab) -> Lab:

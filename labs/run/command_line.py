@@ -100,7 +100,7 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
             group.add_argument(option, type=read, metavar=metavar, **about)
 
 
-@functools.cache  # The file may change while a run goes on, which parses again at its end.
+@functools.cache  # The file may change during a run, which parses options again at its end.
 def _docstrings(settings: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
     definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
@@ -137,5 +137,5 @@ def split_preset(lab: Lab, arguments: Sequence[str]) -> tuple[str, list[str]]:
     parser.add_argument("--preset", default="demo")
     known, rest = parser.parse_known_args(arguments)
     if known.preset not in lab.presets:
-        raise LabError(f"no preset is called {quoted(known.preset)}; {lab.name} has: {', '.join(lab.presets)}")
+        raise LabError(f"unknown preset {quoted(known.preset)}; {lab.name} has: {', '.join(lab.presets)}")
     return known.preset, rest

@@ -93,7 +93,7 @@ def check_text(name: str, value: Any) -> None:
     """
     text = str(value)
     if text.encode(errors="replace").decode() != text:
-        raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8, which a record needs; rename it")
+        raise LabError(f"--{name.replace('_', '-')} {quoted(text)} is not UTF-8; rename it")
 
 
 def lab_name(config: Any) -> str:

@@ -149,11 +149,11 @@ class Heartbeat:
         self._time_step()
 
     def begin_steps(self) -> None:
-        """Time the next step from now on: what came before it, and a stop in it, belong to no step."""
+        """Start timing the next step; earlier time, and any stop in it, belongs to no step."""
         self._step_ended, self._was_stopped = time.perf_counter(), False
 
     def _time_step(self) -> None:
-        """Time the step that has ended; if a stop interrupted it, its time beyond the previous step's is the stop."""
+        """Time the step that has ended; after a stop in it, count its time beyond the previous step's as stopped."""
         ended, self._step_ended = self._step_ended, time.perf_counter()
         took = self._step_ended - ended
         if not self._was_stopped:
@@ -245,7 +245,7 @@ _current: Heartbeat | None = None
 
 
 def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Heartbeat:
-    """Start this process's heartbeat; arguments as of `Heartbeat`."""
+    """Start this process's heartbeat; arguments as in `Heartbeat`."""
     global _current
     _current = Heartbeat(folder, rank, stall_seconds, host)
     return _current

@@ -94,14 +94,15 @@ def own_temporary_dir() -> Path:
     """Make this user's folder of files that runs share, and return it. All workers of a machine find the same one.
 
     Raises:
-        OSError: It cannot be made, or is not this user's alone: the folder of temporary files may be open to all users,
-            and another one may have made a folder or a link of this name.
+        OSError: It cannot be made, or it is not a folder that this user owns and no other can access: the folder of
+            temporary files may be open to all users, and another one may have made a folder or a link of this name.
     """
     folder = temporary_dir() / f"labs-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(errno.EPERM, "it is not this user's alone", str(folder))
+        raise PermissionError(
+            errno.EPERM, f"{folder.name} must be a folder that this user owns and no other can access", str(folder))
     return folder
 
 

@@ -119,7 +119,7 @@ def _remove_unused(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _signed(lock: Lock, patience: float = 0.0, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold and sign one of a run's locks in this block, if a check passes; the rest is as of `hold`."""
+    """Hold one of a run's locks in this block and record the holder, if a check passes; raises as `hold` does."""
     folder = lock.path.parent
     with contextlib.ExitStack() as held:
         try:

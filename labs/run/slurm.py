@@ -74,7 +74,7 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
         raise LabError(f"{command[0]} has not answered for {timeout:.0f} s: Slurm is down or busy; "
                        "try again later") from None
     if re.search(r"Could not establish a configuration|Unable to process configuration", done.stderr):
-        reason = f"SLURM_CONF={conf} configures none" if conf else "Slurm's programs find no slurm.conf"
+        reason = f"SLURM_CONF={conf} defines no cluster" if conf else "Slurm's programs find no slurm.conf"
         raise NoSlurmError(f"no Slurm cluster is set up here ({reason})")
     if re.search(r"Unable to contact slurm|Connection refused", done.stderr):
         raise LabError(f"Slurm does not answer ({done.stderr.strip().splitlines()[-1]}); try again on the login node")

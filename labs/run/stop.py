@@ -65,8 +65,8 @@ def requested() -> bool:
 
 
 SUPERVISOR = "LABS_SUPERVISOR"
-"""The variable with which workers get the process of `labs run`, as "host:pid"; they end with it and send it their
-heartbeats."""
+"""The environment variable that tells workers the process of `labs run`, as "host:pid"; they end with it and send it
+their heartbeats."""
 PR_SET_PDEATHSIG = 1
 
 

@@ -12,7 +12,7 @@ def printable(text: object) -> str:
     """Return text with its control characters and escape sequences escaped.
 
     Names of runs, settings and files may come from other people. Unescaped, they could move the cursor, set a window's
-    title or reverse the order of the text that follows; half a surrogate pair could not even be printed.
+    title or reverse the order of the text that follows; a lone surrogate could not even be printed.
     """
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode()
                    for character in str(text))

@@ -40,12 +40,12 @@ class Parser(argparse.ArgumentParser):
         raise LabError(f"{message}; see `{self.prog} --help`")
 
     def _unrecognized(self, word: str) -> LabError:
-        """Return the error for a word that belongs to no option."""
+        """Return the error for an unexpected argument or an unknown option."""
         name = word.partition("=")[0]
         if not name.startswith("-"):
-            return LabError(f"{quoted(word)} belongs to no option; see `{self.prog} --help`")
+            return LabError(f"unexpected argument {quoted(word)}; see `{self.prog} --help`")
         similar = suggestion(name, [*options(self.format_help()), *self.known])
-        return LabError(f"no option is called {quoted(name)}{similar or f'; see `{self.prog} --help`'}")
+        return LabError(f"unknown option {quoted(name)}{similar or f'; see `{self.prog} --help`'}")
 
 
 def count(text: str) -> int:

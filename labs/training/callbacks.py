@@ -1,4 +1,4 @@
-"""What follows a training: heartbeat, progress bar, the number of steps that Keras takes per call, TensorBoard."""
+"""Training callbacks: heartbeat, progress bar, the number of steps that Keras takes per call, TensorBoard."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def refuse_horovods_own_layer() -> None:
 if GENERATION >= 3:
     try:
         from horovod_keras3 import *  # noqa: F403
-        from horovod_keras3 import DistributedOptimizer  # noqa: F401 - the clone's folder of this name has none.
+        from horovod_keras3 import DistributedOptimizer  # noqa: F401 - fails if this is only the clone's folder.
     except ImportError:  # An environment that an older kit made.
         raise LabError(f"horovod_keras3 is not installed for {sys.executable}; "
                        f"{environment.install('horovod_keras3')}") from None

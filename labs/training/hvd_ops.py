@@ -18,7 +18,7 @@ from labs.training.optimizers import fused
 
 TIMELINE = "timeline.json"
 BROADCAST_BYTES: dict[str, int] = {}
-"""Of the variables that rank 0 has broadcast, by their name in the timeline, which leaves these sizes out."""
+"""Sizes of the variables that rank 0 has broadcast, by name in the timeline, which omits these sizes."""
 
 # Horovod passes its own code through AutoGraph, although it uses TensorFlow's control flow already, and has no switch
 # for it. Lab 10, 17 gradients: the first epoch takes 44 CPU seconds with AutoGraph, 10 without (docs/speed.md).

@@ -42,7 +42,7 @@ def start_counting(model):
 
 
 def steps_taken(model):
-    """Keras does not report it: callbacks have to count batches themselves."""
+    """Keras has no public counter of steps: callbacks have to count batches themselves."""
     return int(model._train_counter)
 
 
@@ -76,22 +76,22 @@ def _generators(model):
 
 
 def tf_variable(variable):
-    """In Keras 2 they are the same."""
+    """In Keras 2 a variable is a TensorFlow variable."""
     return variable
 
 
 def name_of(variable):
-    """In Keras 2 `name` is the full one."""
+    """In Keras 2 `name` is the full name."""
     return variable.name
 
 
 def velocity(optimizer, variable):
-    """Keras finds it by a private index."""
+    """Keras has no public way to find it: its index in `momentums` is private."""
     return optimizer.momentums[_index(optimizer, variable)]
 
 
 def moments(optimizer, variable):
-    """Keras keeps both in private lists."""
+    """Keras has no public way to get them: both are in private lists."""
     index = _index(optimizer, variable)
     return optimizer._momentums[index], optimizer._velocities[index]
 

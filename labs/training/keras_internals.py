@@ -1,5 +1,5 @@
-"""Private Keras, in one place, so that a new Keras changes one module. tests/training/test_keras_internals.py checks
-that no other module uses a private attribute of Keras.
+"""Access to Keras' private attributes, all in one module: a new Keras version changes only this file.
+tests/training/test_keras_internals.py checks that no other module uses a private attribute of Keras.
 
 Here is Keras 3; on the classic stack `keras2_internals` replaces what Keras 2 does differently. Each function is named
 after its effect. Its docstring says why Keras has no public way to achieve it.

@@ -120,7 +120,7 @@ def rows_added(name: str, seconds: int) -> dict[Path, str]:
         text = (ROOT / page).read_text()
         before = re.search(pattern, text, re.MULTILINE)
         if before is None:
-            raise LabError(f"{page} has no rows of labs, after which the new one would go")
+            raise LabError(f"{page} has no row of a lab after which the new row can be inserted")
         row = row.format(name=name, number=number, title=title, seconds=seconds)
         pages[ROOT / page] = text[:before.end()] + row + text[before.end():]
     return pages

@@ -34,7 +34,7 @@ def root(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_full_disk_is_told_in_one_line_and_a_reader_that_is_gone_is_no_error(arguments):
+def test_a_full_disk_is_reported_in_one_line_and_a_closed_pipe_is_silent(arguments):
     with open("/dev/full", "w") as full:
         done = labs(arguments, stdout=full)
     assert done.stderr == "labs: error: cannot write to standard output: No space left on device\n"
@@ -47,7 +47,7 @@ def test_a_full_disk_is_told_in_one_line_and_a_reader_that_is_gone_is_no_error(a
 
 
 @pytest.mark.parametrize("arguments", [["list"], ["report"], ["nosuch"]], ids=" ".join)
-def test_a_closed_standard_output_is_no_output(arguments, root):
+def test_output_to_a_closed_standard_output_is_discarded(arguments, root):
     for closed in (">&-", "<&- >&-"):
         done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],
                               stderr=subprocess.PIPE, text=True, timeout=120, check=False)

@@ -132,7 +132,7 @@ def test_the_model_is_the_one_of_the_published_rows():
     ({"overlap": 1.5}, "overlap is 1.5; .* from 0 to 1"), ({"save_every": 0}, "save_every is 0"),
     ({"algorithm": "star"}, "there is no all-reduce 'star'; choose one of ring, tree, halving, best"),
 ])
-def test_a_knob_out_of_its_range_is_refused_in_one_line(knobs, message):
+def test_a_parameter_out_of_its_range_is_refused_in_one_line(knobs, message):
     with pytest.raises(LabError, match=message):
         predict(**{"workers": 8} | knobs)
 

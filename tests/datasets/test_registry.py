@@ -18,5 +18,5 @@ def test_every_set_is_documented_and_has_synthetic_data():
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
-    with pytest.raises(LabError, match="no data set is called 'imagenet'; there are mnist, cifar10, fruits360"):
+    with pytest.raises(LabError, match="unknown data set 'imagenet'; there are mnist, cifar10, fruits360"):
         registry.get("imagenet")

@@ -41,7 +41,7 @@ def test_a_picture_in_two_classes_is_named(tree):
     (root / "b/copy.png").write_bytes((root / "a/0001.png").read_bytes())
     (root / "a/again.png").write_bytes((root / "a/0002.png").read_bytes())  # Twice in one class: no contradiction.
     description = splits.from_folder(root, 32, 0.2, 0.2, seed=1).description
-    assert "the same picture in two classes: 2 (a/0001.png, b/copy.png)" in description
+    assert "identical images in two classes: 2 (a/0001.png, b/copy.png)" in description
 
 
 def test_a_huge_picture_is_refused(tree):

@@ -1,4 +1,4 @@
-"""Kills a training again and again at random moments, and checks what the kit promises.
+"""A drill: kill a training at random moments, resume it after each kill, and check what the kit promises.
 
     python -m tests.drill --kills 400        (make drill)
 
@@ -49,7 +49,7 @@ class BreachError(Exception):
 
 
 class Run:
-    """One run that is started until it comes to its end, and what is known of it."""
+    """A run that is started again until it finishes, and what is known of it."""
 
     def __init__(self, root: Path, name: str, config: training.Config, save_seconds: float = 600.0):
         self.root, self.folder, self.log = root, root / training.LAB.name / name, root / f"{name}.log"
@@ -129,7 +129,7 @@ def load(path: Path) -> dict[str, np.ndarray]:
 
 
 def ends(launcher: subprocess.Popen, seconds: float) -> bool:
-    """Wait for the end so long, and return whether it has come."""
+    """Wait up to `seconds` for the launcher to end, and return whether it has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         launcher.wait(seconds)
     return launcher.returncode is not None
@@ -146,7 +146,7 @@ def find(launcher: subprocess.Popen, target: str) -> int:
 
 
 def aim(run: Run, launcher: subprocess.Popen, target: str, in_a_save: bool, start: float, epoch: float) -> int:
-    """Wait for the moment of a kill, and return whom it hits: 0 if the start has ended before.
+    """Wait for the moment of a kill, and return the pid to kill; 0 if the launcher has already ended.
 
     Args:
         start: Seconds from the start of a run to its first checkpoint.

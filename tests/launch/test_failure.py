@@ -41,7 +41,7 @@ def listen(evidence: failure.Evidence, seconds: int, *ranks: int) -> None:
             evidence.extract_heartbeats(beat(rank))
 
 
-def test_a_node_that_falls_silent_is_named_with_its_place(evidence):
+def test_a_silent_node_is_named_with_its_epoch_and_step(evidence):
     listen(evidence, 2, 0, 1)
     assert not evidence.silent_node(4)
     listen(evidence, 5, 0)
@@ -49,7 +49,7 @@ def test_a_node_that_falls_silent_is_named_with_its_place(evidence):
                                                   "its link is cut, or the node is lost or frozen")
 
 
-def test_nobody_is_silent_who_has_finished_or_while_labs_itself_is_stopped(evidence):
+def test_no_node_counts_as_silent_after_it_has_finished_or_while_labs_itself_is_stopped(evidence):
     listen(evidence, 2, 0, 1)
     evidence.clock.seconds += 100  # No heartbeats are read.
     assert not evidence.silent_node(4)

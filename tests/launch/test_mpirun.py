@@ -43,13 +43,13 @@ def test_a_host_without_slots_has_this_machines_cores(host_file):
 
 
 @pytest.mark.parametrize("text", ["# comment\nn1 slots=two\n", "n1\nn1 slots=2\n", "\nn1 slots 2\n"])
-def test_a_line_that_cannot_be_read_is_one_line(host_file, text):
+def test_an_unreadable_line_is_reported_in_one_line(host_file, text):
     host_file(text)
     with pytest.raises(LabError, match=r"hosts, line 2: the kit reads only HOST slots=N, once per host, not 'n1"):
         mpirun.host_slots()
 
 
-def test_a_host_file_that_is_not_there_is_one_line(monkeypatch, tmp_path):
+def test_a_missing_host_file_is_reported_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "gone"))
     with pytest.raises(LabError, match=f"^{VARIABLE} names {tmp_path}/gone: No such file or directory; unset it"):
         mpirun.host_slots()

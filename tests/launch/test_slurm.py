@@ -55,7 +55,7 @@ def test_gpus_as_asked_for(name, requested, expected):
     (PLAIN | {"SLURM_TASKS_PER_NODE": "1(x3)"}, r"SLURM_\w+ is .*, but .*; .*"),
     (PLAIN | {"SLURM_CPUS_PER_TASK": "many"}, r"SLURM_CPUS_PER_TASK is .*, but .*; .*"),
 ])
-def test_what_cannot_be_used_is_one_line(variables, message):
+def test_an_unusable_allocation_is_refused_in_one_line(variables, message):
     with pytest.raises(LabError, match=f"^{message}") as error:
         allocation.current(variables)
     assert "\n" not in str(error.value)

@@ -56,7 +56,7 @@ def test_the_peak_of_a_trial_is_what_it_held():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [hold, hold_in_tensorflow])
-def test_too_much_is_a_result_also_beside_another_trial(action):
+def test_exceeding_the_limit_is_a_result_even_beside_another_trial(action):
     with ThreadPoolExecutor(2) as threads:
         too_much = threads.submit(memory.probe, action, 3000, limit_mb=600)
         little = threads.submit(memory.probe, action, 10, limit_mb=600)

@@ -50,7 +50,7 @@ def write(root: Path, *records_of: dict) -> None:
         (folder / "record.json").write_text(json.dumps(each))
 
 
-def test_the_store_is_a_table_oldest_first(tmp_path):
+def test_runs_are_loaded_as_a_table_oldest_first(tmp_path):
     write(tmp_path, record("a", 2), record("b", 1))
     runs = records.load("lab10_caltech", tmp_path)
     assert list(runs["run"]) == ["b", "a"]

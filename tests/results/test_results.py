@@ -26,7 +26,7 @@ def test_a_lab_may_be_named_by_its_beginning_and_another_clones_by_its_name(name
 
 @pytest.mark.parametrize(("name", "message"), [
     ("lab02", "no runs of lab02_horovod yet; `labs run lab02_horovod` makes one"),
-    ("nosuch", "no lab is called 'nosuch'; there are: lab01_baseline, "),
+    ("nosuch", "unknown lab 'nosuch'; there are: lab01_baseline, "),
 ])
 def test_what_is_missing_is_said(name, message, root):
     with pytest.raises(LabError, match=message):

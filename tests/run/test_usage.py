@@ -17,24 +17,24 @@ from labs.run.errors import LabError
 from tests.setup.clone import PINS
 
 WRONG = [  # What is typed behind `labs`, words of the one line.
-    ("rnu lab10", "no command is called 'rnu'; did you mean run?"),
+    ("rnu lab10", "unknown command 'rnu'; did you mean run?"),
     ("''", "an argument is empty in: labs ''"),
     (r"$'\e[31m'", r"'\x1b[31m'"),
     ("run --workers 2", "name the lab first: labs run LAB --workers 2"),
     ("run lab", "more than one lab begins with 'lab'"),
-    ("run lab99", "no lab is called 'lab99'"),
+    ("run lab99", "unknown lab 'lab99'"),
     ("run lab10 --workers two", "--workers: 'two' is not a whole number from 1"),
     ("run lab10 --workers 9999", "9999 workers on"),
     ("run lab10 --overs", "did you mean --oversubscribe?"),
-    ("run lab10 --preset fast", "no preset is called 'fast'; lab10_caltech has: demo, paper"),
-    ("run lab10 --batchsize=3", "no option is called '--batchsize'; did you mean --batch-size?"),
+    ("run lab10 --preset fast", "unknown preset 'fast'; lab10_caltech has: demo, paper"),
+    ("run lab10 --batchsize=3", "unknown option '--batchsize'; did you mean --batch-size?"),
     ("run lab10 --batch-size 0", "--batch-size 0 is out of range; choose a number from 1 to"),
     ("run lab10 --epochs", "--epochs needs a value"),
     ("run lab10 --epochs x", "--epochs: 'x' is not a whole number"),
     ("run lab10 --base-lr x", "--base-lr: 'x' is not a number"),
     ("run lab10 --base-lr nan", "--base-lr nan is out of range"),
     ("run lab10 --scaling linaer", "--scaling: 'linaer' is not one of linear, sqrt, none; did you mean linear?"),
-    ("run lab10 --augment yes", "'yes' belongs to no option"),
+    ("run lab10 --augment yes", "unexpected argument 'yes'"),
     ("run lab10 --results ''", "an argument is empty"),
     ("run lab10 --name=", "an argument is empty"),
     ("run lab10 --name ../../x", "--name '../../x' is not the name of one folder"),
@@ -47,13 +47,13 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --epocsh 2", "did you mean --epochs?"),
     ("sweep lab04 --name x", "--name is for one run"),
-    ("list lab10", "'lab10' belongs to no option"),
-    ("check --quik", "no option is called '--quik'; did you mean --quick?"),
-    ("queue nosuch", "'nosuch' is not the number of a job"),
+    ("list lab10", "unexpected argument 'lab10'"),
+    ("check --quik", "unknown option '--quik'; did you mean --quick?"),
+    ("queue nosuch", "'nosuch' is not a job number"),
     ("data", "required"),
     ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),
     ("results --csv", "--csv needs a value"),
-    ("exercises lab04 lab05", "'lab05' belongs to no option"),
+    ("exercises lab04 lab05", "unexpected argument 'lab05'"),
     ("completion fish", "'fish' is not one of bash"),
 ]
 
@@ -99,7 +99,7 @@ def labs(*arguments: str) -> subprocess.CompletedProcess:
 def test_the_shell_sees_the_line_and_a_non_zero_exit():
     done = labs("run", "lab10", "--batchsize", "3")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "labs: error: no option is called '--batchsize'; did you mean --batch-size?\n"
+    assert done.stderr == "labs: error: unknown option '--batchsize'; did you mean --batch-size?\n"
 
 
 def test_the_version_names_the_kit_and_what_is_installed():

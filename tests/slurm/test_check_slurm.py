@@ -23,7 +23,7 @@ def lines(slurm: Slurm, **variables: str) -> dict[str, dict[str, str]]:
     return result
 
 
-def test_a_cluster_that_is_well(slurm):
+def test_a_healthy_cluster_passes(slurm):
     result = lines(slurm)
     assert {name: line["state"] for name, line in result.items()} == {"slurm": "ok", "partitions": "ok"}
     assert result["partitions"]["found"].startswith("lab*")

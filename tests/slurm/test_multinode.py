@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slurm
 SHORT = ("--images", "128", "--epochs", "1")
 
 
-def test_the_record_says_the_layout_that_ran(four, tmp_path):
+def test_the_record_contains_the_actual_layout(four, tmp_path):
     job = four.submit("-N2", "--ntasks-per-node=2", "jobs/lab11_multinode.sh", *SHORT, "--results", tmp_path, "--name",
                       "wide", output=tmp_path / "out")
     assert job.wait(180) == "COMPLETED", job.text()

@@ -178,7 +178,7 @@ def test_a_job_file_is_read_as_sbatch_reads_it(tmp_path):
     for words in ["-N0", "-n4"], ["-N" + "9" * 9000], ["-N٣", "--gpus=²"]:  # sbatch itself refuses them.
         assert sbatch_parser.read([*words, str(job)], {}).nodes > 0
     job.write_text("#!/bin/bash\n#SBATCH -J 'a\n")
-    with pytest.raises(LabError, match="no closing quotation; close what is open"):
+    with pytest.raises(LabError, match="no closing quotation; complete the quoted or escaped text"):
         sbatch_parser.read([str(job)], {})
 
 
@@ -214,13 +214,13 @@ def test_a_limit_is_told_from_the_others(reason, words):
     assert words in reasons.meaning(reason).meaning.replace("{what}", reasons.limited_resource(reason))
 
 
-def test_a_mistake_is_one_line(student):
+def test_a_wrong_argument_is_refused_in_one_line(student):
     done = student.queue("jobs/x.sh")
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"labs: error: .*queue --check FILE\n", done.stderr)
 
 
-def test_without_slurm_it_is_one_line(tmp_path):
+def test_without_slurm_the_error_is_one_line(tmp_path):
     for words in ([], ["--check", JOB]):
         done = subprocess.run([sys.executable, "-m", "labs", "queue", *words], capture_output=True, text=True, cwd=ROOT,
                               env={"PATH": str(tmp_path)})
@@ -269,7 +269,7 @@ def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
     (["-N3"], ["partition lab has 2 nodes, you asked for 3: this job never starts; --nodes=2"]),
     (["--ntasks-per-node=3", "-c2"], ["6 CPUs on a node, but the nodes of partition lab have at most 4"]),
     (["--mem-per-cpu=3G"], ["6144 MiB of memory on a node, but .* at most 4000"]),
-    (["-pnowhere"], ["no partition is called 'nowhere' (command line); there are: lab, "]),
+    (["-pnowhere"], ["unknown partition 'nowhere' (command line); there are: lab, "]),
     (["-poff"], ["partition off is DOWN"]),
     (["--output=\x1b[2J/x"], [r"the folder \x1b[2J does not exist"]),
     (["-t3"], ["--signal=B:USR1@120 (lab10_caltech.sh) comes 120 s before the end of a limit of 180 s"]),

@@ -132,7 +132,7 @@ def test_loss_that_is_no_number_names_step_and_rate(labs):
 @pytest.mark.everyday
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path, number):
-    """A shell has a program that it starts in the background ignore Ctrl-C: such a run is ended by `kill`."""
+    """A shell makes its background programs ignore Ctrl-C; `kill` ends such a run."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN if number == signal.SIGTERM else signal.default_int_handler)
     try:
         process, everyone, _ = start(labs, *ENDLESS)

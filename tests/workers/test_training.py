@@ -8,7 +8,7 @@ import pytest
 
 @pytest.mark.everyday
 def test_two_workers_compute_what_one_computes(workers, tmp_path):
-    """Also in pieces (`backward_passes_per_step`), and for a quantity in the place of classes.
+    """Also with micro-batches (`backward_passes_per_step`), and with a quantity as label instead of classes.
 
     The cases of two workers hold in the same launch: workers that differ are found, in data, config or any weight;
     workers of unequal speed take equal steps; the collectives that are timed are those that they are called.

@@ -188,5 +188,5 @@ def _entry(question: str) -> Question | Task:
     name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"
     if name not in entries:
         known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"
-        raise LabError(f"no question is called {quoted(question)}; {known}")
+        raise LabError(f"unknown question {quoted(question)}; {known}")
     return entries[name]

@@ -121,7 +121,7 @@ def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, 
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number as a plain one, and None for anything else."""
+    """Return a finite number as an int or a float of Python, and None for anything else."""
     plain = numbers([value], 1)
     return plain[0] if plain else None
 
@@ -157,7 +157,7 @@ def close(one: Any, other: Any) -> bool:
 # Scripts with a planted bug, `debugging/labNN.py`: the student names the symptom and the line.
 
 RIGHT = ""
-"""In place of what is wrong about a choice: nothing is."""
+"""Marks the right choice, which needs no reason."""
 
 
 def bug(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reason: str, how: str = "",
@@ -186,7 +186,7 @@ def bug(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reas
 
 
 def _line(answer: Any) -> Any:
-    """Return "line 31" for 31, "31" and "Line 31", and anything else as it is."""
+    """Return "line 31" for 31, "31" and "Line 31"; return any other answer unchanged."""
     is_number = isinstance(answer, Integral) and not isinstance(answer, bool)
     number = re.fullmatch(r"\s*(?:line)?\s*(\d+)\s*", str(answer) if is_number or isinstance(answer, str) else "", re.I)
     return f"line {number[1]}" if number else answer

@@ -164,7 +164,7 @@ def _grade_scaling(run: StudentFunction) -> str:
             power = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[scaling]
             k = batch_size * size / base_batch_size
             call.expect(close(value, 0.1 * k**power),
-                        f"not the {scaling} rule: how many times as many images as base_lr is for does a step have?")
+                        f"not the {scaling} rule: what is the global batch divided by the batch that base_lr is for?")
     run.expect_value_error(0.1, 32, 2, 32, "cubic", because="there is no such rule")
     return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
 

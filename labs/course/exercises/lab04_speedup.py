@@ -167,7 +167,7 @@ def _grade_efficiency(run: StudentFunction) -> str:
                     "the value is at the edge of its interval, which should reach to both sides of it")
     for first, second in (([100.0], [150.0, 152.0]), ([100.0, 101.0], [150.0])):
         run.expect_value_error(first, second, 2, because="one repeat shows nothing about the variation")
-    return (f"the efficiency within {CENTRE:.0%}, the width of its interval within {NARROWEST:g} to {WIDEST:g} times "
+    return (f"the efficiency within {CENTRE:.0%}, the width of its interval between {NARROWEST:g} and {WIDEST:g} times "
             "Welch's; too few repeats are refused")
 
 
@@ -212,9 +212,10 @@ def _grade_excess(run: StudentFunction) -> str:
         for entry, alone, together in zip(ENTRIES, one, many, strict=True):
             value, ideal = number(call.value[entry]), close(together, alone / n)
             call.expect(value is not None, f"the excess of {entry!r} is not a number")
-            call.expect(not ideal or close(value, 0), f"{entry!r} takes exactly its ideal time, so it exceeds nothing")
+            call.expect(not ideal or close(value, 0), f"{entry!r} takes exactly its ideal time, so its excess is 0")
             call.expect(close(value, together - alone / n),
-                        f"the excess of {entry!r} is not the seconds above the ideal, 1/n of one worker's")
+                        f"the excess of {entry!r} must be its seconds minus the ideal; the ideal is 1/n of one "
+                        "worker's seconds")
     return "each entry's seconds above 1/n of one worker's; none for ideal workers, negative where it is below"
 
 

@@ -31,7 +31,7 @@ MEMORY = 4 << 30
 
 
 def main(folder: Path) -> None:
-    """Grade the function, and end at once with all threads that it has started."""
+    """Grade the function, then exit at once, even if threads that it started still run."""
     path, task, seconds, function = pickle.loads((folder / "function.pkl").read_bytes())
     sys.path[:] = path
     function = pickle.loads(function)

@@ -27,7 +27,8 @@ def read_lines(path: Path) -> tuple[list[str], Lines, str]:
         raise LabError(f"{path.name} holds no rows; its first line names the columns, the others are the results")
     delimiter, lines = max(((mark, _split(text, mark)) for mark in ",;\t|"), key=lambda split: _regular(split[1]))
     if not lines:
-        raise LabError(f"{path.name}: a quote opens and is not closed, or not before a {delimiter!r}; close it")
+        raise LabError(f"{path.name}: unbalanced quotes: a closing quote is missing, or is not followed by "
+                       f"{delimiter!r}; correct the quotes")
     start = next((index for index, (_, cells) in enumerate(lines) if sum(map(bool, cells)) > 1), 0)  # After a title.
     (_, names), rows = lines[start], lines[start + 1:]
     rows = [(line, cells) for line, cells in rows

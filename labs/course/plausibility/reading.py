@@ -161,7 +161,7 @@ def _meanings(titles: list[str]) -> list[Column]:
     if "bytes" in taken and {"bandwidth", "algbw", "collective"} & taken:  # A study of collectives.
         meanings = [dataclasses.replace(column, name="seconds") if column.name == "total_seconds" else column
                     for column in meanings]
-    if "step_seconds" in taken and "epoch_seconds" not in taken:  # Its parts are those of a step, which no rule reads.
+    if "step_seconds" in taken and "epoch_seconds" not in taken:  # The parts are those of a step; no rule reads them.
         meanings = [Column("", measured=True) if column.name in spellings.PARTS else column for column in meanings]
     return meanings
 

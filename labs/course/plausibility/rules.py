@@ -53,7 +53,7 @@ BOTH: tuple[Rule, ...] = (
 TYPED: tuple[Rule, ...] = (
     *BOTH, speedup_rules.wrong_speedup, speedup_rules.wrong_efficiency, speedup_rules.upside_down,
     timing_rules.rate_against_time, timing_rules.more_workers_longer, setting_rules.missing_workers,
-    setting_rules.two_things_changed, setting_rules.strong_scaling_that_is_none,
+    setting_rules.two_things_changed, setting_rules.not_strong_scaling,
     setting_rules.difference_within_noise, traffic_rules.too_little_communication, traffic_rules.wrong_bandwidth,
     traffic_rules.bytes_by_batch, traffic_rules.bytes_per_step, traffic_rules.input_is_no_traffic,
     traffic_rules.wrong_busbw,

@@ -153,13 +153,13 @@ def two_things_changed(table: Table) -> Iterator[Finding | None]:
                           first, row)
 
 
-def strong_scaling_that_is_none(table: Table) -> Iterator[Finding | None]:
+def not_strong_scaling(table: Table) -> Iterator[Finding | None]:
     """Find rows called strong scaling whose global batch changes."""
     rows = [row for row in table.having("experiment")
             if "strong" in str(row["experiment"]).lower() and global_batch(row) > 0]
     for first, *later in configurations(table, rows, without=("batch_size", "processes_per_node", "threads")):
         for row in later:
-            yield finding("strong scaling that is none", f"global batch {number(global_batch(row))} against "
+            yield finding("not strong scaling", f"global batch {number(global_batch(row))} against "
                           f"{number(global_batch(first))} in line {first['row']}; strong scaling keeps it constant", row
                           ) if global_batch(row) != global_batch(first) else None
 
@@ -175,15 +175,15 @@ def difference_within_noise(table: Table) -> Iterator[Finding | None]:
     for group in configurations(table, rows, ("batch_size",), "learning_rate"):
         timed = all(any(value(row, name) > 0 for name in ("images_per_sec", *TIMES, "speedup")) for row in group)
         rounding = min(row.get("rounding", {}).get("test_accuracy", 0.0) for row in group)
-        if len(group) < 2 or timed or rounding > 0.1 * _error(group[0]):  # Rounded to digits that are not noise.
+        if len(group) < 2 or timed or rounding > 0.1 * _error(group[0]):  # Rounding has dropped the noisy digits.
             continue
         best = max(group, key=lambda row: row["test_accuracy"])
         alike = [row for row in group
                  if best["test_accuracy"] - row["test_accuracy"] < 2 * math.hypot(_error(row), _error(best))]
         accuracies = ", ".join(number(row["test_accuracy"]) for row in alike)
         yield finding("difference within noise", f"{accuracies}: on {number(_images(best))} test images the standard "
-                      f"error of each is {_error(best):.4f}, so they do not differ; repeat with seeds, and give "
-                      "mean and interval", *alike) if len({size(row) for row in alike}) > 1 else None
+                      f"error of each is {_error(best):.4f}, so the difference may be chance; repeat with several "
+                      "seeds, and give mean and interval", *alike) if len({size(row) for row in alike}) > 1 else None
 
 
 def _images(row: Row) -> float:

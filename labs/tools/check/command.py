@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
         LabError: There is no check of that name.
     """
     if unknown := [name for name in args.only if name not in CHECKS]:
-        raise LabError(f"no check is called {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
+        raise LabError(f"unknown check {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
     names = args.only or [name for name in CHECKS if not (args.quick and name == "proof")]
     failed: list[str] = []
     for each in findings(sorted(names, key=list(CHECKS).index), failed):

@@ -131,7 +131,7 @@ def check_node() -> list[str]:
 
 
 def accept(todo: Sequence[Cell], root: Path) -> Iterator[Outcome]:
-    """Run the cells that have no record yet, and yield the outcome of each."""
+    """Run each cell that has no record, and yield the outcome of every cell."""
     for cell in todo:
         print(f"{cell.lab} on {plural(cell.workers, 'worker')} ...", flush=True)
         run = root / cell.lab / cell.name

@@ -152,4 +152,4 @@ def proof() -> Finding:
     if outcome.code == 0:
         return ok(verdict)
     cure = variables.cure("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or install("horovod")
-    return fail(verdict or f"two workers did not get through a step: {outcome.cause}", cure)
+    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}", cure)

@@ -34,7 +34,7 @@ def command(host: str, words: Sequence[str], cwd: Path | None = None, variables:
     """
     cluster = state.require()
     if host not in cluster.pids:
-        raise LabError(f"no node is called {host!r}; there are: {', '.join(cluster.nodes)}")
+        raise LabError(f"unknown node {host!r}; there are: {', '.join(cluster.nodes)}")
     here, prefix = state.inside(), []
     if not here:
         if (head := state.head_process()) is None:

@@ -205,7 +205,7 @@ def _shared_folders(named: Iterable[Path]) -> list[Path]:
                        "--share out: nodes share the file system except /tmp")
     own = [state.folder(), ROOT, Path(sys.prefix), Path(sys.base_prefix), data_dir(), results_dir(), cache_dir()]
     for path in own:
-        if head.TMP in path.parents:  # One that is made later would be another one on each node.
+        if head.TMP in path.parents:  # If made later, it would be a separate folder on each node.
             path.mkdir(parents=True, exist_ok=True)
     paths = (path.resolve() for path in (*own, *named))
     return sorted({path for path in paths if head.TMP in path.parents and path.is_dir()})

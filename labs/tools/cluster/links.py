@@ -52,7 +52,7 @@ def set_links(nodes: Collection[str] = (), *, bandwidth: str | None = None, late
     with Lock(state.folder() / "links.lock").hold(patience=30):
         cluster = state.require()
         if unknown := [node for node in nodes if node not in cluster.links]:
-            raise LabError(f"no node is called {quoted(unknown[0])}; there are: {', '.join(cluster.nodes)}")
+            raise LabError(f"unknown node {quoted(unknown[0])}; there are: {', '.join(cluster.nodes)}")
         wanted = {node: dataclasses.replace(cluster.links[node], **changes) for node in nodes or cluster.nodes}
         try:
             for node, link in wanted.items():

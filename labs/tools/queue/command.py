@@ -80,7 +80,7 @@ def _select(jobs: Sequence[str]) -> list[QueuedJob]:
     """Return the jobs with these numbers."""
     wrong = [number for number in jobs if not number.replace("_", "").isdigit()]
     if wrong:
-        raise LabError(f"{wrong[0]!r} is not the number of a job; `labs queue` alone shows yours; "
+        raise LabError(f"{wrong[0]!r} is not a job number; `labs queue` alone shows yours; "
                        "to check a job file: labs queue --check FILE")
     shown = [job for job in site.jobs() if {job.id, job.base} & {*jobs}]
     # A waiting task "12_3" is hidden in its array's entry "12_[0-7]".

@@ -102,7 +102,7 @@ def _partition(request: Request, partitions: Mapping[str, slurm.Partition], node
                 "--partition"]
     absent = [name for name in names if name not in partitions]
     if absent:
-        return [f"no partition is called {absent[0]!r} ({request.settings['partition'].source}); there are: "
+        return [f"unknown partition {absent[0]!r} ({request.settings['partition'].source}); there are: "
                 f"{', '.join(partitions)}"]
     problems = [_beyond(request, partitions[name], [node for node in nodes if node.partition == name])
                 for name in names]

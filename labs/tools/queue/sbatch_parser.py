@@ -194,8 +194,8 @@ def directives(file: Path) -> list[str]:
         try:
             words += shlex.split(line.removeprefix(DIRECTIVE), comments=True)
         except ValueError as problem:  # "No closing quotation", "No escaped character".
-            raise LabError(f"{file}: {quoted(line)}: {str(problem).lower()}; close what is open, on the same line"
-                           ) from None
+            raise LabError(f"{file}: {quoted(line)}: {str(problem).lower()}; complete the quoted or escaped text on "
+                           "the same line") from None
     return words
 
 

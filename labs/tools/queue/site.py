@@ -14,7 +14,7 @@ from labs.run.slurm import Partition, gpus, run, table
 JOB_FORMAT = "%i|%F|%T|%P|%l|%M|%D|%C|%m|%h|%Q|%S|%b|%a|%q|%E|%R|%r|%j"
 
 LONG_SECONDS = 600
-"""A shorter limit needs no halving."""
+"""A shorter limit is suggested only to jobs with at least this limit."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def suggestions(job: QueuedJob, partitions: Mapping[str, Partition], trials: int
     limit = seconds(job.limit)
     if limit >= LONG_SECONDS:  # Slurm fits short jobs into gaps before longer ones.
         half = 4 * 3600 if math.isinf(limit) else int(limit) // 2
-        lines.append(f"a shorter limit, if that is enough, lets Slurm fit it into a gap: scontrol update "
+        lines.append(f"if less time is enough, a shorter limit may start it sooner: scontrol update "
                      f"jobid={job.number} timelimit={half // 3600:02}:{half // 60 % 60:02}:{half % 60:02}")
     return lines
 

@@ -62,7 +62,7 @@ def without_end(step, steps_per_epoch, base_lr, size, warmup_epochs):
 
 WRONG_CODE = [
     ("scaled_lr", scaled_by(lambda batch_size, size, base: size), "a step has exactly the images that base_lr is for"),
-    ("scaled_lr", scaled_by(lambda batch_size, size, base: base / (batch_size * size)), "not the linear rule: how"),
+    ("scaled_lr", scaled_by(lambda batch_size, size, base: base / (batch_size * size)), "not the linear rule: what"),
     ("scaled_lr", lambda base_lr, batch_size, size, base, scaling: base_lr * batch_size * size / base,
      'the rule "none" scales nothing'),
     ("scaled_lr", lambda base_lr, batch_size, size, base, scaling: base_lr * (

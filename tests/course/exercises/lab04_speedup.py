@@ -76,6 +76,6 @@ WRONG_CODE = [
         2 if len(many) < 2 else 1), n), "not ValueError: one repeat"),
     ("excess", lambda one, many, n: {entry: many[entry] - one[entry] for entry in one}, "takes exactly its ideal time"),
     ("excess", lambda one, many, n: {entry: max(many[entry] - one[entry] / n, 0) for entry in one},
-     "not the seconds above the ideal"),
+     "must be its seconds minus the ideal"),
     ("excess", lambda one, many, n: max(many), "a dictionary with the entries of the ledger"),
 ]

@@ -98,9 +98,9 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
 
 def test_a_question_is_named_as_a_lab_is_and_one_that_does_not_exist_is_one_line(results_root):
     assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
-    with pytest.raises(LabError, match=r"^no question is called '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
+    with pytest.raises(LabError, match=r"^unknown question '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
         exercises.check("lab04.q9", 1)
-    with pytest.raises(LabError, match=r"^no lab is called 'lab77'"):
+    with pytest.raises(LabError, match=r"^unknown lab 'lab77'"):
         exercises.check("lab77.q1", 1)
 
 
@@ -209,4 +209,4 @@ def test_the_command_lists_a_labs_questions(results_root, tmp_path):
     assert labs("lab04", results=tmp_path).stdout.count("`labs sweep lab04_speedup` makes it") == 4
     unknown = labs("lab77")
     assert unknown.returncode == 1
-    assert unknown.stderr.startswith("labs: error: no lab is called 'lab77'")
+    assert unknown.stderr.startswith("labs: error: unknown lab 'lab77'")

@@ -169,7 +169,7 @@ def test_any_honest_interval_passes():
 
 @with_solutions
 @pytest.mark.parametrize("task", CODE)
-def test_a_stub_is_a_function_with_a_hole_and_the_arguments_of_the_solution(task):
+def test_a_stub_has_an_empty_body_and_the_arguments_of_the_solution(task):
     stub = TASKS[task].stub
     assert stub.__name__ == task.partition(".")[2]
     assert inspect.getsource(stub).endswith("    ...  # YOUR CODE\n")

@@ -184,7 +184,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("results", "fail", results_of_a_run_of_roots, "lab02_horovod cannot be written", r"chown -R \d+ .*lab02_horovod"),
     ("datasets", "fail", half_a_data_set, "is not CIFAR-10, .*: no data_batch_1", "then labs data fetch cifar10"),
     ("slurm", "fail", nonsense_in_slurm_conf, "Parse error in file .*slurm.conf line 1", "unset SLURM_CONF"),
-    ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "did not get through a step: signal 11",
+    ("proof", "fail", variable("HOROVOD_CPU_OPERATIONS", "gloo"), "could not complete a training step: signal 11",
      "unset HOROVOD_CPU_OPERATIONS"),
 ]
 
@@ -226,4 +226,4 @@ def test_nothing_of_the_kit_is_needed_to_say_that_nothing_is_there(machine):
 def test_a_check_that_is_not_there(machine):
     done = machine.check("--only", "weather")
     assert done.returncode == 1
-    assert done.stderr.startswith("labs: error: no check is called 'weather'; there are: python, ")
+    assert done.stderr.startswith("labs: error: unknown check 'weather'; there are: python, ")

@@ -112,7 +112,7 @@ def same_weights(tmp_path_factory) -> Callable[[Path], None]:
 @pytest.mark.parametrize(("what", "line"), [
     ("worker", r"rank 1 on node2 \(epoch \d+, step \d+\): killed by SIGKILL; out of memory[?] Then lower --batch-"),
     ("node", r"node node2 is lost: .*last heartbeats: .*rank 1 on node2 \(epoch")])  # mpirun ends with 0.
-def test_what_is_killed_on_the_other_node_is_named_with_its_place(training, what, line):
+def test_a_kill_on_the_other_node_is_reported_with_node_rank_and_epoch(training, what, line):
     process = training.start(*ENDLESS)
     heartbeat()
     for each in training.cluster.processes("node2"):

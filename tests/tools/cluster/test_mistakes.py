@@ -13,13 +13,13 @@ from tests.tools.cluster.client import names
 
 ON_A_CLUSTER = {
     "up": "a cluster is already up; `labs cluster down` ends it",
-    "shell node9": "no node is called 'node9'; there are: node1, node2",
-    "link node1 node9 --down": "no node is called 'node9'; there are: node1, node2",
+    "shell node9": "unknown node 'node9'; there are: node1, node2",
+    "link node1 node9 --down": "unknown node 'node9'; there are: node1, node2",
     "link": "say what to change: --bandwidth, --latency, --down or --up; `labs cluster status` shows the links",
     "link --bandwidth 10": "'10' is not a bandwidth from 100kbit to 100gbit; write 100mbit, 1gbit or unlimited",
     "link --latency 5": "'5' is not a latency up to 10 s; write 200us or 5ms",
     "link --up --down": "--down: not allowed with argument --up; .*",
-    "run nolab": "no lab is called 'nolab'; .*",
+    "run nolab": "unknown lab 'nolab'; .*",
     "run lab10 --results /tmp/nowhere": "results folder /tmp/nowhere: each node has its own /tmp; .* --share .*",
 }
 WITHOUT_ONE = {
@@ -45,7 +45,7 @@ def refused(cluster, words: str) -> str:
 
 
 @pytest.mark.parametrize(("words", "line"), ON_A_CLUSTER.items())
-def test_a_mistake_is_one_line_and_changes_nothing(two, words, line):
+def test_a_mistake_is_refused_in_one_line_and_changes_nothing(two, words, line):
     before = two.labs("status").stdout
     message = refused(two, words)
     assert re.fullmatch(line, message), message

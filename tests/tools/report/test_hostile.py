@@ -239,7 +239,7 @@ def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_pa
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("lab", ["lab05_allreduce", "lab11_multinode"])
 def test_every_reader_survives_damage_that_fits_the_schema(lab, tmp_path, monkeypatch, capsys):
-    """Real records of which one field is missing, empty, or no number."""
+    """Real records, each with one field that is missing, empty or not a number."""
     originals = [json.loads(path.read_text()) for path in sorted(reference.FOLDER.glob(f"*/{lab}/*/record.json"))[::4]]
     damage = [{"config": {}}, {"history": []}, {"metrics": {}}, {"tables": {}}, {"versions": {}},
               {"metrics": {"test_accuracy": float("nan")}}, {"machine": {"host": "x"}}]

@@ -93,7 +93,7 @@ def pictures(count: int) -> Subset:
 
 
 def ages(count: int) -> Subset:
-    """Return pictures with a quantity in the place of classes."""
+    """Return pictures labelled with a quantity instead of classes."""
     part = pictures(count)
     return dataclasses.replace(part, labels=part.images.mean((1, 2, 3)).astype(np.float32) - 80)
 
@@ -121,7 +121,7 @@ def train(folder: Path, name: str, batch_size: int, micro_batches: int = 1) -> N
 
 
 def train_for_ages(folder: Path, name: str, batch_size: int) -> None:
-    """As `train`: squared errors to train on, absolute ones to look at."""
+    """Like `train`, with the squared error as loss and the absolute error as metric."""
     with workers.start(Config(batch_size), Options(name=name, results=folder)) as job:
         model = network(layers.Dense(1))
         history = fit(job, model, tf.keras.optimizers.SGD(1e-4, 0.9), ages(150), ages(37), loss="mse",
@@ -135,7 +135,7 @@ def train_for_ages(folder: Path, name: str, batch_size: int) -> None:
 
 
 def unequal_speeds_take_equal_steps(folder: Path) -> None:
-    """Asked alone, one would return to Python every few steps, the other never."""
+    """On its own, one worker would return to Python every few steps, the other never."""
     with workers.start(Config(4), Options(name="pace", results=folder, stall_seconds=15)) as job:
         callbacks.BETWEEN_CALLBACKS = [0.05, 1e9][job.rank]
         model = network(layers.Dense(5, activation="softmax"))
