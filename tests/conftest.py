@@ -17,7 +17,7 @@ LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "w
          "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
+# A shell that starts the tests in the background makes them, and every process that they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,6 +1,4 @@
-"""Teaching material: exercises and their grading, drawings, scaling laws, a model of large runs, the course reports,
-plausibility rules.
-"""
+"""Teaching material: exercises and grading, drawings, scaling laws, a model of large runs, reports, plausibility."""
 
 from typing import TYPE_CHECKING
 

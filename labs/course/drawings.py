@@ -504,7 +504,7 @@ class Seen(NamedTuple):
 
 
 def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Seen:
-    """Return one step, from Horovod's timeline, which rank 0 writes, and from the measured computations.
+    """Return one step as seen in Horovod's timeline, which rank 0 writes, and in the measured computations.
 
     A negotiation of rank r begins when its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the
     first request did) and ends when all ranks have the tensor. Tensors that were fused are one all-reduce.
@@ -530,7 +530,7 @@ def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0
 
 
 def typical_step(events: Iterable[Row], computed: Iterable[Row]) -> Seen:
-    """Return the step of median length; arguments as in `seen_step`, and each computation has its number, `step`."""
+    """Return the step of median length; arguments as in `seen_step`; a computation's `step` is its number."""
     events, computed = list(events), list(computed)
     numbers = sorted({row["step"] for row in computed})
     steps = [seen_step(events, [row for row in computed if row["step"] == number], number) for number in numbers]

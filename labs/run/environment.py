@@ -201,7 +201,7 @@ def refuse_horovod() -> None:
 
 
 def _refuse_missing(name: str) -> None:
-    """Refuse a package that Python cannot import because it is missing or another one hides it."""
+    """Raise LabError if Python cannot import a package: it is missing, or another one hides it."""
     if version(name) is None:
         remedy = "unset TF_USE_LEGACY_KERAS" if name == "tf_keras" else install(name)
         raise LabError(f"{name} is not installed for {sys.executable}; {remedy}")

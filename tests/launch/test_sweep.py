@@ -77,7 +77,7 @@ def test_bad_requests_get_one_line(arguments, output):
         commands.dispatch(["sweep", *arguments])
 
 
-def test_a_failed_cell_is_told_and_still_to_do(tmp_path):
+def test_a_failed_cell_is_reported_and_still_to_do(tmp_path):
     wrong = dataclasses.replace(DEMO, data=str(tmp_path / "nowhere"))
     todo = cells([Sweep("a", "", workers=(1,), seeds=(1,))], wrong)
     (failed,), elsewhere = run_sweep(lab, todo, tmp_path)

@@ -42,7 +42,7 @@ def test_a_step_is_timed_by_its_steps_and_not_by_the_images_per_second():
 
 @pytest.mark.alone
 def test_cpu_percent_is_the_share_of_the_cores(monkeypatch):
-    """One of four cores is busy for three quarters of the time; entering the block first imports pynvml, in 30 ms."""
+    """One of four cores is busy for three quarters of the time. Entering the block first imports pynvml: 30 ms."""
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
     with Utilization(interval=0.05) as busy:
         cpu, wall = time.process_time(), time.perf_counter()
@@ -61,7 +61,7 @@ def test_cpu_percent_is_the_share_of_the_cores(monkeypatch):
     ("1,2,0", {"gpu0_percent": 20}),
 ])
 def test_the_gpus_are_those_that_tensorflow_sees(shown, names, monkeypatch):
-    """A fake driver reports two GPUs, 10 and 20 percent busy, and a MIG part that reports no utilization."""
+    """A fake driver reports two GPUs, 10 and 20 percent busy, and a MIG device that reports no utilization."""
     import pynvml
 
     def handle(name):

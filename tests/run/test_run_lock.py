@@ -108,7 +108,7 @@ def test_an_interrupted_run_is_gone_on_with_when_that_is_asked_for(tmp_path):
         assert name == "it"
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported_in_one_line(tmp_path):
     (tmp_path / LAB).write_text("a file in the way")
     with pytest.raises(LabError, match=r"cannot write to .*; choose another --results"), \
             hold(LAB, Options("it", tmp_path), 1):

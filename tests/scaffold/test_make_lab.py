@@ -52,7 +52,7 @@ def contents(tree: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(("name", "reason"), [
     ("lab13_../x", "cannot be the name of a lab"), ("lab04_other", "there is already a lab04_speedup"),
 ])
-def test_what_cannot_be_made_is_one_line_and_nothing_is_left(tree, name, reason):
+def test_what_cannot_be_made_is_refused_in_one_line_and_nothing_is_left(tree, name, reason):
     before = contents(tree)
     code, output = run(tree, "setup.scaffold.make_lab", name)
     assert contents(tree) == before

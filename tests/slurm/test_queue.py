@@ -210,7 +210,7 @@ def test_a_total_of_gpus_is_not_added_to_its_types(gres, count):
     ("AssocGrpBillingMinutes", "have used up its billing units"),
     ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions", "kept for jobs"),
 ])
-def test_a_limit_is_told_from_the_others(reason, words):
+def test_each_limit_is_distinguished_from_the_others(reason, words):
     assert words in reasons.meaning(reason).meaning.replace("{what}", reasons.limited_resource(reason))
 
 
@@ -245,7 +245,7 @@ def test_what_up_names_as_next_commands_works(slurm):
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=unavailable())
-def test_without_a_cluster_it_is_one_line(tmp_path):
+def test_without_a_cluster_the_error_is_one_line(tmp_path):
     (tmp_path / "empty.conf").touch()
     done = subprocess.run([sys.executable, "-m", "labs", "queue"], capture_output=True, text=True, cwd=ROOT,
                           env={"PATH": search_path(), "SLURM_CONF": str(tmp_path / "empty.conf")}, timeout=50)
@@ -253,7 +253,7 @@ def test_without_a_cluster_it_is_one_line(tmp_path):
     assert re.fullmatch(r"labs: error: no Slurm cluster is set up here \(.*\); run this on .*\n", done.stderr)
 
 
-def test_a_job_that_asks_for_no_gpu_of_a_gpu_partition_is_told_so(student):
+def test_a_job_without_gpus_in_a_gpu_partition_is_reported(student):
     line = "it would train on CPUs: each node of the partition has 2 GPUs or more, and the job asks for none; " \
            "to use them: sbatch --gpus-per-node=2 --ntasks-per-node=2\n"
     assert line in student.advice("--check", JOB)

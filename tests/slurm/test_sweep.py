@@ -27,6 +27,6 @@ def test_an_array_runs_the_cells_and_the_report_comes_after(slurm, tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 1000
 
 
-def test_what_slurm_refuses_is_told_in_one_line(slurm):
+def test_a_refusal_by_slurm_is_reported_in_one_line(slurm):
     output = slurm.run(*SWEEP, "--sbatch", check=False, SBATCH_PARTITION="nowhere")
     assert re.fullmatch(r"labs: error: sbatch refused: .*nvalid partition.*\n", output)

@@ -1,4 +1,4 @@
-"""Private Keras: only keras_internals touches it, and it does there what its functions promise."""
+"""Keras' private attributes: only keras_internals uses them, and each of its functions does what it promises."""
 
 from __future__ import annotations
 

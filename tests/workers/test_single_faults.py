@@ -90,7 +90,7 @@ def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch, fault, c
     assert not left(folder)
 
 
-def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
+def test_a_failed_connection_of_gloo_is_reported_in_one_line(folder, monkeypatch):
     monkeypatch.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "1")
     monkeypatch.setenv("FAULT", "1 delays init")
     with pytest.raises(LabError) as caught:
@@ -100,7 +100,7 @@ def test_a_failed_connection_of_gloo_is_one_line(folder, monkeypatch):
     assert not left(folder)
 
 
-def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(folder, monkeypatch, capfd):
+def test_a_full_disk_is_reported_in_one_line_and_the_run_goes_on_when_there_is_room(folder, monkeypatch, capfd):
     monkeypatch.setenv("FAULT", "0 has_no_room")
     with pytest.raises(LabError, match=IN_EPOCH_2.format(
             0, 20, r"cannot write \S+/epoch-00002.npz: File too large; free some space, or choose another --results")):
@@ -118,7 +118,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_when_there_is_room(folder, 
 
 
 @pytest.mark.skipif(psutil.virtual_memory().total > 150e9, reason="the batch would fit this machine")
-def test_a_batch_that_is_too_large_for_memory_is_one_line(tmp_path, capfd):
+def test_a_batch_that_is_too_large_for_memory_is_reported_in_one_line(tmp_path, capfd):
     with pytest.raises(LabError, match=r"^rank 0 on \S+ \(before the first step\): out of memory: a batch of 1048576 "
                                        r"images needs more than 155 GB, .*; lower --batch-size$"):
         local.run("lab02", ["--batch-size", str(1 << 20), "--results", str(tmp_path)], workers=1)

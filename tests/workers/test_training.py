@@ -1,4 +1,4 @@
-"""What two workers compute is what one worker computes; and the two hold and take the same."""
+"""Two workers compute what one worker computes; both hold the same weights and take the same steps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 def test_two_workers_compute_what_one_computes(workers, tmp_path):
     """Also with micro-batches (`backward_passes_per_step`), and with a quantity as label instead of classes.
 
-    The cases of two workers hold in the same launch: workers that differ are found, in data, config or any weight;
-    workers of unequal speed take equal steps; the collectives that are timed are those that they are called.
+    The same launch checks the cases of two workers: any difference in data, config or weights is found; workers of
+    unequal speed take equal steps; each timed collective does what its name says.
     """
     for size in (1, 2):
         output = workers("cases.py", size, tmp_path).stdout

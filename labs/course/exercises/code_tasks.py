@@ -121,7 +121,7 @@ def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, 
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number as an int or a float of Python, and None for anything else."""
+    """Return a finite number as a Python int or float, and None for anything else."""
     plain = numbers([value], 1)
     return plain[0] if plain else None
 

@@ -96,7 +96,7 @@ def test_a_run_that_is_not_there_is_named_with_what_makes_it(question, tmp_path)
         assert set(rest) <= {"--only", *named}
 
 
-def test_a_question_is_named_as_a_lab_is_and_one_that_does_not_exist_is_one_line(results_root):
+def test_a_question_may_be_named_by_a_short_lab_name_and_an_unknown_one_is_refused_in_one_line(results_root):
     assert exercises.runs("lab4.q1", results_root) == exercises.runs("lab04.q1", results_root)
     with pytest.raises(LabError, match=r"^unknown question '.*'; there are: lab04\.q1, .*q4, .*lab04\.bug$"):
         exercises.check("lab04.q9", 1)

@@ -344,7 +344,7 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
     (b"\x89PNG\x00\xff", "is not a text table"),
     ("workers,epoch_seconds\n1,\0\n", "is not a text table"),
 ])
-def test_a_table_that_cannot_be_checked_is_told_in_one_line(text, line, tmp_path):
+def test_a_table_that_cannot_be_checked_is_reported_in_one_line(text, line, tmp_path):
     path = tmp_path / "typed.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(LabError, match=re.escape(line)) as raised:
