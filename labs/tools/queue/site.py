@@ -136,7 +136,7 @@ def suggestions(job: QueuedJob, partitions: Mapping[str, Partition], trials: int
     limit = seconds(job.limit)
     if limit >= LONG_SECONDS:  # Slurm fits short jobs into gaps before longer ones.
         half = 4 * 3600 if math.isinf(limit) else int(limit) // 2
-        lines.append(f"if less time is enough, with a shorter limit it may start sooner: scontrol update "
+        lines.append(f"if less time is enough, a shorter limit may let it start sooner: scontrol update "
                      f"jobid={job.number} timelimit={half // 3600:02}:{half // 60 % 60:02}:{half % 60:02}")
     return lines
 
