@@ -115,13 +115,13 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
     position = local_rank % len(gpus)
     gpu = gpus[position]
-    with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
+    with contextlib.suppress(RuntimeError):  # Already set in this process: a notebook runs several labs.
         tf.config.set_visible_devices(gpu, "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
-    return _identity(position) or f"{gpu.name} of worker {local_rank}"
+    return _uuid(position) or f"{gpu.name} of worker {local_rank}"
 
 
-def _identity(position: int) -> str | None:
+def _uuid(position: int) -> str | None:
     """Return the driver's name of a GPU: under a scheduler, each worker may call its own one GPU 0."""
     import pynvml
 
@@ -147,7 +147,7 @@ def set_threads(threads: int) -> int:
     """Set the number of TensorFlow's threads, and return the number it has."""
     with contextlib.suppress(RuntimeError):  # TensorFlow has started already, with an earlier run's threads.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        # The same number for independent operations. With more, a worker of one thread would use two cores: alone it
+        # As many threads for independent operations. With more, a worker of one thread would use two cores: alone it
         # would be as fast as two workers, and two workers would slow each other down.
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     return tf.config.threading.get_intra_op_parallelism_threads() or threads
@@ -186,7 +186,7 @@ def _bind(cores: list[int]) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages on which a result depends."""
-    # Asked themselves: their packages have other names in some environments (tensorflow-cpu, tf_keras).
+    # Read from the modules: their packages have other names in some environments (tensorflow-cpu, tf_keras).
     ours = {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras_internals.VERSION}
     return ours | {package: metadata.version(package) for package in ("horovod", "numpy", "pillow", "labs")}
 
