@@ -208,7 +208,7 @@ def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[s
     """Return the environment variables that tell Horovod a worker's ranks, sizes and rendezvous server."""
     local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     local_rank = local.index(rank)
-    # The workers with this local rank: one on each node that has so many workers.
+    # The workers with this local rank: one on each node that has more workers than this number.
     cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
              if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
     variables = {

@@ -65,10 +65,10 @@ def _text(path: Path) -> str:
 
 
 def _split(text: str, delimiter: str) -> Lines:
-    """Return the cells of the lines that are not empty, with the numbers of the lines; [] if a quote is not closed.
+    """Return the cells of the non-empty lines, with their line numbers; [] if a quote is not closed.
 
-    A title may have a line break within its quotes. A line break and a delimiter in one cell come from a quote that is
-    closed in a later row.
+    A title may have a line break within its quotes. In a cell with both a line break and a delimiter, a quote was
+    closed only in a later row.
     """
     source = text.splitlines(keepends=True)
     if delimiter == "|":  # The border of a Markdown table.
