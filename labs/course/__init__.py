@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         reports,
         seeds,
         step_cost,
+        subset_figures,
         transports,
     )
 else:

@@ -130,3 +130,10 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab10_tests_on_images_that_the_other_worker_trains_on():
+    broken, repaired = (float(re.search(r"accuracy (\S+)", text)[1]) for text in in_both("lab10"))
+    assert broken > 0.6
+    assert repaired == pytest.approx(0.5, abs=0.12)  # Three standard errors of 200 coin flips are 0.11.
