@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from labs.course import plots
+from labs.results import records
+from labs.results.records import Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,11 +96,19 @@ def _dots(axes: Axes, frame: pd.DataFrame, column: str, label: str, colour: int)
     axes.plot(means.index, means, "-", color=plots.COLOURS[colour], linewidth=2, label=f"{label}: mean of the seeds")
 
 
-def later_epochs(histories: Sequence[pd.DataFrame]) -> list[dict[str, float]]:
-    """Return each run's mean seconds of training and validation, over the epochs after the first.
+def epoch_costs(runs: Sequence[Record]) -> pd.DataFrame:
+    """Return each run's images of an epoch, and the mean seconds for them over the epochs after the first.
 
-    Args:
-        histories: From `records.curves`; a run without validation has no `val_seconds`.
+    Returns:
+        The columns `train_images`, `val_images`, `train_seconds` and `val_seconds`; validation may have none.
     """
-    return [{name: float(history[name].iloc[1:].mean()) if name in history else 0.0
-             for name in ("train_seconds", "val_seconds")} for history in histories]
+    import pandas as pd
+
+    rows = []
+    for run in runs:
+        history = records.curves(run).iloc[1:]
+        rows.append({f"{short}_images": run["data"].get(name, {}).get("images", 0)
+                     for short, name in (("train", "train"), ("val", "validation"))} |
+                    {name: float(history[name].mean()) if name in history else 0.0
+                     for name in ("train_seconds", "val_seconds")})
+    return pd.DataFrame(rows)

@@ -109,6 +109,7 @@ def reference_subset(name: str, test_split: float, validation_split: float, seed
 
 
 SUBSETS = ("training", "validation", "test")
+NOT_A_SUBSET = "the result is a text: training, validation or test"
 FILES = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
 LARGEST_ERROR = 0.06
 """How far a share may be off: four standard errors of a share of the files."""
@@ -124,14 +125,14 @@ def _no_hash(value):
 def _grade_subset(run: StudentFunction) -> str:
     with mock.patch.object(builtins, "hash", _no_hash):
         call = run(FILES[0], 0.0, 0.0, 1)
-        call.expect(isinstance(call.value, str) and call.value in SUBSETS, "the result is a text: training, validation or test")
+        call.expect(isinstance(call.value, str) and call.value in SUBSETS, NOT_A_SUBSET)
         call.expect(call.value == "training", "with both shares 0, every image is for training")
         calls = [run(name, 0.4, 0.5, 1) for name in FILES]
         again = {name: run(name, 0.4, 0.5, 1) for name in reversed(FILES)}
         unvalidated = [run(name, 0.4, 0.0, 1) for name in FILES]
         reseeded = [run(name, 0.4, 0.5, 2) for name in FILES]
     for name, call in zip(FILES, calls, strict=True):
-        call.expect(call.value in SUBSETS, "the result is a text: training, validation or test")
+        call.expect(call.value in SUBSETS, NOT_A_SUBSET)
         again[name].expect(again[name].value == call.value, "asked again, in another order, the same name got another "
                                                             "subset: nothing but the arguments may decide")
     counts = Counter(call.value for call in calls)
