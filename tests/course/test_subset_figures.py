@@ -14,7 +14,7 @@ from tests.course.exercises.planted import made
 def test_the_best_on_the_validation_is_marked():
     (axes,) = subset_figures.chosen([0.1, 0.3, 0.2], [0.5, 0.05, 0.2], chance=0.1).axes
     (marked,) = [line for line in axes.lines if line.get_marker() == "s"]
-    assert (*marked.get_xdata(), *marked.get_ydata()) == (0.3, 0.05)
+    assert marked.get_xydata().tolist() == [[0.3, 0.05]]
     assert marked.get_label() == "chosen: validation 0.300,\ntest 0.050"
 
 
@@ -43,8 +43,8 @@ def test_each_run_is_a_dot_and_the_line_joins_the_means():
                           "train_seconds": [1.0, 1, 0.6], "val_seconds": [0.0, 0, 0.2]})
     accuracy, _ = subset_figures.split_costs(frame).axes
     dots, line = accuracy.lines
-    assert list(dots.get_ydata()) == [0.5, 0.7, 0.4]
-    assert list(line.get_ydata()) == pytest.approx([0.6, 0.4])
+    assert dots.get_xydata()[:, 1].tolist() == [0.5, 0.7, 0.4]
+    assert line.get_xydata()[:, 1] == pytest.approx([0.6, 0.4])
 
 
 def test_all_images_are_in_a_shard():
