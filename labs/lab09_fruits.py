@@ -63,8 +63,25 @@ PRESETS = {
 }
 
 WORKERS = "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate"
+UPDATES = "F1, F2: the tuned model on several workers, with as many epochs more: at least the updates of one worker"
+RATES = "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker"
+JUDGED = {"recompute_statistics": (True,)}
+
+
+def _one_rule(config: Config, workers: int) -> Config:
+    """Return a Config with the rule "none" for one worker, whose learning rate no rule changes."""
+    return dataclasses.replace(config, scaling="none") if workers == 1 else config
+
+
+def _equal_updates(config: Config, workers: int) -> Config:
+    return dataclasses.replace(config, epochs=config.epochs * workers)
+
+
 SWEEPS = {
-    name: (Sweep("workers", WORKERS, {"scaling": ("none", "linear"), "recompute_statistics": (True,)}, (1, 2, 4)),)
+    name: (Sweep("workers", WORKERS, {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
+           Sweep("updates", UPDATES, {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
+           Sweep("rates", RATES, {"base_lr": (1e-4, 5e-4, 5e-3, 2e-2, 1e-1), "optimizer": ("adam", "sgd"), **JUDGED},
+                 (1,), adapt=_one_rule))
     for name in PRESETS
 }
 

@@ -130,3 +130,11 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab09_tests_on_copies_of_training_photos():
+    broken, repaired = ({name: float(accuracy) for name, accuracy in re.findall(
+        r"(test|new photos): \d+ images, accuracy (\S+)", text)} for text in in_both("lab09"))
+    assert broken["test"] > broken["new photos"] + 0.1
+    assert repaired["test"] == pytest.approx(repaired["new photos"], abs=0.08)
