@@ -1,8 +1,7 @@
+"""Lab 9."""
+
 import math
 from statistics import median
-
-
-"""Lab 9."""
 
 
 def q1(runs):

@@ -63,8 +63,8 @@ class Paired(NamedTuple):
     def __str__(self) -> str:
         verdict = "more than noise" if self.p < LEVEL else "within noise"
         chance = f"p = {self.p:.2g}" if self.p >= 1e-4 else "p < 0.0001"
-        return (f"{self.difference:+.3f} +- {NOISE * self.error:.3f}; {self.only_one} images right only with the first, "
-                f"{self.only_other} only with the second, {chance}: {verdict}")
+        return (f"{self.difference:+.3f} (standard error {self.error:.3f}): {self.only_one} images right only with the "
+                f"first, {self.only_other} only with the second, {chance}: {verdict}")
 
 
 def paired(one: ArrayLike, other: ArrayLike) -> Paired:

@@ -19,6 +19,19 @@ RULES = {"none": "held", "sqrt": "square root", "linear": "linear", "updates": "
 RUNNING, RECOMPUTED = "running statistics", "recomputed statistics"
 
 
+def with_rules(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of one optimizer at the learning rate that most of them have, with the column `rule`.
+
+    Args:
+        frame: Runs of lab 9's sweeps "workers", "updates" and "rates", from `records.table`.
+    """
+    several = frame[frame["size"] > 1]
+    usual = {name: several[name].mode()[0] for name in ("base_lr", "optimizer", "batch_size", "width")}
+    rows = frame[np.logical_and.reduce([frame[name] == value for name, value in usual.items()])]
+    longer = rows["epochs"] > rows.loc[rows["size"] == 1, "epochs"].min()
+    return rows.assign(rule=np.where(longer, "updates", rows["scaling"]))
+
+
 def pictures(rows: Sequence[np.ndarray], titles: Sequence[str]) -> Figure:
     """Draw images side by side.
 

@@ -41,7 +41,8 @@ def test_a_paired_test_counts_the_images_on_which_two_models_differ():
     assert (both.only_one, both.only_other) == (15, 0)
     assert both.difference == pytest.approx(0.15)
     assert both.p == pytest.approx(2 / 2**15)
-    assert str(both).endswith("15 images right only with the first, 0 only with the second, p < 0.0001: more than noise")
+    assert str(both).endswith("15 images right only with the first, 0 only with the second, p < 0.0001: more than "
+                              "noise")
     assert proportions.paired(one, one).p == 1
     assert str(proportions.paired(one[:4], [True, True, False, True])).endswith("p = 1: within noise")
 
