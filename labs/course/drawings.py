@@ -726,7 +726,7 @@ def running_mean(updates: Sequence[int] = (24, 72), momentum: float = 0.9) -> Fi
     for end in updates:
         axes.vlines(end, running[end], batch[end], color="0.3", linewidth=2)
         axes.annotate(f"after {end} updates: {batch[end] - running[end]:.2f} behind;\nthe start value still weighs "
-                      f"${momentum:g}^{{{end}}}$ = {momentum**end:.1%}", (end, running[end]), (0, -12),
+                      f"${momentum:g}^{{{end}}}$ = {100 * momentum**end:.1g} %", (end, running[end]), (0, -24),
                       textcoords="offset points", ha="right" if end == max(updates) else "left", va="top", fontsize=9)
     axes.set(xlabel="updates (steps of all workers together)", ylabel="mean of one channel (invented)", ylim=(0, 1.05))
     axes.grid(alpha=0.3)

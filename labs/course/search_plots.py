@@ -28,7 +28,7 @@ def with_rules(frame: pd.DataFrame) -> pd.DataFrame:
     several = frame[frame["size"] > 1]
     usual = {name: several[name].mode()[0] for name in ("base_lr", "optimizer", "batch_size", "width")}
     rows = frame[np.logical_and.reduce([frame[name] == value for name, value in usual.items()])]
-    longer = rows["epochs"] > rows.loc[rows["size"] == 1, "epochs"].min()
+    longer = rows["epochs"] > rows["epochs"].min()
     return rows.assign(rule=np.where(longer, "updates", rows["scaling"]))
 
 
