@@ -23,7 +23,7 @@ from labs.course.exercises.grading import (
     pair_with_one_worker,
 )
 
-NOTEBOOK = "section 'F1: the best values on several workers' of notebooks/lab09_fruits.ipynb"
+NOTEBOOK = "section 'F1: the winner on two workers' of notebooks/lab09_fruits.ipynb"
 MAY_DIFFER = ("scaling", "leak_check", "recompute_statistics")
 """One worker's learning rate is not scaled; the other two take effect after the training."""
 
@@ -44,7 +44,7 @@ def _pair_and_outlier(records: list[Record]) -> list[Record]:
         if baseline and differing_settings(run, one) - set(MAY_DIFFER) == {"base_lr"}:
             return sorted([one, many, run], key=lambda each: each["started"])
     raise missing_run("one worker with another learning rate and otherwise the same settings",
-                  "section 'Report F: 0.0005 and 0.1' of notebooks/lab09_fruits.ipynb")
+                  "section 'F1: why 0.0005 and 0.1 are not interchangeable' of notebooks/lab09_fruits.ipynb")
 
 
 def _outlier(answer, runs: list[Record]) -> str:
