@@ -258,6 +258,7 @@ CANDIDATES = {
                   28: "Broadcast"},
     "lab04.bug": {17: "set_random_seed", 23: "DistributedOptimizer", 28: "order = ", 29: "mine = ", 33: "allgather"},
     "lab05.bug": {22: "mine = ", 25: "DistributedOptimizer", 30: "model.fit", 33: "reached = ", 34: "hvd.broadcast("},
+    "lab08.bug": {17: "threads = ", 21: "batch = ", 28: "DistributedOptimizer", 30: "Broadcast", 36: "images_per_sec"},
 }
 
 

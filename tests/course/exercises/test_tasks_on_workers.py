@@ -130,3 +130,11 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab08_starts_more_threads_than_there_are_cores():
+    (broken, cores), (threads, _) = (map(int, re.search(r"2 workers, .* threads: (\d+), cores: (\d+)", text).groups())
+                                     for text in in_both("lab08"))
+    assert broken == 2 * cores
+    assert threads <= max(2, cores)
