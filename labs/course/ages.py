@@ -1,11 +1,10 @@
-"""Age estimation on one node: a timed step, and the figures of lab 8: faces, errors, layouts, batch sizes."""
+"""Age estimation on one node: the figures of lab 8: faces, errors, layouts, batch sizes."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,43 +31,6 @@ def run_alone(lab: ModuleType, config: Any) -> dict[str, Any]:
     """
     with contextlib.redirect_stdout(io.StringIO()):
         return local.run(lab, config, workers=1)
-
-
-class Step:
-    """A training step of the small network on random faces, without the update of the weights."""
-
-    def __init__(self, batch_size: int, exchange: Callable | None = None):
-        """Trace the step.
-
-        Args:
-            batch_size: Images of this process.
-            exchange: What to do with the gradients, such as `hvd.grouped_allreduce`; by default nothing.
-        """
-        import tensorflow as tf
-
-        from labs import models
-
-        self.batch_size, model = batch_size, models.age_model("small", 48)
-        images = tf.constant(np.random.default_rng(1).integers(0, 256, (batch_size, 48, 48, 3), np.uint8))
-        ages = tf.linspace([15.0], [85.0], batch_size)
-
-        @tf.function
-        def step():
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((model(images, training=True) - ages) ** 2)
-            gradients = tape.gradient(loss, model.trainable_variables)
-            return exchange(gradients) if exchange else gradients
-
-        self._step = step
-        step()
-
-    def images_per_sec(self, steps: int = 60) -> float:
-        """Return the images per second of this process over some steps."""
-        began = time.perf_counter()
-        for _ in range(steps):
-            gradients = self._step()
-        gradients[-1].numpy()  # Waits until it is computed.
-        return steps * self.batch_size / (time.perf_counter() - began)
 
 
 def faces(splits: Splits, count: int = 12) -> Figure:
@@ -120,7 +82,7 @@ def layouts(turns: pd.DataFrame) -> Figure:
     return plots.finished(axes)
 
 
-def batches(cores: Sequence[Mapping[str, Any]], gpu: Sequence[Mapping[str, Any]], report: pd.DataFrame) -> Figure:
+def batches(cores: Sequence[dict[str, Any]], gpu: Sequence[dict[str, Any]], report: pd.DataFrame) -> Figure:
     """Draw images per second over the batch size: VGG16 on one core, and the networks on a GPU beside report A's.
 
     Args:

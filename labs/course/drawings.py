@@ -236,9 +236,9 @@ def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
             raise LabError(f"{count} processes cannot share {cores} cores evenly")
     figure = plots.empty(WIDTH, 3.6)
     figure.suptitle(f"A node of {cores} cores as processes x threads, and the three stages of a step", fontsize=11)
-    above, below = figure.subfigures(2, 1, height_ratios=(1.15, 1))
-    columns = -(-cores // 4)
-    for axes, count in zip(above.subplots(1, len(processes)), processes, strict=True):
+    grid, columns = figure.add_gridspec(2, len(processes), height_ratios=(1.15, 1)), -(-cores // 4)
+    for column, count in enumerate(processes):
+        axes = figure.add_subplot(grid[0, column])
         threads = cores // count
         for core in range(cores):
             axes.plot(core % columns, -(core // columns), "s", markersize=11, color=_colour(core // threads),
@@ -246,7 +246,7 @@ def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
         axes.set_title(f"{count} x {threads}", fontsize=11)
         axes.set(xlim=(-0.8, columns - 0.2), ylim=(-3.8, 0.8))
         axes.axis("off")
-    axes = below.subplots()
+    axes = figure.add_subplot(grid[1, :])
     stages = (("input", "read, decode, resize"), ("compute", "forward, backward"), ("exchange", "gradients, by ring"))
     for number, ((name, what), high) in enumerate(zip(stages, (1.5, 0.8, 1.15), strict=True)):
         _box(axes, 1.7 * number, 0, 1.5, high, f"{name}\n{what}", 9)

@@ -1,4 +1,4 @@
-"""Lab 8's figures show what the records have, and its timed step computes gradients."""
+"""Lab 8's figures show what the records have."""
 
 from __future__ import annotations
 
@@ -50,15 +50,3 @@ def test_the_networks_on_a_gpu_are_beside_report_a():
     assert last["VGG16"] == pytest.approx(1446, abs=1)
     assert last["ResNet50"] == pytest.approx(798, abs=1)
     assert last["report A, VGG16"] == 63.88
-
-
-@pytest.mark.slow
-def test_a_step_exchanges_its_gradients():
-    seen = []
-
-    def exchange(gradients):
-        seen.append(len(gradients))
-        return gradients
-
-    assert ages.Step(2, exchange).images_per_sec(2) > 0
-    assert seen == [12], "five convolutions and a dense layer, each with weights and bias"
