@@ -45,9 +45,9 @@ def points(runs: Runs, kind: Literal["weak", "strong"]) -> pd.DataFrame:
 def fits(runs: Runs, exchanges: Runs, kind: Literal["weak", "strong"], link: str = "100mbit") -> pd.DataFrame:
     """Return the speedup on each number of nodes as measured and by three models, each with its relative residual.
 
-    The law is fitted to these points (least squares, without the bound s <= 1). The ring and lab 5's model are not:
-    their step is its computation on CORES shared cores, and the seconds of the ring's bytes on the whole link, or on
-    the share of it that lab 5's all-reduces reached.
+    `law` is Amdahl's in strong and Gustafson's in weak scaling, fitted to these points (least squares, without the
+    bound s <= 1). The ring and lab 5's model are not fitted: their step is its computation on CORES shared cores, and
+    the seconds of the ring's bytes on the whole link, or on the share of it that lab 5's all-reduces reached.
 
     Args:
         runs: Records of lab 11's sweeps over links.
@@ -61,7 +61,7 @@ def fits(runs: Runs, exchanges: Runs, kind: Literal["weak", "strong"], link: str
         laws.gustafson(n, laws.slope(n - 1, n - speedup)))
     shares = over_links.shares(exchanges).query("backend == 'MPI' and bandwidth == @link").set_index("nodes")["share"]
     table = rows[["speedup"]].rename(columns={"speedup": "measured"})
-    table["Amdahl" if kind == "strong" else "Gustafson"] = fitted
+    table["law"] = fitted
     for name, reached in (("ring", 1.0), ("lab 5", shares.reindex(rows.index))):
         table[name] = _predicted(rows.assign(bandwidth=rows["bandwidth"] * reached), kind)
     for name in table.columns[1:]:
