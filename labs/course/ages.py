@@ -19,18 +19,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from labs.datasets.splits import Splits
+    from labs.launch.resident import Workers
 
 NETWORKS = {"resnet50": "ResNet50", "inception_v3": "InceptionV3", "vgg16": "VGG16", "vgg16_dense": "VGG16, dense"}
 """The networks of report A as lab 8 and as the report call them."""
 
 
-def run_alone(lab: ModuleType, config: Any) -> dict[str, Any]:
-    """Run a lab on one worker in a process of its own, without its log, and return the record.
+def run_quietly(lab: ModuleType, config: Any, workers: Workers | None = None) -> dict[str, Any]:
+    """Run a lab without its log, and return the record.
 
-    A notebook's process has started TensorFlow with the threads of all cores; a new one has those of the config.
+    Args:
+        lab: Its module.
+        config: Its settings.
+        workers: The notebook's workers, from `resident.start`. By default a new process runs the lab as one worker: a
+            notebook's own process has started TensorFlow with the threads of all cores.
     """
     with contextlib.redirect_stdout(io.StringIO()):
-        return local.run(lab, config, workers=1)
+        return workers.run(lab, config) if workers else local.run(lab, config, workers=1)
 
 
 def faces(splits: Splits, count: int = 12) -> Figure:

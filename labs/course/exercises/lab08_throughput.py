@@ -15,7 +15,7 @@ from labs.course.exercises.grading import (
     ratio,
 )
 
-WEAK, STRONG = (f"`labs sweep lab08_throughput --only {kind}`" for kind in ("weak", "strong"))
+NOTEBOOK = "section 'A4: one node' of notebooks/lab08_throughput.ipynb"
 MAY_DIFFER = ("epochs",)
 """The throughput leaves the first epoch out and does not depend on the number of epochs."""
 
@@ -43,10 +43,10 @@ def _input_share(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same batch per worker and the same threads, the first with one worker, the "
                    "second with several. What is the weak-scaling efficiency?", "a share, from 0 to 1",
-                   pair_with_one_worker(WEAK, may_differ=MAY_DIFFER), grade_efficiency),
+                   pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), grade_efficiency),
     "q2": Question("These runs have the same global batch. What share `s` of one worker's time is serial, by Amdahl's "
                    "law? (Below 0 or above 1, no share explains this speedup.)", "a number",
-                   pair_with_one_worker(STRONG, strong=True, may_differ=MAY_DIFFER), _serial),
+                   pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), _serial),
     "q3": Question("What share of the images that the input alone can deliver does this run's training use? (Near 1, "
                    "the input is the bottleneck.)", "a share, from 0 to 1",
                    newest("a run with a measured input", "`labs run lab08_throughput`", lambda run:
