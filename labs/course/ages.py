@@ -87,11 +87,11 @@ def layouts(turns: pd.DataFrame) -> Figure:
     return plots.finished(axes)
 
 
-def batches(cores: Sequence[dict[str, Any]], gpu: Sequence[dict[str, Any]], report: pd.DataFrame) -> Figure:
-    """Draw images per second over the batch size: VGG16 on one core, and the networks on a GPU beside report A's.
+def batches(cores: pd.DataFrame, gpu: Sequence[dict[str, Any]], report: pd.DataFrame) -> Figure:
+    """Draw images per second over the batch size: the small network here, and the networks on a GPU beside report A's.
 
     Args:
-        cores: Records of lab 8's sweep "batch", at least three seeds.
+        cores: A row per turn, a column per batch size.
         gpu: Records of the networks on one GPU at several batch sizes.
         report: data/reference/lab08_throughput.csv.
     """
@@ -99,12 +99,10 @@ def batches(cores: Sequence[dict[str, Any]], gpu: Sequence[dict[str, Any]], repo
 
     figure = plots.empty(9, 3.4)
     left, right = figure.subplots(1, 2)
-    table = records.table(cores)
-    groups = table.groupby("batch_size")["images_per_sec"]
-    ends = np.array([statistics.mean_interval(values) for _, values in groups]).T
-    left.errorbar(groups.mean().index, groups.mean(), np.abs(ends - groups.mean().to_numpy()), fmt="o-", capsize=3,
-                  color=plots.COLOURS[2])
-    left.set(title="VGG16, 32 pixels, one core", xticks=list(groups.mean().index))
+    means = cores.mean()
+    ends = np.array([statistics.mean_interval(cores[size]) for size in cores]).T
+    left.errorbar(means.index, means, np.abs(ends - means.to_numpy()), fmt="o-", capsize=3, color=plots.COLOURS[5])
+    left.set(title="small network, all cores", xticks=list(means.index))
     one_gpu = report.query("experiment == 'batch-size sweep'").set_index("model")
     for model, colour in zip(NETWORKS, plots.COLOURS, strict=False):
         name = NETWORKS[model]

@@ -42,8 +42,7 @@ def test_a_layout_has_a_dot_per_turn_and_their_mean():
 
 
 def test_the_networks_on_a_gpu_are_beside_report_a():
-    cores = [made("lab08", images_per_sec=20 + batch + seed, batch_size=batch, seed=seed, model="vgg16")
-             for batch in (1, 4, 8) for seed in (1, 2, 3)]
+    cores = pd.DataFrame({1: [20.0, 21.0, 22.0], 4: [40.0, 41.0, 42.0]})
     report = pd.read_csv(ROOT / "data/reference/lab08_throughput.csv")
     _, right = drawn(ages.batches(cores, reference.read_all("h200", "lab08_throughput"), report)).axes
     last = {line.get_label(): line.get_ydata()[-1] for line in right.lines}
