@@ -25,9 +25,10 @@ class Config:
     """Convolutions of the denoiser, at least 3."""
     width: fields.Width = 16
     """Channels of its hidden convolutions."""
-    remedy: Literal["none", "pieces", "recompute", "bfloat16"] = "none"
+    remedy: Literal["none", "pieces", "recompute", "bfloat16", "momentum"] = "none"
     """How to save memory: split each batch into four micro-batches (pieces), recompute the activations in the backward
-    pass (recompute), or keep them in half precision (bfloat16)."""
+    pass (recompute), keep them in half precision (bfloat16), or train with SGD and momentum, which keeps one number per
+    parameter where Adam keeps two (momentum; it needs a larger base_lr)."""
     image_size: fields.ImageSize = 64
     """Side of the images in pixels."""
     images: fields.ImageCount = 192
@@ -115,7 +116,7 @@ def _train(job):
     learning_rate = training.scaled_lr(config.base_lr, config.batch_size * job.size / 64, config.scaling)
     model = network(config)
     history = training.fit(
-        job, model, tf.keras.optimizers.Adam(learning_rate), train, loss="mae", metrics=(models.psnr,),
+        job, model, _optimizer(config, learning_rate), train, loss="mae", metrics=(models.psnr,),
         batch_size=config.batch_size, epochs=config.epochs, backward_passes_per_step=_micro_batches(config),
     )
     cleaned = training.evaluate(job, model, test, config.batch_size // _micro_batches(config))
@@ -157,7 +158,7 @@ def one_step(config: Config, threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     count = max(1, config.batch_size // _micro_batches(config))
     model = network(config)
-    training.compile_for(model, training.fused(tf.keras.optimizers.Adam(config.base_lr)), "mae", (models.psnr,))
+    training.compile_for(model, training.fused(_optimizer(config, config.base_lr)), "mae", (models.psnr,))
     images = tf.cast(tf.random.uniform([count, config.image_size, config.image_size, 3], 0, 256, tf.int32), tf.uint8)
     batch = images, tf.zeros(count), tf.ones(count)
     training.take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)
@@ -166,6 +167,14 @@ def one_step(config: Config, threads: int) -> None:
 def check(config: Config, workers: int) -> None:
     """Refuse a batch that cannot be split into equal micro-batches."""
     datasets.refuse_unequal(config.batch_size, _micro_batches(config))
+
+
+def _optimizer(config: Config, learning_rate: float):
+    import tensorflow as tf
+
+    if config.remedy == "momentum":
+        return tf.keras.optimizers.SGD(learning_rate, momentum=0.9)
+    return tf.keras.optimizers.Adam(learning_rate)
 
 
 def _micro_batches(config: Config) -> int:
