@@ -67,20 +67,25 @@ HELP = "T1: what reduces memory, and what it costs"
 LIMIT = "T1: the batch of all workers at which training no longer fits"
 WIDEST = "T1: the width at which training no longer fits, at a constant global batch"
 ALONE = "T1: the same network with a smaller batch"
+FEWER = "T1: the same network with an optimizer that keeps one number per parameter instead of two"
 MICRO_BATCHES = 4
-DEEP = {"depth": (16,), "width": (16,), "image_size": (32,), "epochs": (2,)}
+LEARNS = {"image_size": (32,), "images": (128,), "batch_size": (32,), "epochs": (4,), "base_lr": (0.01,)}
+"""Settings with which a small network learns something in a few seconds: 16 steps."""
+ONE_NETWORK = {"depth": (10,), "width": (16,)}
+REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, {"depth": (4, 12, 32), "width": (8, 32), "epochs": (2,)}, seeds=(1,), adapt=divide),
+        Sweep("grid", GRID, LEARNS | {"depth": (4, 10), "width": (4, 16)}, adapt=divide),
+        Sweep("remedies", HELP, LEARNS | ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
+        Sweep("smaller", ALONE, LEARNS | ONE_NETWORK | {"batch_size": (8,)}, (1,)),
+        Sweep("moments", FEWER, LEARNS | ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (3.0,)}, (1,)),
         Sweep("limit", LIMIT, {"search": ("batch_size",)}, seeds=(1,)),
-        Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16"), **DEEP}, (1,), seeds=(1,)),
-        Sweep("smaller", ALONE, {"batch_size": (16,), **DEEP}, (1,), seeds=(1,)),
     ),
     "paper": (
         Sweep("grid", GRID, {"depth": (5, 10, 20, 40), "width": (32, 64, 128, 256)}, (1, 2), (1,), divide),
         Sweep("limit", LIMIT, {"search": ("batch_size",)}, (1, 2, 4), (1,)),
         Sweep("widest", WIDEST, {"search": ("width",)}, (1, 2, 4), (1,), divide),
-        Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16")}, (1,)),
+        Sweep("remedies", HELP, {"remedy": REMEDIES}, (1,)),
         Sweep("smaller", ALONE, {"batch_size": (16,)}, (1,)),
     ),
 }

@@ -24,15 +24,15 @@ WORKERS = (1, 2, 4)
 """Numbers of workers of the drawing."""
 
 
-def held(program: float, model: float, images: float, limit: float, one_layer: float) -> Figure:
+def held(program: float, model: float, images: float, limit: float, depth: int, width: int) -> Figure:
     """Draw what a worker holds on 1, 2 and 4 workers at one global batch, and which depth and width then fit.
 
     Args:
-        program: MiB of TensorFlow itself.
+        program: MiB that a worker holds without a model.
         model: MiB of weights, gradients and the optimizer's state.
-        images: MiB of the activations of all images of a step.
+        images: MiB of all images of a step.
         limit: MiB that a worker may hold.
-        one_layer: MiB of the activations of a layer with one channel, of all images of a step.
+        depth, width: Those of the network; the memory of its images is proportional to (depth - 1) width.
     """
     from labs.course import plots
 
@@ -40,24 +40,25 @@ def held(program: float, model: float, images: float, limit: float, one_layer: f
     bars, plane = figure.subplots(1, 2)
     _stacks(bars, program, model, images)
     bars.axhline(limit, color="0.2", linestyle="--")
-    bars.annotate("limit", (0, limit), (2, 3), ("axes fraction", "data"), "offset points", fontsize=9)
-    bars.set(ylabel="memory of one worker (MiB)", xlabel="workers N, global batch held", ylim=(0, 1.3 * limit))
+    bars.annotate("limit", (1, limit), (-3, 3), ("axes fraction", "data"), "offset points", fontsize=9, ha="right")
+    highest = max(limit, program + model + images)
+    bars.set(ylabel="memory of one worker (MiB)", xlabel="workers N, at one global batch", ylim=(0, 1.25 * highest))
     bars.legend(fontsize=8, loc="upper right", ncols=3)
-    width = np.linspace(2, 64, 200)
+    plane.set(xlabel="width W (channels)", ylabel="depth D (layers)", xlim=(0, 4 * width), ylim=(0, 3 * depth))
+    channels = np.linspace(1, 4 * width, 200)
     for number, workers in enumerate(WORKERS):
-        room = (limit - program - model) * workers / one_layer
-        plane.plot(width, 1 + room / width, color=plots.COLOURS[number], label=f"N = {workers}")
-    plane.set(xlabel="width W (channels)", ylabel="depth D (layers)", xlim=(2, 64), ylim=(3, 64),
-              title="(D - 1) W = constant: below its line a network fits")
-    plane.title.set_fontsize(10)
-    plots.finished(plane)
+        most = (depth - 1) * width * (limit - program - model) * workers / images
+        plane.plot(channels, 1 + most / channels, color=plots.COLOURS[number],
+                   label=f"N = {workers}: (D - 1) W = {most:.0f}")
+    plane.plot(width, depth, "ks", label=f"D = {depth}, W = {width}")
+    plots.finished(plane, title="fits below its line")
     return figure
 
 
 def _stacks(axes: Axes, program: float, model: float, images: float) -> None:
     from labs.course import plots
 
-    names = {"TensorFlow": "0.75", "model": plots.COLOURS[1], "images": plots.COLOURS[0]}
+    names = {"program": "0.75", "model": plots.COLOURS[1], "images": plots.COLOURS[0]}
     for place, workers in enumerate(WORKERS):
         bottom = 0.0
         for (name, colour), height in zip(names.items(), (program, model, images / workers), strict=True):
@@ -87,6 +88,26 @@ def peaks(batches: Sequence[int], measured: Sequence[float], line: tuple[float, 
     axes.plot(batches, measured, "o", color=plots.COLOURS[0], label="measured peak")
     axes.set(xlabel="images per worker and step b", ylabel="peak memory (MiB)", ylim=(0, None))
     return plots.finished(axes)
+
+
+def one_and_two(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return speedup and PSNR of two workers per depth and width, at one global batch.
+
+    The columns are `speedup`, `speedup_low` and `speedup_high`; `psnr`, one worker's mean over the seeds; and `apart`,
+    the largest difference in PSNR of one worker and two with one seed.
+
+    Args:
+        runs: Records of one worker and of two, with the same seeds.
+    """
+    from labs.results import records, scaling
+
+    frame, cell = records.table(runs), ["depth", "width"]
+    speedups = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
+    psnr = frame.pivot(index=[*cell, "seed"], columns="size", values="test_psnr")
+    table = speedups[["speedup", "speedup_low", "speedup_high"]].astype(float)
+    table["psnr"] = psnr[1].groupby(cell).mean()
+    table["apart"] = (psnr[2] - psnr[1]).abs().groupby(cell).max()
+    return table
 
 
 def remedies(runs: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> pd.DataFrame:
