@@ -69,16 +69,17 @@ WIDEST = "T1: the width at which training no longer fits, at a constant global b
 ALONE = "T1: the same network with a smaller batch"
 FEWER = "T1: the same network with an optimizer that keeps one number per parameter instead of two"
 MICRO_BATCHES = 4
-LEARNS = {"image_size": (32,), "images": (128,), "batch_size": (32,), "epochs": (4,), "base_lr": (0.01,)}
-"""Settings with which a small network learns something in a few seconds: 16 steps."""
-ONE_NETWORK = {"depth": (10,), "width": (16,)}
+SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
+"""Settings with which a small network learns something in a few seconds."""
+ONE_NETWORK = SMALL | {"depth": (10,), "width": (16,), "batch_size": (32,), "base_lr": (0.01,)}
 REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, LEARNS | {"depth": (4, 10), "width": (4, 16)}, adapt=divide),
-        Sweep("remedies", HELP, LEARNS | ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
-        Sweep("smaller", ALONE, LEARNS | ONE_NETWORK | {"batch_size": (8,)}, (1,)),
-        Sweep("moments", FEWER, LEARNS | ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (3.0,)}, (1,)),
+        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,), "depth": (4, 10), "width": (4, 16)},
+              adapt=divide),
+        Sweep("remedies", HELP, ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
+        Sweep("smaller", ALONE, ONE_NETWORK | {"batch_size": (8,)}, (1,)),
+        Sweep("moments", FEWER, ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (3.0,)}, (1,)),
         Sweep("limit", LIMIT, {"search": ("batch_size",)}, seeds=(1,)),
     ),
     "paper": (

@@ -90,7 +90,7 @@ def peaks(batches: Sequence[int], measured: Sequence[float], line: tuple[float, 
     return plots.finished(axes)
 
 
-def one_and_two(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def one_and_two(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return speedup and PSNR of two workers per depth and width, at one global batch.
 
     The columns are `speedup`, `speedup_low` and `speedup_high`; `psnr`, one worker's mean over the seeds; and `apart`,
@@ -110,8 +110,8 @@ def one_and_two(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return table
 
 
-def remedies(runs: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> pd.DataFrame:
-    """Return peak, seconds per epoch and PSNR with each remedy, as text: the mean over the seeds and its 95 % interval.
+def remedies(runs: Sequence[dict[str, Any]], names: Mapping[str, str]) -> pd.DataFrame:
+    """Return peak, seconds per epoch and change in PSNR of each remedy, as text: mean over seeds and 95 % interval.
 
     Args:
         runs: Records of one worker, with one network and batch, but for the remedies and a smaller batch.
@@ -125,7 +125,9 @@ def remedies(runs: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> pd.
     frame = records.table(runs)
     smaller = frame["batch_size"] < frame["batch_size"].max()
     frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))
-    columns = {"peak (MiB)": ("peak_mb", 0), "s per epoch": ("seconds_per_epoch", 2), "PSNR (dB)": ("test_psnr", 2)}
+    frame["gain"] = frame["test_psnr"] - frame["seed"].map(frame[frame["way"] == "none"].set_index("seed")["test_psnr"])
+    columns = {"peak (MiB)": ("peak_mb", 0), "s per epoch": ("seconds_per_epoch", 2),
+               "PSNR - that of none (dB)": ("gain", 2)}
     table = {title: tables.within(seeds.spread(frame, ["way"], value), value, digits)
              for title, (value, digits) in columns.items()}
     return pd.DataFrame(table).rename_axis(None)

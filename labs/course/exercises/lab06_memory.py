@@ -135,8 +135,9 @@ def _grade_workers_needed(run: StudentFunction) -> str:
     for *given, right in NEEDS:
         fixed, per_image, batch, limit = given
         call = run(*given)
-        workers = number(call.value)
-        call.expect(workers is not None, "the result is a number of workers")
+        found = number(call.value)
+        call.expect(found is not None, "the result is a number of workers")
+        workers = found or 0.0
         call.expect(workers == int(workers) and 1 <= workers <= batch, "the result is a whole number, from 1 to the "
                                                                       "global batch: a worker needs an image")
         share = -(-batch // int(workers))
@@ -171,8 +172,9 @@ def _grade_accumulate(run: StudentFunction) -> str:
     for images in PIECES:
         each = [rng.normal(size=3).round(2) for _ in images]
         call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
-        (value,) = arrays([call.value], [right]) or [None]
-        call.expect(value is not None, "the result is one array, of the shape of each gradient")
+        one = arrays([call.value], [right])
+        call.expect(one, "the result is one array, of the shape of each gradient")
+        value = one[0] if one else right
         call.expect(len(images) == 1 or not close(value, np.sum(each, axis=0)), "that is the sum: the loss is a mean, "
                                                                                "so the gradient is one, too")
         call.expect(len(set(images)) == 1 or not close(value, np.mean(each, axis=0)),
