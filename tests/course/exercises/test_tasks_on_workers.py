@@ -130,3 +130,10 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab06_halves_nothing():
+    """Activations of 64 images are 96 MiB, of 32 images 48 MiB; gradients and buffers come on top."""
+    added = [int(re.search(r"training added (\d+) MiB", text)[1]) for text in in_both("lab06")]
+    assert added[0] - added[1] > 40
