@@ -130,3 +130,15 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab07_takes_half_of_the_steps():
+    alone = output("debugging", "lab07", 1)
+    broken, repaired = in_both("lab07")
+    assert "size 1: 32 steps per epoch" in alone
+    assert "size 2: 16 steps per epoch" in broken
+    assert "size 2: 32 steps per epoch" in repaired
+    losses = [float(re.search(r"loss (\d+\.\d+)", text)[1]) for text in (alone, repaired, broken)]
+    assert losses[1] == pytest.approx(losses[0], abs=2e-4)
+    assert abs(losses[2] - losses[0]) > 0.005
