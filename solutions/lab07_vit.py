@@ -36,7 +36,7 @@ def attention(q, k, v):
     return weights / weights.sum(axis=-1, keepdims=True) @ v
 
 
-def crossover_bandwidth(gradient_bytes, image_seconds, global_batch):
+def crossover(gradient_bytes, image_seconds, global_batch):
     """8 M bits must cross in the time that the second worker saves, c B / 2."""
     return 8 * gradient_bytes / (image_seconds * global_batch / 2)
 

@@ -162,8 +162,8 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run: the step time of one node or two, with the global batch, the link and the backend.
 
-    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `backend`, `seconds` (of a step, without
-    the first epoch).
+    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `backend`, `seed`, `seconds` (of a step,
+    without the first epoch), `accuracy` (on the test images).
 
     Args:
         runs: Records of lab 7's sweeps "links" and "batch", of one model size.
@@ -175,6 +175,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
     rows = [{"link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
              "N": run["layout"]["size"], "backend": run["layout"]["backend"], "seed": run["config"]["seed"],
+             "accuracy": run["metrics"]["test_accuracy"],
              "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
     if len({run["metrics"]["parameters"] for run in runs}) != 1:
         raise LabError("this table needs runs of one model size; make them with `labs cluster sweep lab07_vit "

@@ -190,11 +190,11 @@ def _array(value) -> np.ndarray | None:
     return plain if plain.ndim and plain.size else None
 
 
-def crossover_bandwidth(gradient_bytes, image_seconds, global_batch):
+def crossover(gradient_bytes, image_seconds, global_batch):
     """Return the bits per second from which on two workers beat one.
 
-    The global batch is the same. A step of one worker takes a + c B, a step of
-    two a + c B / 2 + x. The exchange x sends the gradients once over a link, in
+    The global batch is the same. A step takes one worker a + c B, and two
+    a + c B / 2 + x. The exchange x sends the gradients once over a link, in
     both directions at the same time; its latency is neglected.
 
     Args:
@@ -227,8 +227,8 @@ def _grade_crossover(run: StudentFunction) -> str:
 TASKS = {
     "patchify": code("Write the function that cuts images into patches.", patchify, _grade_patchify),
     "attention": code("Write the attention of several heads.", attention, _grade_attention),
-    "crossover_bandwidth": code("Write the function that says from which bandwidth on a second worker pays.",
-                                crossover_bandwidth, _grade_crossover),
+    "crossover": code("Write the function that says from which bandwidth on a second worker pays.", crossover,
+                      _grade_crossover),
     "bug": bug("lab07", before="The script trains with a global batch of 32 images on any number of workers.",
                how="Then type `labs launch 1 debugging/lab07.py`, and compare.", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
