@@ -202,6 +202,29 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
+def gloo_over_mpi(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per batch and link: the step of two nodes over each transport, and by how much they differ.
+
+    Columns: `MPI` and `Gloo` (ms, medians), `Gloo / MPI` with Welch's 95 % interval as `low` and `high`, `runs` (pairs
+    of runs with the same seed) and `accuracy differs` (the largest difference within a pair).
+
+    Args:
+        rows: From `steps`.
+    """
+    import pandas as pd
+
+    pairs = rows[rows["N"] == 2].pivot_table(
+        index=["B", "link", "seed"], columns="backend", values=["seconds", "accuracy"]).dropna()
+    table = {}
+    for (batch, link), same in pairs.groupby(["B", "link"]):
+        seconds, accuracy = same["seconds"], same["accuracy"]
+        middle, low, high = statistics.ratio(seconds["Gloo"], seconds["MPI"])
+        table[batch, f"{link / 1e6:,.0f}"] = {
+            **(1e3 * seconds[["MPI", "Gloo"]].median()), "Gloo / MPI": middle, "low": low, "high": high,
+            "runs": len(same), "accuracy differs": (accuracy["Gloo"] - accuracy["MPI"]).abs().max()}
+    return pd.DataFrame.from_dict(table, orient="index").rename_axis(["B", "Mbit/s"]).astype({"runs": int})
+
+
 def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[int],
                        measured: pd.DataFrame | None = None) -> Figure:
     """Draw the speedup of two nodes over the bandwidth of their links: lines are predicted, points are measured.
