@@ -239,8 +239,8 @@ def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[i
     axes.axhline(1, color="0.4", linewidth=0.9)
     for colour, batch in zip(plots.COLOURS, batches, strict=False):
         axes.plot(links, predicted(batch, links), color=colour, label=f"B = {batch}, predicted")
-        points = measured[measured["B"] == batch] if measured is not None else ()
-        if len(points):
+        if measured is not None and batch in set(measured["B"]):
+            points = measured[measured["B"] == batch]
             ends = [(points[f"speedup_{end}"] - points["speedup"]).abs().fillna(0) for end in ("low", "high")]
             axes.errorbar(points["link"], points["speedup"], ends, fmt="o", color=colour, capsize=3, markersize=5,
                           label=f"B = {batch}, measured")

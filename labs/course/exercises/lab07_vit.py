@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def _grade_patchify(run: StudentFunction) -> str:
         images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
         call, right = run(images, patch), reference_patches(images, patch)
         value = _array(call.value)
-        call.expect(value is not None, "the result is an array of numbers")
+        call.expect(value.size, "the result is an array of numbers")
         call.expect(value.shape == right.shape, "the shape must be [n, patches of an image, patch * patch * channels]")
         call.expect(close(np.sort(value, axis=None), np.sort(right, axis=None)),
                     "each value of the images must be in one patch")
@@ -151,7 +152,7 @@ def _grade_attention(run: StudentFunction) -> str:
         q, k, v = rng.normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
         value = _array(call.value)
-        call.expect(value is not None and value.shape == shape, "the result is an array [heads, tokens, size], as q is")
+        call.expect(value.shape == shape, "the result is an array [heads, tokens, size], as q is")
         size = shape[-1]
         if size > 1:  # Otherwise the root is 1.
             unscaled = reference_attention(q * math.sqrt(size), k, v)
@@ -164,8 +165,7 @@ def _grade_attention(run: StudentFunction) -> str:
         call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
                                            "scores, within a head")
     call = run(LARGE * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
-    value = _array(call.value)
-    call.expect(value is not None and np.isfinite(value).all(),
+    call.expect(np.isfinite(_array(call.value)).all(),
                 "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
     return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
 
@@ -181,13 +181,12 @@ def _within(value: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.abs(value - other).max() < 1e-6)
 
 
-def _array(value) -> np.ndarray | None:
-    """Return an array of numbers, also of a tensor; None for anything else."""
+def _array(value: Any) -> np.ndarray:
+    """Return an array of numbers, also of a tensor; an empty array for anything else."""
     try:
-        plain = np.asarray(value, float)
+        return np.atleast_1d(np.asarray(value, float))
     except (TypeError, ValueError):
-        return None
-    return plain if plain.ndim and plain.size else None
+        return np.array([])
 
 
 def crossover(gradient_bytes, image_seconds, global_batch):
