@@ -75,7 +75,7 @@ SWEEPS = {
         Sweep("links", OVER_LINKS, SMALL, adapt=divide, nodes=Sweep.node_per_worker,
               links=("50mbit", "200mbit", "1gbit", "10gbit")),
         Sweep("batch", LARGE_BATCH, SMALL | {"width": (256,), "batch_size": (128,)}, adapt=divide,
-              nodes=Sweep.node_per_worker, links=("200mbit", "1gbit", "10gbit")),
+              nodes=Sweep.node_per_worker, links=("200mbit", "1gbit")),
     ),
     "paper": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, adapt=divide),
