@@ -63,7 +63,7 @@ PRESETS = {
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
 OVER_LINKS = "T3: the same over links of several bandwidths, one worker on each of two nodes"
-LARGE_BATCH = "T3, T4: the largest of these models over links, at four times the global batch"
+BATCHES = "T3, T4: the largest of these models over two links, at two global batches"
 SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
 SMALL = SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,), "width": (16, 64, 256)}
 SWEEPS = {
@@ -74,7 +74,7 @@ SWEEPS = {
     "cluster": (
         Sweep("links", OVER_LINKS, SMALL, adapt=divide, nodes=Sweep.node_per_worker,
               links=("50mbit", "200mbit", "1gbit", "10gbit")),
-        Sweep("batch", LARGE_BATCH, SMALL | {"width": (256,), "batch_size": (128,)}, adapt=divide,
+        Sweep("batch", BATCHES, SMALL | {"width": (256,), "batch_size": (32, 128)}, adapt=divide,
               nodes=Sweep.node_per_worker, links=("200mbit", "1gbit")),
     ),
     "paper": (
