@@ -162,8 +162,8 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run: the step time of one node or two, with the global batch, the link and the backend.
 
-    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `backend`, `seed`, `seconds` (of a step,
-    without the first epoch), `accuracy` (on the test images).
+    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `backend`, `seconds` (of a step, without
+    the first epoch).
 
     Args:
         runs: Records of lab 7's sweeps "links" and "batch", of one model size.
@@ -174,8 +174,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{"link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
-             "N": run["layout"]["size"], "backend": run["layout"]["backend"], "seed": run["config"]["seed"],
-             "accuracy": run["metrics"]["test_accuracy"],
+             "N": run["layout"]["size"], "backend": run["layout"]["backend"],
              "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
     if len({run["metrics"]["parameters"] for run in runs}) != 1:
         raise LabError("this table needs runs of one model size; make them with `labs cluster sweep lab07_vit "
@@ -202,27 +201,18 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def gloo_over_mpi(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per batch and link: the step of two nodes over each transport, and by how much they differ.
-
-    Columns: `MPI` and `Gloo` (ms, medians), `Gloo / MPI` with Welch's 95 % interval as `low` and `high`, `runs` (pairs
-    of runs with the same seed) and `accuracy differs` (the largest difference within a pair).
+def transports_compared(runs: Sequence[dict[str, Any]], nbytes: int, nodes: int = 2) -> pd.DataFrame:
+    """Return the milliseconds of an all-reduce over MPI and over Gloo, a row per bandwidth of the links.
 
     Args:
-        rows: From `steps`.
+        runs: Records of lab 5's study "links".
+        nbytes: Size of the message, one of those that were measured.
+        nodes: Number of nodes.
     """
-    import pandas as pd
-
-    pairs = rows[rows["N"] == 2].pivot_table(
-        index=["B", "link", "seed"], columns="backend", values=["seconds", "accuracy"]).dropna()
-    table = {}
-    for (batch, link), same in pairs.groupby(["B", "link"]):
-        seconds, accuracy = same["seconds"], same["accuracy"]
-        middle, low, high = statistics.ratio(seconds["Gloo"], seconds["MPI"])
-        table[batch, f"{link / 1e6:,.0f}"] = {
-            **(1e3 * seconds[["MPI", "Gloo"]].median()), "Gloo / MPI": middle, "low": low, "high": high,
-            "runs": len(same), "accuracy differs": (accuracy["Gloo"] - accuracy["MPI"]).abs().max()}
-    return pd.DataFrame.from_dict(table, orient="index").rename_axis(["B", "Mbit/s"]).astype({"runs": int})
+    rows = _rows(runs, "over_links").query("nodes == @nodes and bytes == @nbytes and library.str.startswith('Horovod')")
+    table = 1e3 * rows.pivot_table(index="bandwidth", columns="backend", values="seconds")
+    table = table.loc[sorted(table.index, key=bits_per_second), ["MPI", "Gloo"]]
+    return table.assign(ratio=table["Gloo"] / table["MPI"]).rename(columns={"ratio": "Gloo / MPI"})
 
 
 def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[int],

@@ -84,6 +84,13 @@ def test_one_node_is_one_baseline_whatever_its_link(largest):
     assert over_mpi["speedup"].is_monotonic_increasing
 
 
+def test_the_transports_are_compared_on_each_link(allreduces):
+    table = over_links.transports_compared(allreduces, 4 * 2**20)
+    assert list(table.index) == ["50mbit", "100mbit", "200mbit", "500mbit", "1gbit"]
+    assert table["MPI"].is_monotonic_decreasing
+    assert table["Gloo / MPI"].between(0.9, 1.2).all()
+
+
 def test_runs_of_several_model_sizes_are_not_one_baseline():
     with pytest.raises(LabError, match="one model size"):
         over_links.steps(reference.read_all(CLUSTER, "lab07_vit"))
