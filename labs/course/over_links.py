@@ -209,8 +209,9 @@ def transports_compared(runs: Sequence[dict[str, Any]], nbytes: int, nodes: int 
         nbytes: Size of the message, one of those that were measured.
         nodes: Number of nodes.
     """
-    rows = _rows(runs, "over_links").query("nodes == @nodes and bytes == @nbytes and library.str.startswith('Horovod')")
-    table = 1e3 * rows.pivot_table(index="bandwidth", columns="backend", values="seconds")
+    rows = _rows(runs, "over_links")
+    horovod = rows["library"].str.startswith("Horovod") & (rows["nodes"] == nodes) & (rows["bytes"] == nbytes)
+    table = 1e3 * rows[horovod].pivot_table(index="bandwidth", columns="backend", values="seconds")
     table = table.loc[sorted(table.index, key=bits_per_second), ["MPI", "Gloo"]]
     return table.assign(ratio=table["Gloo"] / table["MPI"]).rename(columns={"ratio": "Gloo / MPI"})
 
