@@ -67,7 +67,7 @@ model = tf.keras.Sequential([
 optimizer = tf.keras.optimizers.Adam(args.base_lr)
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 ticks = []  # At the start and end of each epoch: the time, and the seconds that this worker's threads have computed.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -63,7 +63,7 @@ model = tf.keras.Sequential([
 optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.

@@ -75,7 +75,7 @@ model = tf.keras.Sequential([
 ])
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(args.base_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
     verbose=2 if hvd.rank() == 0 else 0,  # Horovod: one worker prints.

@@ -73,7 +73,7 @@ model = tf.keras.Sequential([
 ])
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(scaled_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "mse", weighted_metrics=["mae"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 ticks = []  # The start and the end of each epoch; in the first one TensorFlow also builds the training step.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -77,7 +77,7 @@ model = tf.keras.Sequential([
 scaled_lr = args.base_lr * (hvd.size() if args.scaling == "linear" else 1)  # Horovod: the batch is larger.
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(scaled_lr))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -74,7 +74,7 @@ model = tf.keras.Sequential([
 scaled_lr = args.base_lr * hvd.size()  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(scaled_lr, 0.9))  # Horovod: averages the gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 mine = slice(hvd.rank(), None, hvd.size())  # Horovod: each validation image on one worker.
 history = model.fit(
     batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,

@@ -67,7 +67,7 @@ model = tf.keras.Sequential([
 optimizer = tf.keras.optimizers.Adam(args.base_lr * hvd.size())  # Horovod: larger batches allow a higher learning rate.
 optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: each step applies the mean of all workers' gradients.
 model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"],
-              jit_compile=False)  # Horovod: by default, XLA cannot compile its operations.
+              jit_compile=False)  # Horovod: by default, XLA cannot compile Horovod's operations.
 optimizer.build(model.trainable_variables)
 variables = [each for each in [*model.weights, *optimizer.variables] if each is not optimizer.learning_rate]
 epochs_done = 0

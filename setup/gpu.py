@@ -65,8 +65,8 @@ def find_gpu(environ: Mapping[str, str]) -> Gpu:
 def link_cusolver(site_packages: Path) -> None:
     """Put cuSOLVER where TensorFlow 2.21 looks for it.
 
-    TensorFlow opens cuSOLVER from libtensorflow_framework.so.2, which knows the folders of all CUDA wheels but this
-    one's. Without cuSOLVER it reports no GPU and trains on the CPU.
+    TensorFlow opens cuSOLVER from libtensorflow_framework.so.2, whose search path (RUNPATH) has the folders of the
+    other CUDA wheels, but not cuSOLVER's. Without cuSOLVER it reports no GPU and trains on the CPU.
     """
     for library in site_packages.glob("nvidia/cusolver/lib/libcusolver.so.*"):
         link = site_packages / "nvidia" / "cusparse" / "lib" / library.name

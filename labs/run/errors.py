@@ -1,4 +1,4 @@
-"""LabError, the exception that a student sees as one line, the parts of such a line, and the cause of TensorFlow's."""
+"""LabError, the exception that a student sees as one line; the parts of such a line; the cause of other errors."""
 
 import re
 
@@ -12,7 +12,7 @@ PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
 
 _NO_SCRATCH = re.compile("CUDNN failed to allocate the scratch space|No algorithm worked")
-"""What TensorFlow says, as an UnknownError or a NotFoundError, if a convolution finds no GPU memory to work in."""
+"""TensorFlow's messages if a convolution cannot allocate its workspace on a GPU; the error has another class."""
 
 
 class LabError(Exception):
@@ -24,13 +24,13 @@ class LabError(Exception):
 
 
 def is_out_of_memory(problem: BaseException) -> bool:
-    """Return whether an error is that of a failed allocation, Python's or TensorFlow's."""
+    """Return whether an error means that Python or TensorFlow could not allocate memory."""
     return (isinstance(problem, MemoryError) or type(problem).__name__ == "ResourceExhaustedError"
             or bool(_NO_SCRATCH.search(str(problem))))
 
 
 def first_line(problem: BaseException) -> str:
-    """Return the line of an error's message that names the cause; in TensorFlow's graphs that is not the first."""
+    """Return the line of an error's message that names the cause; TensorFlow's graphs put it further down."""
     root = re.search(r"(?m)^ *(?:\(0\) *)?(\S.*)\n\s*\[\[\{\{node", str(problem))
     return root[1] if root else (str(problem).strip() or "no reason given").splitlines()[0]
 

@@ -29,9 +29,10 @@ def describe_quota() -> str:
 
 
 def gpus() -> list:
-    """Return NVML's handles of this process's GPUs, in TensorFlow's order; an empty list without a driver.
+    """Return the NVML handles of this process's GPUs; an empty list without a driver.
 
-    CUDA_VISIBLE_DEVICES may name more than there are; CUDA ignores the first name that is wrong and all after it.
+    The order is TensorFlow's if the GPUs are of one model: CUDA puts the fastest first, NVML follows the PCI bus. CUDA
+    ignores the first invalid entry of CUDA_VISIBLE_DEVICES and every entry after it.
     """
     import pynvml
 

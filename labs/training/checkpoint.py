@@ -154,7 +154,9 @@ def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, .
 
 def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
-    run, saved = path.parents[1].name, meta["identity"]
+    run, saved = path.parents[1].name, meta.get("identity")
+    if saved is None:
+        raise LabError(f"an older version of the kit saved {path}; choose another --name")
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
         then, now = (each["data"]["train"]["images"] for each in (saved, identity))

@@ -18,7 +18,7 @@ from labs.training.optimizers import fused
 
 TIMELINE = "timeline.json"
 BROADCAST_BYTES: dict[str, int] = {}
-"""Sizes of the variables that rank 0 has broadcast, by name in the timeline, which omits these sizes."""
+"""Sizes of the variables that rank 0 broadcast, by their names in the timeline, which omits the sizes."""
 
 # Horovod passes its own code through AutoGraph, although it uses TensorFlow's control flow already, and has no switch
 # for it. Lab 10, 17 gradients: the first epoch takes 44 CPU seconds with AutoGraph, 10 without (docs/speed.md).
@@ -126,7 +126,7 @@ def _gather_in_graph(row: tf.Tensor) -> tf.Tensor:
 
 def gather_object(value):
     """Return every worker's value, as a list by rank; any value that can be pickled."""
-    with tf.device("CPU"):  # NCCL would carry it otherwise, and fails without a word if workers share a GPU.
+    with tf.device("CPU"):  # On GPUs that workers share, NCCL would fail before `check_shared_gpus` can say so.
         # Horovod: allgather_object unpickles only what this run's own workers send.
         return hvd.allgather_object(value)
 

@@ -49,7 +49,7 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int) -> Layout:
-    """Return the layout of the workers that Horovod has now; every worker must call it.
+    """Return the layout of Horovod's current workers; every worker must call it.
 
     Raises:
         LabError: As in `check_shared_gpus`.
@@ -72,19 +72,19 @@ def current_layout(gpu: str | None, threads: int) -> Layout:
 
 
 def check_shared_gpus(gpus: Sequence[tuple[str, str]]) -> None:
-    """Refuse workers on one GPU, with which NCCL would fail.
+    """Raise if workers share a GPU, because NCCL would fail.
 
     Args:
         gpus: The node and the GPU of each worker that has one.
 
     Raises:
-        LabError: Two workers have the same GPU, and NCCL would exchange their gradients.
+        LabError: They do, NCCL exchanges the gradients, and NCCL_MULTI_RANK_GPU_ENABLE is not 1.
     """
     different = len(set(gpus))
     if different < len(gpus) and backend() == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
         raise LabError(f"{plural(len(gpus), 'worker')} on {plural(different, 'GPU')}, and NCCL needs one per worker; "
-                       "start fewer workers, or train on the CPU with CUDA_VISIBLE_DEVICES= (or share a GPU with "
-                       "NCCL_MULTI_RANK_GPU_ENABLE=1: the results are right, the times are not)")
+                       "start fewer workers, train on the CPU with CUDA_VISIBLE_DEVICES=, or share a GPU with "
+                       "NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.32; the results are valid, the times are not)")
 
 
 def backend() -> str:
@@ -102,7 +102,7 @@ def node_name() -> str:
 
 
 def pin_gpu(local_rank: int, local_size: int) -> str | None:
-    """Give this worker one GPU of its node, and return what tells it from the node's others; without a GPU, None.
+    """Assign one of the node's GPUs to this worker; return an identifier of it, or None if there is no GPU.
 
     Raises:
         LabError: The node has several GPUs, but fewer than workers.
@@ -115,14 +115,14 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
     position = local_rank % len(gpus)
     gpu = gpus[position]
-    with contextlib.suppress(RuntimeError):  # Set before, in this process: a notebook runs several labs.
+    with contextlib.suppress(RuntimeError):  # Already set in this process: a notebook runs several labs.
         tf.config.set_visible_devices(gpu, "GPU")
         tf.config.experimental.set_memory_growth(gpu, True)
-    return _identity(position) or f"{gpu.name} of worker {local_rank}"
+    return _uuid(position) or f"{gpu.name} of worker {local_rank}"
 
 
-def _identity(position: int) -> str | None:
-    """Return the driver's name of a GPU: under a scheduler, each worker may call its own one GPU 0."""
+def _uuid(position: int) -> str | None:
+    """Return a GPU's UUID, or None. Numbers do not suffice: a scheduler may show each worker its own GPU as GPU 0."""
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError, IndexError):
@@ -147,7 +147,7 @@ def set_threads(threads: int) -> int:
     """Set the number of TensorFlow's threads, and return the number it has."""
     with contextlib.suppress(RuntimeError):  # TensorFlow has started already, with an earlier run's threads.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        # The same number for independent operations. With more, a worker of one thread would use two cores: alone it
+        # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it
         # would be as fast as two workers, and two workers would slow each other down.
         tf.config.threading.set_inter_op_parallelism_threads(threads)
     return tf.config.threading.get_intra_op_parallelism_threads() or threads
@@ -186,7 +186,7 @@ def _bind(cores: list[int]) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages on which a result depends."""
-    # Asked themselves: their packages have other names in some environments (tensorflow-cpu, tf_keras).
+    # Read from the modules: their packages have other names in some environments (tensorflow-cpu, tf_keras).
     ours = {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras_internals.VERSION}
     return ours | {package: metadata.version(package) for package in ("horovod", "numpy", "pillow", "labs")}
 

@@ -169,7 +169,7 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
         LabError: horovodrun has started the workers over Gloo, but the run asks for MPI; or Horovod has no Gloo.
     """
     if os.environ.get("HOROVOD_CPU_OPERATIONS") == "mpi" and "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
-        raise LabError("horovodrun has started these workers over Gloo, which MPI cannot follow; "
+        raise LabError("horovodrun has started these workers with Gloo, but the run asks for MPI; "
                        "add --backend gloo, or start them with `labs run`")
     if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield  # Not over Gloo, or horovodrun runs the server.
@@ -208,7 +208,7 @@ def _environment(rank: int, nodes: list[str], address: str, port: int) -> dict[s
     """Return the environment variables that tell Horovod a worker's ranks, sizes and rendezvous server."""
     local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     local_rank = local.index(rank)
-    # The workers with this local rank, one per node that has as many workers.
+    # The workers with this local rank: one on each node that has more workers than this number.
     cross = [ranks[local_rank] for node in dict.fromkeys(nodes)
              if len(ranks := [other for other, its in enumerate(nodes) if its == node]) > local_rank]
     variables = {

@@ -136,6 +136,16 @@ def test_a_run_that_needs_other_workers_is_refused(workers, tmp_path, monkeypatc
     assert not list(tmp_path.rglob("*.json"))
 
 
+def test_a_second_start_ends_the_first_workers(workers):
+    first = [psutil.Process(pid) for pid in workers.pull("os.getpid()")]
+    _workers.cache_clear()
+    second = _workers()
+    assert psutil.wait_procs(first, timeout=10)[1] == []
+    with pytest.raises(LabError, match="have been stopped"):
+        workers.px("1")
+    assert len(second.pull("1")) == 2
+
+
 # Mistakes.
 
 def test_a_worker_that_dies_is_named(workers):

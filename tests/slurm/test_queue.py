@@ -42,7 +42,7 @@ WAITING = {
     "JobHeldUser": (["--hold"], ["you are holding it back", "to do: scontrol release {}"]),
     "Dependency": (["--dependency=afterok:{busy}"], ["waits for other jobs: afterok:{busy}"]),
     "DependencyNeverSatisfied": (["--dependency=afterok:{cancelled}"], ["it will never start", "to do: scancel {}"]),
-    "BeginTime": (["--begin=now+2hours"], ["to begin later", "expected start: ", "in 2 h", "starttime=now"]),
+    "BeginTime": (["--begin=now+150minutes"], ["to begin later", "expected start: ", "in 2 h", "starttime=now"]),
     "Reservation": (["--reservation=labs-later"], ["its reservation has not begun"]),
     "PartitionDown": (["-poff"], ["the partition off is switched off"]),
     "PartitionInactive": (["-pclosing"], ["the partition closing takes no jobs"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 
@@ -87,6 +88,18 @@ def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path, capsys):
         np.savez_compressed(file, **whole)
     assert restore(tmp_path, model).epoch == 2
     assert "epoch-00003.npz is damaged" in capsys.readouterr().out
+
+
+def test_a_checkpoint_of_an_older_kit_is_named(tmp_path):
+    folder = tmp_path / "it/checkpoints"
+    path = save(folder, network(1), Position(1))
+    arrays = dict(np.load(path))
+    meta = json.loads(str(arrays["meta"]))
+    del meta["identity"]
+    with open(path, "wb") as file:
+        np.savez(file, **arrays | {"meta": json.dumps(meta)})
+    with pytest.raises(LabError, match=r"an older version of the kit saved .*epoch-00001.npz; choose another --name"):
+        restore(folder, network(1))
 
 
 def test_a_run_may_become_longer_but_not_another(tmp_path):

@@ -12,9 +12,13 @@ def _events(run: Record) -> list[dict]:
     return run.get("tables", {}).get("events", [])
 
 
-RESUMED = newest("a run that was killed and resumed", KILLED, lambda run: run["config"]["study"] == "resume" and any(
+def _of(study: str, run: Record) -> bool:
+    return run["config"].get("study") == study
+
+
+RESUMED = newest("a run that was killed and resumed", KILLED, lambda run: _of("resume", run) and any(
     event["steps_lost"] for event in _events(run)))
-ELASTIC = newest("elastic training in which a worker died", COMMAND, lambda run: run["config"]["study"] == "elastic" and
+ELASTIC = newest("elastic training in which a worker died", COMMAND, lambda run: _of("elastic", run) and
                  len(_events(run)) > 1)
 
 

@@ -65,7 +65,11 @@ def _text(path: Path) -> str:
 
 
 def _split(text: str, delimiter: str) -> Lines:
-    """Return the cells of the lines that are not empty, with the numbers of the lines; [] if a quote is not closed."""
+    """Return the cells of the non-empty lines, with their line numbers; [] if a quote is not closed.
+
+    A title may have a line break within its quotes. In a cell with both a line break and a delimiter, a quote was
+    closed only in a later row.
+    """
     source = text.splitlines(keepends=True)
     if delimiter == "|":  # The border of a Markdown table.
         source = [re.sub(r"^[\s|:=-]+$", "", line).strip().strip("|") for line in source]
@@ -73,6 +77,8 @@ def _split(text: str, delimiter: str) -> Lines:
     try:
         lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error:
+        return []
+    if any("\n" in cell and delimiter in cell for _, cells in lines for cell in cells):
         return []
     return [(number, cells) for number, cells in lines if any(cells)]
 

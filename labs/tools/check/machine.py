@@ -94,7 +94,8 @@ def nccl() -> Finding:
         return absent("only GPUs need it")
     facts, _ = software.probe()
     if not facts.get("gpus"):
-        return fail("TensorFlow sees none of the GPUs: it finds a CUDA library or a driver from 525.60 on not at all",
+        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
+                    "than 525.60",
                     "make horovod; if that does not help: docs/gpu-environment.md")
     if not facts.get("nccl"):
         return warn("Horovod was built without it: gradients go from GPU to GPU through the CPUs", "make horovod")

@@ -341,6 +341,7 @@ def test_a_typed_bandwidth_is_held_against_the_hardware_that_is_named(row, limit
     ("workers,epoch_seconds\n\n1,2,3\n", "line 3: 3 values for 2 columns"),
     ('setup,workers,epoch_seconds\n"a,1,8\nb,2,5\n', "unbalanced quotes"),
     ('setup,workers,epoch_seconds\n"a,1,8\n"b",2,5\nc,4,3\n', "unbalanced quotes"),
+    ('setup,workers,epoch_seconds\n"a,1,8\nb",2,5\nc,4,3\n', "unbalanced quotes"),
     (b"\x89PNG\x00\xff", "is not a text table"),
     ("workers,epoch_seconds\n1,\0\n", "is not a text table"),
 ])
