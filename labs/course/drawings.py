@@ -188,6 +188,43 @@ def epoch_over_time(compute: float, communication: float, start: float, n: int =
     return _padded(figure)
 
 
+def one_or_two(fixed: float, compute: float, exchanges: Mapping[str, float]) -> Figure:
+    """Draw a step of one worker above steps of two workers that halve its images, one per link.
+
+    Args:
+        fixed: a, the seconds of a step that do not depend on its batch.
+        compute: c B, the seconds of the images of one worker's step.
+        exchanges: Seconds that the exchange adds to a step of two workers, by the name of the link.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    grey, dark, alone = "0.88", "0.35", fixed + compute
+    bars = {"1 worker": (compute, 0.0), **{f"2 workers, {name}": (compute / 2, seconds)
+                                           for name, seconds in exchanges.items()}}
+    figure = plots.empty(WIDTH, 1.7 + 0.45 * len(bars))
+    axes = figure.subplots()
+    longest = max(fixed + sum(bar) for bar in bars.values())
+    for y, (images, exchange) in enumerate(bars.values()):
+        left = 0.0
+        for seconds, colour in ((fixed, grey), (images, _colour(0)), (exchange, dark)):
+            axes.barh(y, 1e3 * seconds, 0.62, 1e3 * left, color=colour, edgecolor="black", linewidth=0.8)
+            left += seconds
+        axes.text(1e3 * (left + 0.012 * longest), y, f"S = {alone / left:.2f}" if y else "", va="center", fontsize=10)
+    axes.axvline(1e3 * alone, color="0.3", linestyle=":", zorder=0)
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.15e3 * longest), xlabel="time of one step (milliseconds)")
+    axes.set_title("The same global batch: half of the images each, and an exchange", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(handles=[
+        Patch(facecolor=grey, edgecolor="black", label="$a$: fixed, not divided"),
+        Patch(facecolor=_colour(0), edgecolor="black", label=r"images: $c\,B$, then $c\,B/2$"),
+        Patch(facecolor=dark, edgecolor="black", label="$x$: the exchange"),
+        Line2D([], [], color="0.3", linestyle=":", label="$T_1$")], loc="outside lower center", ncols=4, fontsize=9)
+    return _padded(figure)
+
+
 def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figure:
     """Draw the images of one step by rank: weak scaling holds the batch of each, strong scaling that of all together.
 
