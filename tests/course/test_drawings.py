@@ -65,8 +65,7 @@ PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] *
     lambda: drawings.ring(5), drawings.topologies, lambda: drawings.topologies([4, 4**14], 2, 25e-6, 8e-9),
     lambda: drawings.epoch_over_time(0.02, 0.001, 0.0, 4, 12), lambda: drawings.weak_and_strong(128, [2, 8]),
     lambda: drawings.node_cuts(), lambda: drawings.node_cuts(16, [2, 8]),
-    lambda: drawings.epoch_over_time(0.02, 0.001, 0.0, 4, 12),
-    lambda: drawings.one_or_two(0.0, 0.05, {"one link": 2.0}), lambda: drawings.weak_and_strong(128, [2, 8]),
+    lambda: drawings.one_or_two(0.0, 0.05, {"one link": 2.0}),
     lambda: drawings.step_gantts({"one": drawings.seen_step(timeline_of_a_step())}),
     lambda: drawings.loss_paths(TRACKS, bowl), lambda: drawings.loss_paths(PANELS, bowl),
 ])
