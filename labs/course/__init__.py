@@ -6,6 +6,7 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.course import (
+        ages,
         at_scale,
         drawings,
         exercises,
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
         laws,
         layouts,
         memory_limits,
+        node_scaling,
         over_links,
         plots,
         proportions,

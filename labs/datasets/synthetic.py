@@ -67,7 +67,14 @@ def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, i
     return scene(rng, shown, size, table[shown], spread, tilt)
 
 
-def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
+def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
+    """Write synthetic objects of CIFAR-10's classes, in its binary format.
+
+    Args:
+        home: A folder.
+        train: Images of each of the five training files.
+        test: Test images; the training images do not depend on it.
+    """
     (home / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
     for number, count in enumerate([train] * 5 + [test]):
         records = []
@@ -164,7 +171,7 @@ def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
     path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the current time there.
 
 
-MAKERS = {"mnist": _mnist, "cifar10": _cifar10, "fruits360": fruits360, "caltech256": _caltech256,
+MAKERS = {"mnist": _mnist, "cifar10": cifar10, "fruits360": fruits360, "caltech256": _caltech256,
           "imdb_wiki": _imdb_wiki}
 VERSION = 1  # Increment when a file changes: that makes new folders.
 # `folder_digest` of each, generated with the pinned versions of numpy, Pillow and scikit-learn.
