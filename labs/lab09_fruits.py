@@ -65,6 +65,7 @@ PRESETS = {
 WORKERS = "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate"
 UPDATES = "F1, F2: the tuned model on several workers, with as many epochs more: at least the updates of one worker"
 RATES = "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker"
+SEARCHES = "F0: three searches, whose seeds are so far apart that no two of their trials draw alike"
 SWEPT_RATES = (1e-4, 5e-4, 5e-3, 2e-2, 1e-1)
 JUDGED = {"recompute_statistics": (True,)}
 
@@ -82,7 +83,8 @@ SWEEPS = {
     name: (Sweep("workers", WORKERS, {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
            Sweep("updates", UPDATES, {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
            Sweep("rates", RATES, {"base_lr": SWEPT_RATES, "optimizer": ("adam", "sgd"), **JUDGED},
-                 (1,), adapt=_one_rule))
+                 (1,), adapt=_one_rule),
+           Sweep("searches", SEARCHES, {"trials": (24,)}, (1,), seeds=(1, 101, 201)))
     for name in PRESETS
 }
 
