@@ -71,13 +71,13 @@ FEWER = "T1: the same network with an optimizer that keeps one number per parame
 MICRO_BATCHES = 4
 SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
 """Settings with which a small network learns something in a few seconds."""
-SIZES = {"depth": (4, 8, 16), "width": (4, 8, 16)}
 ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
 """Settings whose images take a good part of the memory, for 32 steps."""
 REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,)} | SIZES, adapt=divide),
+        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,),
+                                     "depth": (4, 8, 16), "width": (4, 8, 16)}, adapt=divide),
         Sweep("remedies", HELP, ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
         Sweep("smaller", ALONE, ONE_NETWORK | {"batch_size": (16,)}, (1,)),
         Sweep("moments", FEWER, ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (0.3,)}, (1,)),
