@@ -76,8 +76,8 @@ ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
 REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,), "depth": (4, 10), "width": (4, 16)},
-              adapt=divide),
+        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,),
+                                     "depth": (4, 8, 16), "width": (4, 8, 16)}, adapt=divide),
         Sweep("remedies", HELP, ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
         Sweep("smaller", ALONE, ONE_NETWORK | {"batch_size": (16,)}, (1,)),
         Sweep("moments", FEWER, ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (0.3,)}, (1,)),

@@ -91,10 +91,11 @@ def peaks(batches: Sequence[int], measured: Sequence[float], line: tuple[float, 
 
 
 def one_and_two(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return speedup and PSNR of two workers per depth and width, at one global batch.
+    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch.
 
-    The columns are `speedup`, `speedup_low` and `speedup_high`; `psnr`, one worker's mean over the seeds; and `apart`,
-    the largest difference in PSNR of one worker and two with one seed.
+    The columns are `T1` and `T2`, seconds per epoch; `speedup`, `speedup_low` and `speedup_high`; `psnr`, that of one
+    worker; and `apart`, the largest difference in PSNR of one worker and two with one seed. All but the last are
+    medians over the seeds.
 
     Args:
         runs: Records of one worker and of two, with the same seeds.
@@ -102,16 +103,41 @@ def one_and_two(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     from labs.results import records, scaling
 
     frame, cell = records.table(runs), ["depth", "width"]
-    speedups = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
+    table = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
+    table = table[["speedup", "speedup_low", "speedup_high"]].astype(float)
+    seconds = frame.groupby([*cell, "size"])["seconds_per_epoch"].median().unstack()
+    table["T1"], table["T2"] = seconds[1], seconds[2]
     psnr = frame.pivot(index=[*cell, "seed"], columns="size", values="test_psnr")
-    table = speedups[["speedup", "speedup_low", "speedup_high"]].astype(float)
-    table["psnr"] = psnr[1].groupby(cell).mean()
+    table["psnr"] = psnr[1].groupby(cell).median()
     table["apart"] = (psnr[2] - psnr[1]).abs().groupby(cell).max()
     return table
 
 
+def grid(table: pd.DataFrame) -> Figure:
+    """Draw time, speedup and PSNR over depth and width, a panel each.
+
+    Args:
+        table: From `one_and_two`.
+    """
+    from labs.course import plots
+
+    figure = plots.empty(9, 2.9)
+    panels = {"T1": "T(1): seconds per epoch", "speedup": "S(2) = T(1) / T(2)", "psnr": "PSNR on one worker (dB)"}
+    for axes, (column, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        values = table[column].unstack()
+        axes.imshow(values, cmap="cividis", origin="lower", aspect="auto")
+        for (row, place), value in np.ndenumerate(values.to_numpy()):
+            dark = value <= (values.min(axis=None) + values.max(axis=None)) / 2
+            axes.text(place, row, f"{value:.2f}", ha="center", va="center", color="w" if dark else "k")
+        axes.set(title=title, xlabel="width W (channels)", ylabel="depth D (layers)")
+        axes.title.set_fontsize(10)
+        axes.set_xticks(range(values.shape[1]), values.columns)
+        axes.set_yticks(range(values.shape[0]), values.index)
+    return figure
+
+
 def remedies(runs: Sequence[dict[str, Any]], names: Mapping[str, str]) -> pd.DataFrame:
-    """Return peak, seconds per epoch and change in PSNR of each remedy, as text: mean over seeds and 95 % interval.
+    """Return seconds per epoch and change in PSNR of each remedy, as text: mean over the seeds and its 95 % interval.
 
     Args:
         runs: Records of one worker, with one network and batch, but for the remedies and a smaller batch.
@@ -126,8 +152,7 @@ def remedies(runs: Sequence[dict[str, Any]], names: Mapping[str, str]) -> pd.Dat
     smaller = frame["batch_size"] < frame["batch_size"].max()
     frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))
     frame["gain"] = frame["test_psnr"] - frame["seed"].map(frame[frame["way"] == "none"].set_index("seed")["test_psnr"])
-    columns = {"peak (MiB)": ("peak_mb", 0), "s per epoch": ("seconds_per_epoch", 2),
-               "PSNR - that of none (dB)": ("gain", 2)}
+    columns = {"s per epoch": ("seconds_per_epoch", 2), "PSNR - that of none (dB)": ("gain", 2)}
     table = {title: tables.within(seeds.spread(frame, ["way"], value), value, digits)
              for title, (value, digits) in columns.items()}
     return pd.DataFrame(table).rename_axis(None)
