@@ -174,7 +174,8 @@ SWEEPS = {
         Sweep("full", FULL, CORES | {"model": THREE, "image_size": (224,), "batch_size": (8,), "steps_per_epoch": (2,),
                                      "threads": (0,)}, (1,), ONE_REPEAT, _on("cpu", _larger_for_inception)),
         Sweep("faces", FACES, {"model": THREE, "image_size": (32,), "batch_size": (32,), "base_batch_size": (32,),
-                               "base_lr": (0.0001,)}, (1,), ONE_REPEAT, _on("cpu", _larger_for_inception)),
+                               "base_lr": (0.0001,), "epochs": (8,)}, (1,), ONE_REPEAT,
+              _on("cpu", _larger_for_inception)),
     ),
     "paper": (
         Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception), nodes=_four_on_each),

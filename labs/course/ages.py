@@ -117,3 +117,33 @@ def batches(cores: pd.DataFrame, gpu: Sequence[dict[str, Any]], report: pd.DataF
         axes.grid(alpha=0.3)
     right.legend(fontsize=8, **plots.BESIDE)
     return figure
+
+
+def networks(runs: Sequence[dict[str, Any]], report: pd.DataFrame) -> pd.DataFrame:
+    """Return the images per second of each network on one node, as text: cut in one process or two, and at full size.
+
+    Columns: both layouts of two cores (median), their ratio with its 95 % interval, the full-size images per second of
+    both cores (median), and report A's of 28 cores.
+
+    Args:
+        runs: Records of lab 8's sweeps "layouts" and "full".
+        report: data/reference/lab08_throughput.csv.
+    """
+    import pandas as pd
+
+    from labs.results import records
+
+    frame = records.table(runs)
+    frame = frame[frame["steps_per_epoch"] > 0]
+    full = frame["image_size"] >= 224
+    node = report.query("device == 'cpu' and nodes == 1").groupby("model")["images_per_sec"].max()
+    rows = {}
+    for model, name in [*NETWORKS.items()][:3]:
+        both_cores = frame["size"] * frame["threads"] == 2
+        speeds = frame[(frame["model"] == model) & (frame["global_batch_size"] == 8) & both_cores]
+        small, large = speeds[~full]["images_per_sec"], speeds[full]["images_per_sec"]
+        uncut, cut = (small[speeds["size"] == size] for size in (1, 2))
+        rows[name] = {"1 x 2": f"{uncut.median():.0f}", "2 x 1": f"{cut.median():.0f}",
+                      "2 x 1 over 1 x 2": "{:.2f} ({:.2f} to {:.2f})".format(*statistics.ratio(cut, uncut)),
+                      "full size": f"{large.median():.2f}", "report A, 28 cores": f"{node[name]:.1f}"}
+    return pd.DataFrame(rows).T
