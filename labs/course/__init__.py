@@ -6,12 +6,14 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.course import (
+        ages,
         at_scale,
         drawings,
         exercises,
         laws,
         layouts,
         memory_limits,
+        node_scaling,
         over_links,
         plots,
         proportions,

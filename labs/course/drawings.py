@@ -1,4 +1,4 @@
-"""Drawings of training: a step, an epoch, weak and strong scaling, the ring and other all-reduces, SGD's paths.
+"""Drawings of training: a step, an epoch, a node, weak and strong scaling, the ring and other all-reduces, SGD's paths.
 
 Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
 `plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
@@ -254,6 +254,44 @@ def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figur
     panels[0].set_yticks(range(len(sizes)), [str(n) for n in sizes])
     panels[0].set_ylabel("workers N (ranks)")
     panels[0].invert_yaxis()
+    return _padded(figure)
+
+
+def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
+    """Draw one node's cores cut into processes x threads, above the three stages that a step's images pass through.
+
+    Args:
+        cores: Cores of the node.
+        processes: Numbers of processes, each of which divides the cores.
+
+    Raises:
+        LabError: The processes cannot share the cores evenly, or are more than the figure can show.
+    """
+    for count in processes:
+        _check_ranks(count, 1)
+        if cores % count:
+            raise LabError(f"{count} processes cannot share {cores} cores evenly")
+    figure = plots.empty(WIDTH, 3.6)
+    figure.suptitle(f"A node of {cores} cores as processes x threads, and the three stages of a step", fontsize=11)
+    grid, columns = figure.add_gridspec(2, len(processes), height_ratios=(1.15, 1)), -(-cores // 4)
+    for column, count in enumerate(processes):
+        axes = figure.add_subplot(grid[0, column])
+        threads = cores // count
+        for core in range(cores):
+            axes.plot(core % columns, -(core // columns), "s", markersize=11, color=_colour(core // threads),
+                      markeredgecolor="black", markeredgewidth=0.6)
+        axes.set_title(f"{count} x {threads}", fontsize=11)
+        axes.set(xlim=(-0.8, columns - 0.2), ylim=(-3.8, 0.8))
+        axes.axis("off")
+    axes = figure.add_subplot(grid[1, :])
+    stages = (("input", "read, decode, resize"), ("compute", "forward, backward"), ("exchange", "gradients, by ring"))
+    for number, ((name, what), high) in enumerate(zip(stages, (1.5, 0.8, 1.15), strict=True)):
+        _box(axes, 1.7 * number, 0, 1.5, high, f"{name}\n{what}", 9)
+        if number:
+            _arrow(axes, (1.7 * number - 0.95, 0), (1.7 * number - 0.75, 0), "0.3")
+    axes.text(4.35, 0, "images per second:\nas many as the\nnarrowest pipe lets through", va="center", fontsize=9)
+    axes.set(xlim=(-0.9, 6.2), ylim=(-0.85, 0.85))
+    axes.axis("off")
     return _padded(figure)
 
 

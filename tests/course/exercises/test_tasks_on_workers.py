@@ -149,3 +149,11 @@ def test_lab07_takes_half_of_the_steps():
     losses = [float(re.search(r"loss (\d+\.\d+)", text)[1]) for text in (alone, repaired, broken)]
     assert losses[1] == pytest.approx(losses[0], abs=2e-4)
     assert abs(losses[2] - losses[0]) > 0.005
+
+
+@with_solutions
+def test_lab08_starts_more_threads_than_there_are_cores():
+    (broken, cores), (threads, _) = (map(int, re.search(r"2 workers, .* threads: (\d+), cores: (\d+)", text).groups())
+                                     for text in in_both("lab08"))
+    assert broken == 2 * cores
+    assert threads <= max(2, cores)
