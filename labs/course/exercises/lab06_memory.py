@@ -138,8 +138,8 @@ def _grade_workers_needed(run: StudentFunction) -> str:
         found = number(call.value)
         call.expect(found is not None, "the result is a number of workers")
         workers = found or 0.0
-        call.expect(workers == int(workers) and 1 <= workers <= batch, "the result is a whole number, from 1 to the "
-                                                                      "global batch: a worker needs an image")
+        call.expect(workers == int(workers) and 1 <= workers <= batch, "the result is a whole number, and no "
+                                                                      "worker is without an image")
         share = -(-batch // int(workers))
         call.expect(fixed + per_image * share <= limit, "with this many workers the largest share does not fit: every "
                                                         "worker holds `fixed` in full, and a remainder goes to someone")

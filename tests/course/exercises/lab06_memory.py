@@ -43,7 +43,7 @@ WRONG_CODE = [
     ("model_bytes", lambda parameters, optimizer: 4 * (2 + KEPT.get(optimizer, 2)) * parameters, "not ValueError"),
     ("workers_needed", lambda fixed, per_image, batch, limit: batch, "fewer workers can take this step"),
     ("workers_needed", lambda fixed, per_image, batch, limit: per_image * batch / (limit - fixed),
-     "a whole number, from 1 to the global batch"),
+     "a whole number, and no worker is without an image"),
     ("workers_needed", model_divided_too, "the largest share does not fit"),
     ("workers_needed", lambda fixed, per_image, batch, limit: max(1, round(per_image * batch / (limit - fixed))),
      "a remainder goes to someone"),
