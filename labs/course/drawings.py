@@ -289,7 +289,7 @@ def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
         _box(axes, 1.7 * number, 0, 1.5, 1.0, f"{name}\n{what}", 9)
         if number:
             _arrow(axes, (1.7 * number - 0.95, 0), (1.7 * number - 0.75, 0), "0.3")
-    axes.text(4.35, 0, "images per second:\nthe slowest stage decides,\nif all work at the same time", va="center", fontsize=9)
+    axes.text(4.35, 0, "images per second:\nthe slowest stage decides,\nif all work at once", va="center", fontsize=9)
     axes.set(xlim=(-0.9, 6.2), ylim=(-0.85, 0.85))
     axes.axis("off")
     return _padded(figure)
