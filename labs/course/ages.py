@@ -135,14 +135,14 @@ def networks(runs: Sequence[dict[str, Any]], report: pd.DataFrame) -> pd.DataFra
 
     frame = records.table(runs)
     frame = frame[frame["steps_per_epoch"] > 0]
-    full = frame["image_size"] >= 224
-    node = report.query("device == 'cpu' and nodes == 1").groupby("model")["images_per_sec"].max()
+    node = report.query("experiment == 'process-thread sweep'").set_index("model")["images_per_sec"]
     rows = {}
     for model, name in [*NETWORKS.items()][:3]:
         both_cores = frame["size"] * frame["threads"] == 2
         speeds = frame[(frame["model"] == model) & (frame["global_batch_size"] == 8) & both_cores]
-        small, large = speeds[~full]["images_per_sec"], speeds[full]["images_per_sec"]
-        uncut, cut = (small[speeds["size"] == size] for size in (1, 2))
+        large = speeds.loc[speeds["image_size"] >= 224, "images_per_sec"]
+        uncut, cut = (speeds.loc[(speeds["image_size"] < 224) & (speeds["size"] == size), "images_per_sec"]
+                      for size in (1, 2))
         rows[name] = {"1 x 2": f"{uncut.median():.0f}", "2 x 1": f"{cut.median():.0f}",
                       "2 x 1 over 1 x 2": "{:.2f} ({:.2f} to {:.2f})".format(*statistics.ratio(cut, uncut)),
                       "full size": f"{large.median():.2f}", "report A, 28 cores": f"{node[name]:.1f}"}

@@ -285,11 +285,11 @@ def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
         axes.axis("off")
     axes = figure.add_subplot(grid[1, :])
     stages = (("input", "read, decode, resize"), ("compute", "forward, backward"), ("exchange", "gradients, by ring"))
-    for number, ((name, what), high) in enumerate(zip(stages, (1.5, 0.8, 1.15), strict=True)):
-        _box(axes, 1.7 * number, 0, 1.5, high, f"{name}\n{what}", 9)
+    for number, (name, what) in enumerate(stages):
+        _box(axes, 1.7 * number, 0, 1.5, 1.0, f"{name}\n{what}", 9)
         if number:
             _arrow(axes, (1.7 * number - 0.95, 0), (1.7 * number - 0.75, 0), "0.3")
-    axes.text(4.35, 0, "images per second:\nas many as the\nnarrowest pipe lets through", va="center", fontsize=9)
+    axes.text(4.35, 0, "images per second:\nthe slowest stage decides,\nif all work at once", va="center", fontsize=9)
     axes.set(xlim=(-0.9, 6.2), ylim=(-0.85, 0.85))
     axes.axis("off")
     return _padded(figure)
