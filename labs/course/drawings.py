@@ -1,4 +1,4 @@
-"""Drawings of training: a step, an epoch, a node, weak and strong scaling, the ring and other all-reduces, SGD's paths.
+"""Drawings of training: a step, an epoch, a node, scaling, all-reduces, SGD's paths, subsets, running means.
 
 Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
 `plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
@@ -755,6 +755,58 @@ def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]
                   markeredgewidth=1.8)
     for start in np.unique([track[0] for track in tracks], axis=0):
         axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
+
+
+def three_judges(train: int, validation: int, test: int) -> Figure:
+    """Draw the three subsets of a data set as one bar, each with the one thing that its images decide.
+
+    Args:
+        train, validation, test: Numbers of images.
+    """
+    figure = plots.empty(WIDTH, 2.6)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
+    axes.set(xlim=(0, WIDTH), ylim=(0, 2.6))
+    axes.axis("off")
+    judges = (("training", train, "move the weights", "in every step"),
+              ("validation", validation, "choose", "a trial, a learning rate, an epoch"),
+              ("test", test, "report", "once, after the last choice"))
+    for rank, (name, images, deed, when) in enumerate(judges):
+        x = 1.55 + 2.95 * rank
+        _box(axes, x, 2.0, 2.9, 0.55, f"{images:,} {name} images", 11, _colour(rank))
+        _arrow(axes, (x, 1.7), (x, 1.2), _colour(rank))
+        axes.text(x, 0.95, deed, ha="center", va="center", fontsize=12, weight="bold")
+        axes.text(x, 0.62, when, ha="center", va="center", fontsize=10, color="0.25")
+    axes.text(WIDTH / 2, 0.2, "An image with two of these tasks makes the later figure too good.", ha="center",
+              va="center", fontsize=10)
+    return figure
+
+
+def running_mean(updates: Sequence[int] = (24, 72), momentum: float = 0.9) -> Figure:
+    """Draw the mean of one channel in each training batch, invented, and batch norm's running mean, which follows it.
+
+    Args:
+        updates: Steps at which a training may end, each with the gap between the two and the weight of the start value.
+        momentum: Weight of the old running mean in each update of it.
+    """
+    steps = np.arange(max(updates) + 1)
+    batch = 1 - np.exp(-steps / 25)
+    running = np.zeros(len(steps))
+    for step in steps[1:]:
+        running[step] = momentum * running[step - 1] + (1 - momentum) * batch[step]
+    figure = plots.empty(WIDTH, 3.2)
+    axes = figure.subplots()
+    axes.plot(steps, batch, color=_colour(0), label="mean in the batch: normalizes in training")
+    axes.plot(steps, running, color=_colour(1), label="running mean: normalizes in the test")
+    for end in updates:
+        axes.vlines(end, running[end], batch[end], color="0.3", linewidth=2)
+        axes.annotate(f"after {end} updates: {batch[end] - running[end]:.2f} behind;\nthe start value still weighs "
+                      f"${momentum:g}^{{{end}}}$ = {100 * momentum**end:.1g} %", (end, running[end]), (0, -24),
+                      textcoords="offset points", ha="right" if end == max(updates) else "left", va="top", fontsize=9)
+    axes.set(xlabel="updates (steps of all workers together)", ylabel="mean of one channel (invented)", ylim=(0, 1.05))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+    return _padded(figure)
 
 
 def _padded(figure: Figure) -> Figure:

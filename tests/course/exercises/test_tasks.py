@@ -261,6 +261,7 @@ CANDIDATES = {
     "lab06.bug": {23: "mine = ", 24: "batch_size = ", 25: "Conv2D(16", 28: "DistributedOptimizer", 32: "model.fit"},
     "lab07.bug": {20: "mine = ", 21: "batch_size = ", 22: "steps = ", 25: "DistributedOptimizer", 27: "Broadcast"},
     "lab08.bug": {17: "threads = ", 21: "batch = ", 28: "DistributedOptimizer", 30: "Broadcast", 36: "images_per_sec"},
+    "lab09.bug": {20: "held_out = ", 23: "train = ", 26: "DistributedOptimizer", 28: "Broadcast", 32: "model.evaluate"},
 }
 
 
@@ -300,7 +301,7 @@ def test_a_line_may_be_a_number_and_an_answer_has_two_parts(capsys):
 # The rubric.
 
 @with_solutions
-@pytest.mark.parametrize("lab", catalogue.lab_names()[:8])
+@pytest.mark.parametrize("lab", catalogue.lab_names()[:9])
 def test_every_open_question_has_a_model_answer_and_points(lab):
     cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
     (questions,) = ["".join(cell["source"]).partition("## Questions\n")[2] for cell in cells

@@ -157,3 +157,11 @@ def test_lab08_starts_more_threads_than_there_are_cores():
                                      for text in in_both("lab08"))
     assert broken == 2 * cores
     assert threads <= max(2, cores)
+
+
+@with_solutions
+def test_lab09_tests_on_copies_of_training_photos():
+    broken, repaired = ({name: float(accuracy) for name, accuracy in re.findall(
+        r"(test|new photos): \d+ images, accuracy (\S+)", text)} for text in in_both("lab09"))
+    assert broken["test"] > broken["new photos"] + 0.1
+    assert repaired["test"] == pytest.approx(repaired["new photos"], abs=0.08)
