@@ -86,8 +86,10 @@ def rules(frame: pd.DataFrame) -> Figure:
     figure = plots.empty(9, 4.2)
     left, right = figure.subplots(1, 2)
     for axes, metric in ((left, "test_accuracy"), (right, "test_loss")):
-        for (rule, label), colour in zip(RULES.items(), plots.COLOURS, strict=False):
+        for number, (rule, label) in enumerate(RULES.items()):
+            colour, beside = plots.COLOURS[number], 0.05 * (number - 1.5)  # So that no bar hides another.
             of_rule = frame[(frame["rule"] == rule) | (frame["size"] == 1)]
+            of_rule = of_rule.assign(size=of_rule["size"] + beside)
             if of_rule["size"].nunique() > 1:
                 _line(axes, of_rule, "size", metric, "--s", colour, f"{label}: {RUNNING}", hollow=True)
                 _line(axes, of_rule, "size", f"{metric}_recomputed", "-o", colour, f"{label}: {RECOMPUTED}")
