@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ def trials(histories: Mapping[int, Sequence[float]], best: int, epochs: int) -> 
     """
     figure = plots.empty(9, 3.4)
     axes = figure.subplots()
-    for (trial, values), colour in zip(histories.items(), _repeated(len(histories)), strict=True):
+    for (trial, values), colour in zip(histories.items(), itertools.cycle(plots.COLOURS), strict=False):
         wins, is_pruned = trial == best, len(values) < epochs
         label = f"trial {trial}" + ", chosen" * wins + ", pruned" * is_pruned
         axes.plot(range(1, len(values) + 1), values, "-o", color=colour, linewidth=3 if wins else 1.2, markersize=4,
@@ -68,10 +69,6 @@ def trials(histories: Mapping[int, Sequence[float]], best: int, epochs: int) -> 
     axes.grid(alpha=0.3)
     axes.legend(fontsize=9, **plots.BESIDE)
     return figure
-
-
-def _repeated(count: int) -> list[str]:
-    return [plots.COLOURS[number % len(plots.COLOURS)] for number in range(count)]
 
 
 def rules(frame: pd.DataFrame) -> Figure:
