@@ -41,14 +41,9 @@ def run_quietly(lab: ModuleType, config: Any, workers: Workers | None = None) ->
 def faces(splits: Splits, count: int = 12) -> Figure:
     """Draw some training faces in the order of their ages, each with its age."""
     train = splits.train
-    figure = plots.empty(9, 1.3)
     order = train.positions[np.argsort(train.labels[train.positions])]
     shown = order[np.linspace(0, len(order) - 1, count).astype(int)]
-    for axes, position, image in zip(figure.subplots(1, count), shown, train.images[shown], strict=True):
-        axes.imshow(image)
-        axes.set_title(f"{train.labels[position]:.0f}", fontsize=9)
-        axes.axis("off")
-    return figure
+    return plots.pictures(list(train.images[shown]), [f"{age:.0f}" for age in train.labels[shown]], height=1.3)
 
 
 def errors(runs: Sequence[Mapping[str, Any]], median: float) -> Figure:

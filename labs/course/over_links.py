@@ -160,13 +160,13 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
 
 
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row per run: the step time of one node or two, with the global batch, the link and the backend.
+    """Return a row per run: the step time of one node or two, with the global batch and the link.
 
-    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `backend`, `seconds` (of a step, without
-    the first epoch).
+    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `seconds` (of a step, without the first
+    epoch).
 
     Args:
-        runs: Records of lab 7's sweeps "links" and "batch", of one model size.
+        runs: Records of lab 7's sweep "links", of one model size and one backend.
 
     Raises:
         LabError: There are none, or models of several sizes.
@@ -174,7 +174,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{"link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
-             "N": run["layout"]["size"], "backend": run["layout"]["backend"],
+             "N": run["layout"]["size"],
              "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
     if len({run["metrics"]["parameters"] for run in runs}) != 1:
         raise LabError("this table needs runs of one model size; make them with `labs cluster sweep lab07_vit "
@@ -183,7 +183,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def second_node(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the speedup of two nodes by backend, batch and link, with Welch's 95 % interval.
+    """Return the speedup of two nodes by batch and link, with Welch's 95 % interval.
 
     One node uses no link, so its runs are one baseline per batch, whatever the links were set to.
 
@@ -194,10 +194,9 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
 
     alone = {batch: one["seconds"].to_numpy() for batch, one in rows[rows["N"] == 1].groupby("B")}
     table = []
-    for (backend, batch, link), two in rows[rows["N"] == 2].groupby(["backend", "B", "link"]):
+    for (batch, link), two in rows[rows["N"] == 2].groupby(["B", "link"]):
         speedup, low, high = statistics.ratio(alone[batch], two["seconds"].to_numpy())
-        table.append({"backend": backend, "B": batch, "link": link, "ms": 1e3 * two["seconds"].median(),
-                      "runs": len(two), "speedup": speedup, "speedup_low": low, "speedup_high": high})
+        table.append({"B": batch, "link": link, "speedup": speedup, "speedup_low": low, "speedup_high": high})
     return pd.DataFrame(table)
 
 
@@ -223,7 +222,7 @@ def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[i
     Args:
         predicted: Returns the speedups of a global batch over links of some bandwidths, in bits per second.
         batches: Global batches, a line each.
-        measured: From `second_node`, of one backend; bars are 95 % intervals.
+        measured: From `second_node`; bars are 95 % intervals.
     """
     axes, links = plots.empty(7.6, 3.9).subplots(), np.geomspace(2e7, 2e10, 200)
     axes.axhspan(0.01, 1, color="0.94", zorder=0)

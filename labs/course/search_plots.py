@@ -33,21 +33,6 @@ def with_rules(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(rule=np.where(longer, "updates", rows["scaling"]))
 
 
-def pictures(rows: Sequence[np.ndarray], titles: Sequence[str]) -> Figure:
-    """Draw images side by side.
-
-    Args:
-        rows: uint8 [height, width, 3] each.
-        titles: One for each.
-    """
-    figure = plots.empty(9, 1.9)
-    for axes, image, title in zip(figure.subplots(1, len(rows), squeeze=False)[0], rows, titles, strict=True):
-        axes.imshow(image)
-        axes.set_title(title, fontsize=9)
-        axes.axis("off")
-    return figure
-
-
 def trials(histories: Mapping[int, Sequence[float]], best: int, epochs: int) -> Figure:
     """Draw the validation accuracy of each trial over its epochs; a cross ends one that was pruned.
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.course import drawings, search_plots
+from labs.course import drawings, plots, search_plots
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_pruned_trial_ends_in_a_cross():
 
 def test_drawings_are_made():
     for figure in (drawings.three_judges(272, 88, 1020), drawings.running_mean((24, 72)),
-                   search_plots.pictures([np.zeros((4, 4, 3), np.uint8)] * 2, ["one", "other"])):
+                   plots.pictures([np.zeros((4, 4, 3), np.uint8)] * 2, ["one", "other"], 1.9)):
         figure.savefig(io.BytesIO(), format="png")
     texts = [text.get_text() for text in drawings.running_mean((24, 72)).axes[0].texts]
     assert "= 8 %" in texts[0]
