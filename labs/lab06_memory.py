@@ -72,7 +72,7 @@ MICRO_BATCHES = 4
 SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
 """Settings with which a small network learns something in a few seconds."""
 ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
-"""Settings whose images take a good part of the memory, for 32 steps."""
+"""Settings for 32 steps in which activations take much of the memory."""
 REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (

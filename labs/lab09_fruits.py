@@ -210,7 +210,7 @@ def trial_name(config: Config, number: int) -> str:
 
 
 def _of_trials(config: Config) -> Config:
-    """Return a search's Config without the search: that of its trials, before their values are set."""
+    """Return the Config that all trials of a search start from."""
     return dataclasses.replace(config, trials=0, leak_check=False)
 
 

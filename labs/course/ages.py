@@ -115,7 +115,7 @@ def batches(cores: pd.DataFrame, gpu: Sequence[dict[str, Any]], report: pd.DataF
 
 
 def networks(runs: Sequence[dict[str, Any]], report: pd.DataFrame) -> pd.DataFrame:
-    """Return the images per second of each network on one node, as text: cut in one process or two, and at full size.
+    """Return each network's images per second on one node, as text: as one process and as two, and at full image size.
 
     Columns: both layouts of two cores (median), their ratio with its 95 % interval, the full-size images per second of
     both cores (median), and report A's of 28 cores.

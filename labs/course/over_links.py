@@ -169,7 +169,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         runs: Records of lab 7's sweep "links", of one model size and one backend.
 
     Raises:
-        LabError: There are none, or models of several sizes.
+        LabError: There are no runs, or their models differ in size.
     """
     import pandas as pd
 

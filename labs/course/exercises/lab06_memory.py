@@ -84,7 +84,7 @@ def model_bytes(parameters, optimizer):
             velocity) or "adam" (two moments).
 
     Raises:
-        ValueError: The optimizer is another one.
+        ValueError: The optimizer is unknown.
     """
     ...  # YOUR CODE
 
@@ -188,7 +188,7 @@ TASKS = {
                         _grade_model_bytes),
     "workers_needed": code("Write the calculator: how many workers does a step need, and where does no number of "
                            "workers help?", workers_needed, _grade_workers_needed),
-    "accumulate": code("Write the function that makes one gradient of those of the micro-batches.", accumulate,
+    "accumulate": code("Write the function that combines the gradients of the micro-batches.", accumulate,
                        _grade_accumulate),
     "bug": bug("lab06", symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",

@@ -1,4 +1,4 @@
-"""Exercises of lab 7: patches, attention, the bandwidth from which two workers are faster, bytes per epoch."""
+"""Exercises of lab 7: patches, attention, the bandwidth above which two workers are faster, bytes per epoch."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def crossover(gradient_bytes, image_seconds, global_batch):
-    """Return the bits per second from which on two workers beat one.
+    """Return the bandwidth, in bit/s, above which two workers beat one.
 
     The global batch is the same. A step takes one worker a + c B, and two
     a + c B / 2 + x. The exchange x sends the gradients once over a link, in
@@ -219,7 +219,7 @@ def _grade_crossover(run: StudentFunction) -> str:
 TASKS = {
     "patchify": code("Write the function that cuts images into patches.", patchify, _grade_patchify),
     "attention": code("Write the attention of several heads.", attention, _grade_attention),
-    "crossover": code("Write the function that says from which bandwidth on a second worker pays.", crossover,
+    "crossover": code("Write the function that returns the bandwidth above which a second worker pays.", crossover,
                       _grade_crossover),
     "bug": bug("lab07", before="The script trains with a global batch of 32 images on any number of workers.",
                how="Then type `labs launch 1 debugging/lab07.py`, and compare.", symptoms={

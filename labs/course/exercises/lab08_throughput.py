@@ -133,8 +133,8 @@ def input_bound(compute, reading, one_core):
         compute: Images per second if the images are already in memory.
         reading: Images per second that the input alone delivers.
         one_core: Whether both take turns on one core, so that the seconds of
-            an image add up. Otherwise they run at the same time on cores of
-            their own, and the slower one decides.
+            an image add up. Otherwise they run at the same time on separate
+            cores, and the slower one decides.
     """
     ...  # YOUR CODE
 
@@ -151,7 +151,7 @@ def _grade_input_bound(run: StudentFunction) -> str:
                 call.expect(close(compute * reading / value, compute + reading),
                             "on one core the seconds of an image, 1 / throughput, add up")
             else:
-                call.expect(close(value, slower), "on cores of their own the slower stage decides alone")
+                call.expect(close(value, slower), "on separate cores the slower stage decides alone")
     return "the slower stage where both have cores; added seconds per image where they share one"
 
 

@@ -175,10 +175,10 @@ def _grade_mcnemar(run: StudentFunction) -> str:
         call.expect(not close(value, test.p / 2), "that is one direction only; the other is as likely")
         square = (counts[0] - counts[1]) ** 2 / max(counts[0] + counts[1], 1)
         call.expect(close(test.p, 1) or not close(value, math.erfc(math.sqrt(square / 2))),
-                    "that is the approximation by a chi-square, which is for many images; count the outcomes")
+                    "that is the chi-square approximation, which needs many images; compute the exact probability")
         call.expect(close(value, test.p), f"{counts[0]} images are right only with the first and {counts[1]} only "
-                                          "with the second; p is the share of all outcomes of so many coins that are "
-                                          "at least as uneven, in either direction")
+                                          "with the second; toss one fair coin for each: p is the probability of a "
+                                          "split at least this uneven, in either direction")
     return ("the share of outcomes of fair coins that are at least as uneven, in both directions; images that both get "
             "right, or both wrong, change nothing")
 

@@ -54,6 +54,6 @@ WRONG_CODE = [
     ("mcnemar", lambda one, other: 2 * proportions.paired(one, other).p, "every outcome of the coins is"),
     ("mcnemar", lambda one, other: max(0.5, proportions.paired(one, other).p // 1) * proportions.paired(one, other).p
      if proportions.paired(one, other).p < 1 else 1, "one direction only"),
-    ("mcnemar", chi_square, "approximation by a chi-square"),
+    ("mcnemar", chi_square, "chi-square approximation"),
     ("mcnemar", unpaired, "5 images are right only with the first"),
 ]
