@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 NOISE = 2.0
 """A difference of fewer standard errors is noise: about 95 % of the differences of two equal proportions are."""
 LEVEL = 0.05
-"""A paired difference with a higher probability under equal accuracies is noise."""
+"""Significance level: a paired difference with a larger p-value counts as noise."""
 
 
 def standard_error(share: float, images: int) -> float:
@@ -58,7 +58,7 @@ class Paired(NamedTuple):
     error: float
     """The standard error of the difference."""
     p: float
-    """The probability of so uneven a count of such images if the accuracies were equal."""
+    """The p-value: the probability of a split at least this uneven if the models were equally good."""
 
     def __str__(self) -> str:
         verdict = "more than noise" if self.p < LEVEL else "within noise"
