@@ -1,6 +1,7 @@
 """Lab 10: Caltech256 with a validation split, on several workers.
 
     labs run lab10_caltech --workers 2
+    labs sweep lab10_caltech
     sbatch jobs/lab10_caltech.sh --preset paper
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from labs import Lab, Options, datasets, fields, main, models, results, training
+from labs import Lab, Options, Sweep, datasets, divide, fields, main, models, results, training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,16 @@ PRESETS = {
     "paper": Config(data="real", image_size=128, batch_size=32, epochs=40, base_lr=0.0125, warmup_epochs=5),
 }
 
+WORKERS = "F3: curves, accuracy and time of 1, 2 and 4 workers with one global batch"
+VALIDATION = "F3: what a validation split costs in time and in images"
+SAME = {"norm": ("group",), "scaling": ("none",)}
+"""With these, workers that share a batch compute what one worker computes."""
+SWEEPS = {
+    name: (Sweep("workers", WORKERS, SAME, (1, 2, 4), adapt=divide),
+           Sweep("validation", VALIDATION, {"validation_split": (0.0, 0.1, 0.2, 0.4), **SAME}, (1,)))
+    for name in PRESETS
+}
+
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's shard, evaluate on validation and test images, and return the run's record."""
@@ -72,11 +83,11 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
             augment=datasets.Augment() if config.augment else None,
         )
         test = training.evaluate(job, model, photos.test, config.batch_size)
-        confusion = training.keep_model(job, model, photos, config.batch_size)
-        return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
+        tables = training.keep_model(job, model, photos, config.batch_size, per_image=True)
+        return results.finish(job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-LAB = Lab(Config, PRESETS, run, data_set="caltech256")
+LAB = Lab(Config, PRESETS, run, SWEEPS, data_set="caltech256")
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,9 @@
 """Lab 10."""
 
+import hashlib
+
+import numpy as np
+
 from labs.results import records
 
 
@@ -23,3 +27,27 @@ def q3(runs):
 def q4(runs):
     """Only the test images were not used for any decision."""
     return "test_accuracy"
+
+
+def subset(name, test_split, validation_split, seed):
+    """A point of [0, 1) from the name and the seed; the test takes its beginning, the validation what follows."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    point = int.from_bytes(digest, "big") / 2**64
+    if point < test_split:
+        return "test"
+    return "validation" if point < test_split + (1 - test_split) * validation_split else "training"
+
+
+def global_accuracy(accuracies, counts):
+    """Workers without images are left out before the sums: nan times 0 is nan."""
+    some = np.asarray(counts) > 0
+    return np.average(np.asarray(accuracies)[some], weights=np.asarray(counts)[some])
+
+
+def select(validation, test):
+    """argmax returns the first of equal ones. The test is only looked up."""
+    best = int(np.argmax(validation))
+    return best, test[best]
+
+
+bug = {"symptom": "the test accuracy is too good", "line": "line 20"}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         search_plots,
         seeds,
         step_cost,
+        subset_figures,
         transports,
     )
 else:

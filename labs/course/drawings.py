@@ -854,3 +854,42 @@ def _si(value: float, unit: str) -> str:
         if abs(value) >= 0.9995 * factor:
             return f"{value / factor:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}"
+
+
+def subsets_and_shards(train: int, validation: int, test: int, n: int = 2) -> Figure:
+    """Draw the three subsets of a data set as one bar, with what each is for, and below it the shards of n workers.
+
+    Args:
+        train, validation, test: Numbers of images.
+        n: Number of workers, from 1 to 4.
+
+    Raises:
+        LabError: More workers than the figure can show.
+    """
+    _check_ranks(n, 1, 4)
+    high = 2.3 + 0.45 * n
+    figure = plots.empty(WIDTH, high)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
+    axes.set(xlim=(0, WIDTH), ylim=(0, high))
+    axes.axis("off")
+    left, top, scale = 1.1, high - 0.35, 7.7 / (train + validation + test)
+    texts = ((train, "training", "moves the weights", "in every step"),
+             (validation, "validation", "chooses", "epoch, rate, network"),
+             (test, "test", "reports", "once, at the end"))
+    for images, name, task, when in texts:
+        wide = scale * images
+        middle = left + wide / 2
+        _box(axes, middle, top, wide, 0.4, f"{images:,} {name}", 10)
+        _arrow(axes, (middle, top - 0.25), (middle, top - 0.6), "0.4")
+        axes.text(middle, top - 0.78, task, ha="center", va="center", fontsize=11, weight="bold")
+        axes.text(middle, top - 1.02, when, ha="center", va="center", fontsize=9, color="0.25")
+        for rank, shard in enumerate([len(range(rank, images, n)) for rank in range(n)]):
+            _box(axes, middle, top - 1.45 - 0.45 * rank, wide - 0.06, 0.36, f"{shard:,}", 10, _colour(rank))
+        left += wide
+    axes.text(0.15, top, "all images", va="center", fontsize=10)
+    for rank in range(n):
+        axes.text(0.15, top - 1.45 - 0.45 * rank, f"rank {rank}", va="center", fontsize=10, weight="bold")
+    axes.text(WIDTH / 2, 0.2, "One split for all ranks. Each trains on its shard of the first subset and evaluates its "
+              "shards of the other two.", ha="center", va="center", fontsize=9.5)
+    return figure

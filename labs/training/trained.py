@@ -43,13 +43,16 @@ class Trained:
         return self.model((grey(pixels) if channels == 1 else pixels)[None], training=False).numpy()[0]
 
 
-def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int) -> dict[str, list[dict]]:
-    """Save the network of the last epoch in the run's folder, and return its confusion table for the record.
+def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,
+               per_image: bool = False) -> dict[str, list[dict]]:
+    """Save the network of the last epoch in the run's folder, and return tables of its test images for the record.
 
-    Plain Keras can load it: `keras.models.load_model("model.keras")`; classes.json has the names by label.
+    The table "confusion" counts pairs of classes. Plain Keras can load the network:
+    `keras.models.load_model("model.keras")`; classes.json has the names by label.
 
     Args:
         model: Trained by `fit`.
+        per_image: Also return the table "right": which test images it gets right, for a paired test of two runs.
     """
     if job.rank == 0:  # Horovod: all workers hold the same weights; one of them writes them.
         # Without the optimizer and the kit's loss: plain Keras does not know their classes.
@@ -58,7 +61,10 @@ def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int)
             plain.save(path := Path(folder, MODEL))
             file.write(path.read_bytes())
         atomic.write_json(job.folder / CLASSES, list(splits.class_names))
-    return {"confusion": confusion(job, model, splits.test, splits.class_names, batch_size)}
+    labels = splits.test.labels[splits.test.positions]
+    guesses = predicted(job, model, splits.test, batch_size)
+    tables = {"confusion": _confusion(labels, guesses, splits.class_names)}
+    return tables | ({"right": _right(labels, guesses, splits.class_names)} if per_image else {})
 
 
 def load(folder: Path) -> Trained:
@@ -82,20 +88,34 @@ def load(folder: Path) -> Trained:
     return Trained(model, names)
 
 
-def confusion(job: Job, model: tf.keras.Model, subset: Subset, class_names: Sequence[str],
-              batch_size: int) -> list[dict[str, str | int]]:
-    """Return the confusion counts: a row for each pair of true and predicted class that occurs.
+def predicted(job: Job, model: tf.keras.Model, subset: Subset, batch_size: int) -> np.ndarray:
+    """Return the class that the network gives to each image of a subset, int64 [k]; each is classified by one worker.
 
     Args:
         model: Trained by `fit`.
-        subset: The test images; each is classified by one worker.
     """
     mine = subset.positions[job.rank :: job.size]
-    counts = np.zeros((len(class_names), len(class_names)), np.int64)
+    guesses = [np.zeros(0, np.int64)]  # A worker may have no image.
     if len(mine):
-        for x, y in eval_batches(subset.images, subset.labels, mine, batch_size):
-            np.add.at(counts, (y.numpy(), model(x, training=False).numpy().argmax(-1)), 1)
+        batches = eval_batches(subset.images, subset.labels, mine, batch_size)
+        guesses += [model(x, training=False).numpy().argmax(-1) for x, _ in batches]
     heartbeat.current().pause()
-    counts = sum(hvd_ops.gather_object(counts))  # Horovod: each worker has counted its own images.
+    everything = np.empty(len(subset), np.int64)
+    # Horovod: each worker has classified its own images.
+    for rank, shard in enumerate(hvd_ops.gather_object(np.concatenate(guesses))):
+        everything[rank :: job.size] = shard
+    return everything
+
+
+def _confusion(labels: np.ndarray, guesses: np.ndarray, class_names: Sequence[str]) -> list[dict[str, str | int]]:
+    """Return the confusion counts: a row for each pair of true and predicted class that occurs."""
+    counts = np.zeros((len(class_names), len(class_names)), np.int64)
+    np.add.at(counts, (labels, guesses), 1)
     return [{"class": class_names[label], "predicted": class_names[guess], "images": int(counts[label, guess])}
             for label, guess in np.argwhere(counts)]
+
+
+def _right(labels: np.ndarray, guesses: np.ndarray, class_names: Sequence[str]) -> list[dict[str, str]]:
+    """Return a row for each class: "1" for each of its images that the network gets right, "0" for the others."""
+    return [{"class": name, "right": "".join("01"[int(right)] for right in guesses[labels == label] == label)}
+            for label, name in enumerate(class_names)]

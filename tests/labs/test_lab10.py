@@ -31,6 +31,8 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
     assert there["learning_rate"] == here["learning_rate"]
     assert there["loss"] == pytest.approx(here["loss"], rel=2e-4)
     assert there["val_loss"] == pytest.approx(here["val_loss"], rel=2e-3)
+    first, second = ("".join(row["right"] for row in run["tables"]["right"]) for run in (one, half))
+    assert sum(a != b for a, b in zip(first, second, strict=True)) <= 2, "the images have one order on any workers"
 
 
 @pytest.mark.everyday
@@ -49,6 +51,10 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, caps
     assert sum(row["images"] for row in counts) == 9  # Of 40: 24 for training, 7 for validation.
     right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
     assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
+    marks = {row["class"]: row["right"] for row in record["tables"]["right"]}
+    assert {name: len(each) for name, each in marks.items()} == {
+        name: sum(row["images"] for row in counts if row["class"] == name) for name in ("green", "red")}
+    assert "".join(marks.values()).count("1") == right
 
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
     pictures = [tmp_path / "data" / "green" / "03.png", tmp_path / "data" / "red" / "07.png"]

@@ -356,6 +356,8 @@ def _rows(name: str, runs: list[records.Record]) -> Iterator[Grid | Plot]:
     if name == "confusion":
         yield from filter(None, [confusion.by_class(runs[-1])])
         return
+    if name == "right":
+        return  # A mark for each test image, for paired tests.
     frame = records.rows_of(runs, name)
     frame = scaling.comparable(frame, frame.columns)
     own = list(dict.fromkeys(column for run in runs for row in run.get("tables", {}).get(name, []) for column in row))

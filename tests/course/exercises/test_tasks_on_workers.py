@@ -165,3 +165,10 @@ def test_lab09_tests_on_copies_of_training_photos():
         r"(test|new photos): \d+ images, accuracy (\S+)", text)} for text in in_both("lab09"))
     assert broken["test"] > broken["new photos"] + 0.1
     assert repaired["test"] == pytest.approx(repaired["new photos"], abs=0.08)
+
+
+@with_solutions
+def test_lab10_tests_on_images_that_the_other_worker_trains_on():
+    broken, repaired = (float(re.search(r"accuracy (\S+)", text)[1]) for text in in_both("lab10"))
+    assert broken > 0.6
+    assert repaired == pytest.approx(0.5, abs=0.12)  # Three standard errors of 200 coin flips are 0.11.
