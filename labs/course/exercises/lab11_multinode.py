@@ -1,4 +1,4 @@
-"""Exercises of lab 11: settings on several nodes, a step over a link, a queue with backfill, differences beyond noise."""
+"""Exercises of lab 11: settings on several nodes, a step over a link, a queue with backfill, noise."""
 
 from __future__ import annotations
 
@@ -132,8 +132,7 @@ def _grade_plan(run: StudentFunction) -> str:
         value = call.value if isinstance(call.value, dict) else {}
         call.expect(set(value) == set(right), f"the result is a dictionary with the keys {', '.join(sorted(right))}")
         got = {name: number(each) for name, each in value.items()}
-        call.expect(got["global_batch_size"] in (right["global_batch_size"], None) or size == 1 or
-                    not close(got["global_batch_size"], batch * nodes),
+        call.expect(tasks == 1 or nodes == 1 or got["global_batch_size"] != batch * nodes,
                     "the global batch belongs to all workers of all nodes, not to one of each node")
         call.expect(close(got["global_batch_size"] or math.nan, right["global_batch_size"]),
                     "a step uses the images of all workers: nodes x tasks x batch_size")
@@ -214,15 +213,17 @@ def _grade_starts(run: StudentFunction) -> str:
         starts = value or []
         call.expect(all(start >= 0 for start in starts), "no job starts before it is submitted")
         call.expect(_most_busy(jobs, starts) <= nodes, "at some minute more nodes are in use than there are")
-        call.expect(len(jobs) == 1 or not close(starts, _one_by_one(jobs)) or close(starts, right),
+        call.expect(len(jobs) == 1 or sum(wanted for wanted, _ in jobs) > nodes or not any(starts),
                     "two jobs may run at the same time if there are enough nodes")
         first = next((index for index, (start, wanted) in enumerate(zip(starts, right, strict=True))
                       if not close(start, wanted)), None)
         if first is not None:
             call.expect(starts[first] > right[first],
                         f"job {first} (counted from 0) starts so early that it does not respect the plan before it")
-            overtakes = any(right[first] < start for start in right[:first])
-            call.expect(not overtakes, f"job {first} could start earlier without delaying any job before it: backfill")
+            call.expect(not any(right[first] < start for start in right[:first]),
+                        f"job {first} could start earlier without delaying any job before it: backfill")
+            call.expect(not any(start < starts[first] for start in starts[first + 1:]),
+                        f"a job behind job {first} delays it; the queue is planned in order")
             call.expect(False, f"for job {first} enough nodes are free earlier")
     return "the queue in order, with backfill; Slurm plans the six jobs of the page in the same way"
 
@@ -233,18 +234,14 @@ def _most_busy(jobs: Sequence[tuple[int, int]], starts: Sequence[float]) -> int:
                for moment in starts)
 
 
-def _one_by_one(jobs: Sequence[tuple[int, int]]) -> list[float]:
-    """Return the starts of jobs that run one after the other."""
-    return [float(sum(limit for _, limit in jobs[:index])) for index in range(len(jobs))]
-
-
 TASKS = {
     "plan": code("Write the function that says what a job's nodes and tasks decide.", plan, _grade_plan),
     "step": code("Write the function that predicts a step over a link.", step, _grade_step),
     "start_times": code("Write the function that plans a queue with backfill.", start_times, _grade_starts),
     "bug": bug("lab11", before="The script trains on one node and on several.",
                how="On one node it prints what it should. So type `labs cluster up --nodes 2`, `labs cluster shell -- "
-                   "labs launch 2 debugging/lab11.py`, then `labs cluster down`: now each worker has a node.", symptoms={
+                   "labs launch 2 debugging/lab11.py`, then `labs cluster down`: now each worker has a node.",
+               symptoms={
         "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
         "every node trains on all images": RIGHT,
         "some images are left out of an epoch": "the script prints how many different images it used: all",
