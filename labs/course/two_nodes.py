@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -160,6 +160,16 @@ def speedups(table: pd.DataFrame, kind: str, nodes: int = 8) -> dict[str, tuple[
     chosen = table[(table["kind"] == kind) & (table["nodes"] == nodes)].sort_values("link")
     return {bandwidth: (float(same["speedup"].mean()), *statistics.mean_interval(same["speedup"]))
             for bandwidth, same in chosen.groupby("bandwidth", sort=False)}
+
+
+def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
+    """Return speedups with their intervals as text: "S = 0.30 (0.29 to 0.31) at 100mbit, ...".
+
+    Args:
+        speedups: From `speedups`.
+    """
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {link}"
+                              for link, (mean, low, high) in speedups.items())
 
 
 def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float], float]) -> Figure:

@@ -114,10 +114,10 @@ def _daemon(cluster: state.Cluster, host: str, conf: Path, words: Sequence[str])
 
 
 def _idle_nodes(conf: Path) -> int:
-    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding"]
+    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding", "--format=%N"]
     answer = subprocess.run(command, env=os.environ | {"SLURM_CONF": str(conf)}, capture_output=True, text=True,
                             check=False)
-    return len(answer.stdout.splitlines())
+    return len(set(answer.stdout.splitlines()))  # A node has a line for each of its partitions.
 
 
 def _wait_until(done: Callable[[], bool], what: str) -> None:
