@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -110,7 +111,10 @@ class Queue:
             answers = cluster.shell("\n".join(line.replace("sbatch", "sbatch --parsable --output=/dev/null", 1)
                                               for line in commands())).split()
             self._ids = dict(zip(JOBS, answers, strict=True))
-        self.before = self._planned("before", lambda plan: all(map(_is_planned, plan)))
+            # Any change has Slurm look at the queue again: a burst of jobs may leave the first one as "Priority".
+            cluster.shell(f"sleep 1; scontrol update jobid={answers[-1]} comment=again")
+        self.before = self._planned("before", lambda plan: all(map(_is_planned, plan)) and any(
+            row["reason"] == "Resources" for row in plan))
 
     def shorten(self, name: str, minutes: int) -> pd.DataFrame:
         """Give a job a shorter limit, and return Slurm's new plan."""
@@ -132,7 +136,8 @@ class Queue:
         if self._cluster:
             numbers = " ".join(self._ids[name] for name in names)
             self._kept.setdefault("advice", {})[" ".join(names)] = self._cluster.shell(f"labs queue {numbers}")
-        return self._kept["advice"][" ".join(names)]
+        lines = self._kept["advice"][" ".join(names)].splitlines()
+        return "\n".join(textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines)
 
     def cancel(self) -> None:
         """Cancel the jobs."""
@@ -273,7 +278,7 @@ if __name__ == "__main__":
     if with_slurm.missing:
         raise SystemExit(f"{ERROR_PREFIX}{with_slurm.missing}")
     queue = Queue(with_slurm)
-    queue.advice("C", "D", "F")
+    queue.advice("D", "F")
     queue.shorten("D", 5)
     queue.started_after("D")
     queue.cancel()
