@@ -93,7 +93,7 @@ QUESTIONS = {
                           run["metrics"].get("allreduce_seconds")), _share),
     "q3": Question("How far apart are the test accuracies of these two runs, in standard errors of their difference? "
                    "(Below 2 it is noise.)", "a number",
-                   pair_with_one_worker(NOTEBOOK, accept=_has_errors), _noise),
+                   pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
 }
 
 
