@@ -1,4 +1,4 @@
-"""Tables and figures of runs over links of several bandwidths: all-reduces, predicted steps, scaling over nodes."""
+"""Tables and figures of runs over links of several bandwidths: all-reduces and predicted steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from labs.run.errors import LabError
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
 
 
 def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
