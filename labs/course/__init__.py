@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         proportions,
         reports,
         seeds,
+        slurm_queue,
         step_cost,
         transports,
+        two_nodes,
     )
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

@@ -8,6 +8,7 @@ import pytest
 from labs.course import slurm_queue
 from labs.results import reference
 from labs.run.errors import LabError
+from tests.notebooks import committed
 
 
 class NoCluster:
@@ -77,3 +78,8 @@ def test_a_command_that_fails_is_one_line(monkeypatch, tmp_path):
 
 def test_the_kept_queue_is_not_a_run():
     assert all(run["lab"] != "queue" for run in reference.read_all("laptop-cluster"))
+
+
+def test_the_page_shows_the_commands_that_submit_the_jobs():
+    page = "\n".join("".join(cell["source"]) for cell in committed.cells("lab11_multinode"))
+    assert "\n".join(slurm_queue.commands()) in page
