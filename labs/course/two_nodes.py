@@ -163,12 +163,12 @@ def speedups(table: pd.DataFrame, kind: str, nodes: int = 8) -> dict[str, tuple[
 
 
 def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
-    """Return speedups with their intervals as text: "S = 0.30 (0.29 to 0.31) at 100mbit, ...".
+    """Return speedups with their intervals as text: "S = 0.30 (0.29 to 0.31) at 100 Mbit/s, ...".
 
     Args:
         speedups: From `speedups`.
     """
-    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {link}"
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {bits_per_second(link) / 1e6:,.0f} Mbit/s"
                               for link, (mean, low, high) in speedups.items())
 
 
