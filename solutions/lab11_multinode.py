@@ -27,12 +27,12 @@ def q3(runs):
     return abs(p - q) / math.sqrt(p * (1 - p) / n + q * (1 - q) / m)
 
 
-def plan(nodes, tasks_per_node, batch_size, images, base_lr, base_batch_size, scaling):
+def plan(nodes, tasks, batch_size, images, lr, base_batch, rule):
     """hvd.size() = nodes x tasks decides the batch, and the batch decides the learning rate and the steps."""
-    global_batch_size = nodes * tasks_per_node * batch_size
-    k = global_batch_size / base_batch_size
-    factor = {"linear": k, "sqrt": math.sqrt(k), "none": 1}[scaling]
-    return {"global_batch_size": global_batch_size, "scaled_lr": base_lr * factor,
+    global_batch_size = nodes * tasks * batch_size
+    k = global_batch_size / base_batch
+    factor = {"linear": k, "sqrt": math.sqrt(k), "none": 1}[rule]
+    return {"global_batch_size": global_batch_size, "scaled_lr": lr * factor,
             "steps_per_epoch": math.ceil(images / global_batch_size)}
 
 

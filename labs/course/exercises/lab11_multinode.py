@@ -99,20 +99,20 @@ QUESTIONS = {
 
 # Code.
 
-def plan(nodes, tasks_per_node, batch_size, images, base_lr, base_batch_size, scaling):
+def plan(nodes, tasks, batch_size, images, lr, base_batch, rule):
     """Return what the number of all workers decides, as a dictionary.
 
     Its keys: "global_batch_size"; "scaled_lr", the learning rate; and
     "steps_per_epoch", where the last step may be smaller. With
-    k = global batch / base_batch_size, the rule "linear" multiplies base_lr
-    by k, "sqrt" by the root of k, and "none" leaves it.
+    k = global batch / base_batch, the rule "linear" multiplies lr by k,
+    "sqrt" by the root of k, and "none" leaves it.
 
     Args:
-        nodes, tasks_per_node: What the job asks for; one task is one worker.
+        nodes, tasks: Nodes, and tasks on each; one task is one worker.
         batch_size: Images per worker and step.
         images: Training images.
-        base_lr, base_batch_size: A learning rate, and the batch it is for.
-        scaling: "linear", "sqrt" or "none".
+        lr, base_batch: A learning rate, and the global batch it is for.
+        rule: "linear", "sqrt" or "none".
     """
     ...  # YOUR CODE
 
@@ -139,9 +139,9 @@ def _grade_plan(run: StudentFunction) -> str:
         call.expect(got["steps_per_epoch"] == right["steps_per_epoch"],
                     "an epoch uses every image: the last step may be smaller, but it is a step")
         call.expect(not (scaling == "linear" and base != batch and close(got["scaled_lr"] or math.nan, lr * size)),
-                    "k is the global batch / base_batch_size, not the number of workers")
+                    "k is the global batch / base_batch, not the number of workers")
         call.expect(close(got["scaled_lr"] or math.nan, right["scaled_lr"]),
-                    "the learning rate is base_lr times k, the root of k, or 1, by the rule")
+                    "the learning rate is lr times k, the root of k, or 1, by the rule")
     return "global batch, learning rate and steps follow from nodes x tasks"
 
 
