@@ -133,10 +133,10 @@ class Queue:
 
     def advice(self, *names: str) -> str:
         """Return what `labs queue` says of some jobs."""
+        kept = self._kept.setdefault("advice", {})
         if self._cluster:
-            numbers = " ".join(self._ids[name] for name in names)
-            self._kept.setdefault("advice", {})[" ".join(names)] = self._cluster.shell(f"labs queue {numbers}")
-        lines = self._kept["advice"][" ".join(names)].splitlines()
+            kept |= {name: self._cluster.shell(f"labs queue {self._ids[name]}") for name in names}
+        lines = [line for name in names for line in kept[name].splitlines()]
         return "\n".join(textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines)
 
     def cancel(self) -> None:
