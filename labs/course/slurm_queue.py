@@ -39,6 +39,8 @@ SLEEPS = {"E": 20}
 KEPT = reference.FOLDER / "laptop-cluster" / "queue.json"
 FORMAT = "%j|%i|%P|%D|%l|%T|%r|%S|%N|%Y"
 PATIENCE = 60.0
+SETTLED = 12.0
+"""Seconds after which the reasons are taken as they are; E runs for longer."""
 
 
 class Cluster:
@@ -112,9 +114,9 @@ class Queue:
                                               for line in commands())).split()
             self._ids = dict(zip(JOBS, answers, strict=True))
             # Any change has Slurm look at the queue again: a burst of jobs may leave the first one as "Priority".
-            cluster.shell(f"sleep 1; scontrol update jobid={answers[-1]} comment=again")
-        self.before = self._planned("before", lambda plan: all(map(_is_planned, plan)) and any(
-            row["reason"] == "Resources" for row in plan))
+            cluster.shell(f"sleep 1; scontrol update jobid={answers[-1]} comment=again || true")
+        self.before = self._planned("before", lambda plan: all(map(_is_planned, plan)) and (
+            any(row["reason"] == "Resources" for row in plan) or time.monotonic() > self._began + SETTLED))
 
     def shorten(self, name: str, minutes: int) -> pd.DataFrame:
         """Give a job a shorter limit, and return Slurm's new plan."""
