@@ -5,6 +5,7 @@
     sbatch -N 2 --ntasks-per-node=4 --gpus-per-node=4 jobs/lab11_multinode.sh --preset paper
     labs sweep lab11_multinode --preset paper --sbatch
     labs cluster sweep lab11_multinode --preset cluster
+    labs sweep lab11_multinode --preset laptop
 """
 
 from __future__ import annotations
@@ -13,27 +14,39 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from labs import Lab, Options, Sweep, datasets, divide, fields, main, measure, models, results, training
+from labs.run.errors import LabError
+
+Milliseconds = Annotated[float, fields.Range(0, 1e6)]
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 11. Nodes and workers are options of the launch, not of the experiment."""
 
-    study: Literal["training", "bandwidth"] = "training"
-    """"training" trains; "bandwidth" predicts and then times training steps over links of several bandwidths, with
-    three networks and two batch sizes (on `labs cluster`)."""
+    study: Literal["training", "bandwidth", "sleep"] = "training"
+    """"training" trains. On `labs cluster`, "bandwidth" predicts and then times training steps over links of several
+    bandwidths, with three networks and two batch sizes; "sleep" times steps whose computation is a sleep, so that
+    nodes that share cores do not slow each other down."""
     bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
-    """Study "bandwidth": the links to predict and to measure, separated by commas."""
+    """Studies "bandwidth" and "sleep": the links to measure, separated by commas."""
+    fixed_ms: Milliseconds = 6.9
+    """Study "sleep": the part of a step that does not depend on the batch. Default: fitted to steps of 4 to 32 images
+    on one core of a virtual Intel Xeon."""
+    image_ms: Milliseconds = 0.58
+    """Study "sleep": the computation of one image, in milliseconds."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     images: fields.ImageCount = 720
     """Training images to use, to keep a demo short; 0: all."""
+    validation_split: fields.Share = 0.0
+    """Share of the training images held out to choose the best epoch; the test accuracy is then also that epoch's."""
     batch_size: fields.BatchSize = 32
     """Images per worker and step."""
     base_batch_size: fields.BatchSize = 32
@@ -57,6 +70,9 @@ PRESETS = {
     "demo": Config(),
     "paper": Config(data="real", images=0, batch_size=128, base_batch_size=128, epochs=40, threads=0),
     "cluster": Config(),
+    # One process takes the steps of many workers: its batch is theirs together. 5,000 of 60,000 images are held out.
+    "laptop": Config(data="real", images=0, validation_split=1 / 12, batch_size=128, base_batch_size=128, epochs=40,
+                     threads=0),
 }
 UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
 """The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
@@ -74,9 +90,21 @@ def _two_nodes(workers: int) -> int:
 ACCURACY = "M6: test accuracy on two nodes, by number of workers; M5: the learning rate for their global batch"
 WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each node"
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
+LARGE_BATCH = ("M6: best validation accuracy, and the test accuracy of that epoch, of one process with the global "
+               "batch of 1, 2, 6 and 8 workers")
+SLEEP = "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation"
 BANDWIDTH = "A5, C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LINKS = ("100mbit", "1gbit", "10gbit")
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
+
+
+def _rule_matters(config: Config, workers: int) -> Config:
+    """Skip all rules but the first for the batch of one worker, where all three give the same learning rate."""
+    if config.batch_size == config.base_batch_size and config.scaling != "linear":
+        raise LabError("with the batch of one worker, all rules give the same learning rate")
+    return config
+
+
 SWEEPS = {
     # Each core stands for a node.
     "demo": (
@@ -89,7 +117,13 @@ SWEEPS = {
         Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), nodes=Sweep.node_per_worker),
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=Sweep.node_per_worker),
     ),
+    "laptop": (
+        Sweep("rules", LARGE_BATCH, {"batch_size": (128, 256, 768, 1024), "scaling": ("linear", "sqrt", "none")}, (1,),
+              adapt=_rule_matters),
+    ),
     "cluster": (
+        Sweep("sleep", SLEEP, {"study": ("sleep",), "bandwidths": (",".join(LINKS),)}, (1, 2, 4, 8),
+              nodes=Sweep.node_per_worker),
         Sweep("bandwidth", BANDWIDTH, {"study": ("bandwidth",)}, (2, 4, 8), (1,), nodes=Sweep.node_per_worker),
         Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=Sweep.node_per_worker, links=LINKS),
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=Sweep.node_per_worker, links=LINKS),
@@ -102,10 +136,10 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     with training.start(config, options) as job:
-        if config.study == "bandwidth":
-            return _bandwidth(job)
+        if config.study != "training":
+            return {"bandwidth": _bandwidth, "sleep": _sleep}[config.study](job)
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
-        digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
+        digits = datasets.from_arrays(arrays, config.validation_split, config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
         machines, planned = _machines(), plan(config, len(train), job.size)
         job.print_once("\n".join(describe(config, job.layout.hosts, machines, planned)))
@@ -113,16 +147,37 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         model = models.mnist_cnn()
         warmup_steps = int(config.warmup_epochs * planned["steps_per_epoch"])
         schedule = training.Warmup(config.base_lr, planned["scaled_lr"], warmup_steps)
+        best = _BestEpoch(lambda: training.evaluate(job, model, digits.test, config.batch_size)["accuracy"])
         history = training.fit(
             job, model, tf.keras.optimizers.Adam(schedule), train,
-            batch_size=config.batch_size, epochs=config.epochs,
+            digits.validation if config.validation_split else None,
+            batch_size=config.batch_size, epochs=config.epochs, stop_when=best.note,
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
         return results.finish(
             job, history, tables=training.keep_model(job, model, digits, config.batch_size),
             test_accuracy=test["accuracy"], test_loss=test["loss"], test_images=len(digits.test),
-            machines=machines, scaled_lr=planned["scaled_lr"], **_allreduce(job, measure.gradient_bytes(model)),
+            machines=machines, scaled_lr=planned["scaled_lr"], **best.figures(),
+            **_allreduce(job, measure.gradient_bytes(model)),
         )
+
+
+class _BestEpoch:
+    """The epoch with the best validation accuracy, and the test accuracy at its end."""
+
+    def __init__(self, test_accuracy: Callable[[], float]):
+        self._test_accuracy = test_accuracy
+        self._best: dict[str, float] = {}
+
+    def note(self, row: dict[str, float]) -> None:
+        """Note an epoch's row of the history; all workers call it, since each new best epoch is tested."""
+        if "val_accuracy" in row and row["val_accuracy"] > self._best.get("best_val_accuracy", -1.0):
+            self._best = {"best_epoch": row["epoch"], "best_val_accuracy": row["val_accuracy"],
+                          "test_accuracy_at_best": self._test_accuracy()}
+
+    def figures(self) -> dict[str, float]:
+        """Return the run's metrics of that epoch; none without validation images."""
+        return self._best
 
 
 def plan(config: Config, images: int, size: int) -> dict[str, float]:
@@ -219,6 +274,37 @@ def _cells(job, train, set_bandwidth, constants, networks):
         for cell in measure.network.cells(
                 job, model, train, batch_size, bandwidths, set_bandwidth, predict, SECONDS, fp16):
             yield {"units": units, "fp16_allreduce": fp16} | cell
+
+
+def _sleep(job):
+    """Time steps of weak and of strong scaling over each link: a sleep, then the all-reduce of the real gradients.
+
+    All nodes of `labs cluster` share this machine's cores, so the computation of many nodes takes longer than that of
+    one. A sleep does not. Its length is that of a step on one core: fixed_ms + image_ms x images. Nothing overlaps.
+    """
+    config, rows = job.config, []
+    model = models.mnist_cnn()
+    reduce, gradients = measure.collectives.reduction(measure.gradient_bytes(model))
+    batches = {"weak": config.batch_size, "strong": divide(config, job.size).batch_size}
+    with measure.network.links_of(job) as set_bandwidth:
+        measure.collectives.settle(job.layout.backend)
+        for bandwidth in measure.network.bandwidths(config.bandwidths):
+            set_bandwidth(bandwidth)
+            for kind, batch_size in batches.items():
+                computing = (config.fixed_ms + config.image_ms * batch_size) / 1e3
+
+                def step(computing=computing):
+                    time.sleep(computing)
+                    if job.size > 1:
+                        reduce(gradients)
+
+                median, low, high = measure.network.timed(step, 2 * SECONDS)
+                rows.append({"bandwidth": bandwidth, "kind": kind, "batch_size": batch_size,
+                             "compute_seconds": computing, "step_seconds": median, "step_seconds_low": low,
+                             "step_seconds_high": high})
+                job.print_once(f"{kind}, {bandwidth}: {1e3 * computing:.1f} ms computing, {1e3 * median:.1f} ms a step")
+    return results.finish(job, [], tables={"sleep": rows}, machines=_machines(),
+                          gradient_bytes=measure.gradient_bytes(model))
 
 
 def _allreduce(job, nbytes: int) -> dict[str, Any]:

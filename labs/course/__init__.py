@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         reports,
         search_plots,
         seeds,
+        slurm_queue,
         step_cost,
         subset_figures,
         transports,
+        two_nodes,
     )
 else:
     __getattr__, __dir__, __all__ = lazy.attach(__name__, __file__)

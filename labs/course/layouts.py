@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of lab 11 that are of a training, not of the study "bandwidth"."""
-    return [run for run in runs if "cells" not in run.get("tables", {})]
+    """Return the records of lab 11 that are of a training, not of the studies "bandwidth" and "sleep"."""
+    return [run for run in runs if not {"cells", "sleep"} & {*run.get("tables", {})}]
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:

@@ -1,14 +1,14 @@
-"""Tables and figures of runs over links of several bandwidths: all-reduces, predicted steps, scaling over nodes."""
+"""Tables and figures of runs over links of several bandwidths: all-reduces, predicted steps, a second node."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.course import layouts, plots
+from labs.course import plots
 from labs.results import link_model, statistics
 from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
@@ -16,9 +16,6 @@ from labs.run.errors import LabError
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-WITHIN = 0.15
-"""The band that the figure of predictions shows: relative error."""
 
 
 def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -117,48 +114,6 @@ def _with_unit(bandwidth: str) -> str:
     return re.sub(r"^([\d.]+)([a-z])bit$", lambda match: f"{match[1]} {match[2].upper()}bit/s", bandwidth)
 
 
-def prediction_figure(runs: Sequence[dict[str, Any]]) -> Figure:
-    """Draw measured over predicted step times; the band holds predictions within 15 % of the measurement.
-
-    Args:
-        runs: Records of lab 11's study "bandwidth".
-    """
-    rows = cells(runs)
-    axes = plots.empty(5.6, 4).subplots()
-    ends = np.array([rows["predicted_seconds"].min() / 1.3, rows["predicted_seconds"].max() * 1.3]) * 1e3
-    axes.fill_between(ends, ends / (1 + WITHIN), ends / (1 - WITHIN), color="0.9", label="within 15 %")
-    axes.plot(ends, ends, ":", color="0.4")
-    for colour, (nodes, same) in zip(plots.COLOURS, rows.groupby("nodes"), strict=False):
-        axes.plot(1e3 * same["predicted_seconds"], 1e3 * same["step_seconds"], "o", color=colour, markersize=4,
-                  label=f"{nodes} nodes")
-    axes.set(xscale="log", yscale="log", xlabel="step, predicted (ms)", ylabel="step, measured (ms)")
-    return plots.finished(axes)
-
-
-def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
-    """Draw the speedup over nodes in weak and in strong scaling, a line per bandwidth.
-
-    Args:
-        runs: Records of lab 11's sweeps "weak" and "strong" over links.
-    """
-    import pandas as pd
-
-    frame = layouts.table(layouts.trained(runs))
-    figure = plots.empty(10, 3.4)
-    both = figure.subplots(1, 2)
-    kinds: tuple[Literal["weak", "strong"], ...] = ("weak", "strong")
-    for axes, kind in zip(both, kinds, strict=True):
-        rows = layouts.scaled(frame, kind)
-        slow_to_fast = sorted(rows["link"].unique(), key=bits_per_second)
-        plots.speedup(rows.assign(link=pd.Categorical(rows["link"], slow_to_fast, ordered=True)), "link", axes=axes)
-        axes.axhline(1, color="0.4", linewidth=0.8)
-        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each", yscale="log", ylim=(0.02, 10))
-        axes.set_yticks(ticks := [0.03, 0.1, 0.3, 1, 2, 4, 8], ticks)
-        axes.minorticks_off()
-    both[0].get_legend().remove()
-    return figure
-
-
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run: the step time of one node or two, with the global batch and the link.
 
@@ -242,20 +197,6 @@ def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[i
     axes.annotate("grey: one node is faster", (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=9,
                   color="0.35")
     return plots.finished(axes)
-
-
-def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return throughput and test accuracy by bandwidth and number of nodes, medians over the repeats.
-
-    Args:
-        runs: Records of lab 11's sweeps "weak" and "strong" over links.
-    """
-    frame = layouts.table(layouts.trained(runs))
-    by = ["link", "global_batch_size", "nodes"]
-    table = frame.groupby(by)[["images_per_sec", "step_ms", "test_accuracy"]].median().reset_index()
-    order = {record: bits_per_second(record) for record in frame["link"].unique()}
-    return table.sort_values(["global_batch_size", "link", "nodes"], ignore_index=True,
-                             key=lambda column: column.map(order) if column.name == "link" else column)
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:

@@ -172,6 +172,25 @@ def _moments(model: tf.keras.Model) -> Callable:
     return step
 
 
+def timed(step: Callable[[], Any], seconds: float) -> tuple[float, float, float]:
+    """Return the median seconds of a step on the slowest worker, with its 95 % interval; all workers call it together.
+
+    Args:
+        step: Ends when its work is done.
+        seconds: Approximate time of the measurement.
+    """
+    def one() -> float:
+        collectives.barrier()
+        began = time.perf_counter()
+        step()
+        return time.perf_counter() - began
+
+    one()  # Traces what it calls.
+    calls = int(np.clip(seconds / np.max(hvd_ops.gather_object(one())), *STEPS))
+    times = np.max(hvd_ops.gather_object([one() for _ in range(calls)]), axis=0)
+    return float(np.median(times)), *collectives.median_interval(times)
+
+
 def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, float, float]]:
     """Return the median seconds of a step of each model on the slowest worker, with its 95 % interval.
 

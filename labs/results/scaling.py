@@ -132,15 +132,3 @@ def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], b
     rows = [(row, bases.get(configuration)) for row, configuration in enumerate(configurations)]
     return [(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row)
             else statistics.ratio(throughputs[row], throughputs[other]) for row, other in rows]
-
-
-def trend(sizes: Sequence[int], efficiencies: Sequence[float], tolerance: float = 0.1) -> str:
-    """Return a sentence on efficiencies: whether they fall with more workers, and how many are fastest."""
-    by_size = dict(zip(sizes, efficiencies, strict=True))
-    first, *_, last = several = sorted(size for size in by_size if size > 1)
-    kept = f"{last} are about as efficient as {first}" if by_size[last] >= by_size[first] - tolerance else (
-        f"{last} are less efficient than {first}")
-    fastest = max(by_size, key=lambda size: size * by_size[size])
-    shown = ", ".join(f"{by_size[size]:.2f}" for size in several)
-    return (f"efficiency {shown} on {', '.join(map(str, several))}: {kept}; "
-            f"the fastest is {fastest}, {fastest * by_size[fastest]:.1f} times as fast as 1")

@@ -71,6 +71,8 @@ class Cluster:
     """GPUs of each node that Slurm assumes."""
     slurm: bool = False
     """Whether Slurm runs on it."""
+    partitions: str = "lab"
+    """Slurm's partitions: "lab", one without limits; "course", three with limits."""
     owner: Sequence[int] = ()
     """User and group, if an ordinary user owns it. Its processes are root in the cluster's user namespace."""
     shared: Sequence[str] = ()

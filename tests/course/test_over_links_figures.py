@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs.course import layouts, over_links
+from labs.course import over_links
 from labs.results import reference
 from labs.run.errors import LabError
 
@@ -35,13 +35,6 @@ def test_the_reference_steps_are_predicted_as_the_page_says(steps):
     assert errors.median() < 0.05
     assert errors[cells["nodes"] == 2].max() < 0.15, "with a core for each node"
     assert (errors <= 0.15).mean() > 0.9
-
-
-def test_each_point_of_the_predictions_is_a_cell(steps):
-    (axes,) = over_links.prediction_figure(steps).axes
-    points = [line for line in axes.lines if line.get_marker() == "o"]
-    assert sum(len(line.get_xdata()) for line in points) == len(over_links.cells(steps))
-    assert labels(axes) == ["within 15 %", "2 nodes", "4 nodes", "8 nodes"]
 
 
 def test_each_backend_has_a_panel_and_each_number_of_nodes_a_line(allreduces):
@@ -117,23 +110,3 @@ def test_a_summary_says_how_well_the_steps_were_predicted(steps):
 def test_runs_without_such_a_table_are_refused_with_the_command(allreduces):
     with pytest.raises(LabError, match="labs cluster sweep LAB --preset cluster"):
         over_links.cells(allreduces)
-
-
-@pytest.fixture(scope="module")
-def trained() -> list[dict]:
-    """The runs of lab 11's sweeps "weak" and "strong" over links."""
-    return layouts.trained(reference.read_all(CLUSTER, "lab11_multinode"))
-
-
-def test_both_kinds_of_scaling_have_a_line_for_each_bandwidth(trained):
-    for axes in over_links.scaling_figure(trained).axes:
-        lines = [line for line in axes.lines if line.get_marker() == "o"]
-        assert [set(line.get_xdata()) for line in lines] == [{1, 2, 4, 8}] * 3
-
-
-def test_equal_global_batches_reach_about_equal_accuracy_on_any_number_of_nodes(trained):
-    rows = over_links.accuracy(trained)
-    strong = rows[rows["global_batch_size"] == 32]
-    assert set(strong["nodes"]) == {1, 2, 4, 8}
-    assert strong["test_accuracy"].max() - strong["test_accuracy"].min() < 0.05
-    assert list(rows["link"].unique()) == ["100mbit", "1gbit", "10gbit"]

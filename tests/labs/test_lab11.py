@@ -8,6 +8,8 @@ import pytest
 
 from labs import lab11_multinode as lab
 from labs.launch import local
+from labs.run import sweeps
+from labs.run.options import Options
 from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -42,3 +44,31 @@ def test_unequal_nodes_and_nodes_without_workers_give_warnings(monkeypatch):
     even = list(lab.describe(DEMO, ("node1", "node1", "node2", "node2"), 1, planned))
     assert even[0].startswith("layout: 2 x 2, 1 machine (nodes x workers on each)")
     assert len(even) == 3, "no warnings"
+
+
+def test_the_test_speaks_once_for_each_new_best_epoch():
+    tested = iter([0.7, 0.9])
+    best = lab._BestEpoch(lambda: next(tested))
+    assert best.figures() == {}
+    for epoch, accuracy in enumerate((0.5, 0.4, 0.8, 0.8), 1):
+        best.note({"epoch": epoch, "val_accuracy": accuracy})
+    assert best.figures() == {"best_epoch": 3, "best_val_accuracy": 0.8, "test_accuracy_at_best": 0.9}
+
+
+def test_a_run_with_validation_images_names_its_best_epoch(tmp_path):
+    config = dataclasses.replace(DEMO, images=128, epochs=2, validation_split=0.25)
+    record = lab.run(config, Options(results=tmp_path))
+    best = max(record["history"], key=lambda row: (row["val_accuracy"], -row["epoch"]))
+    assert record["metrics"]["best_epoch"] == best["epoch"]
+    assert record["metrics"]["best_val_accuracy"] == best["val_accuracy"]
+    if best["epoch"] == 2:
+        assert record["metrics"]["test_accuracy_at_best"] == pytest.approx(record["metrics"]["test_accuracy"])
+
+
+def test_rules_are_compared_for_larger_batches_only():
+    cells = sweeps.cells(lab.SWEEPS["laptop"], lab.PRESETS["laptop"])
+    todo = [(cell.config.batch_size // 128, cell.config.scaling) for cell in cells if not cell.skipped]
+    assert len(todo) == 30
+    assert sorted({rule for workers, rule in todo if workers == 1}) == ["linear"]
+    assert {(workers, rule) for workers, rule in todo if workers > 1} == {
+        (workers, rule) for workers in (2, 6, 8) for rule in ("linear", "sqrt", "none")}

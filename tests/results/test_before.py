@@ -25,7 +25,9 @@ NEW_FIELD = {
     "lab02_horovod": {"images": 0, "threads": 0},
     "lab03_lr_scaling": {"images": 0},
     "lab05_allreduce": {"fp16_allreduce": False, "bandwidths": lab05_allreduce.Config.bandwidths},
-    "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths},
+    "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths,
+                        "fixed_ms": lab11_multinode.Config.fixed_ms, "image_ms": lab11_multinode.Config.image_ms,
+                        "validation_split": 0.0},
 }
 """Fields that a Config has got since: its hash must be the old one without them."""
 RECORDS = ("lab02_horovod", "lab10_caltech")

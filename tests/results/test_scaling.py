@@ -151,12 +151,6 @@ def test_gustafsons_share_falls_while_the_lost_part_grows():
     assert laws.gustafson_share(n, n * 0.6).tolist() == pytest.approx([0.8, 0.4 * 4 / 3, 0.48])
 
 
-def test_a_trend_says_whether_eight_nodes_keep_what_two_reach():
-    assert scaling.trend([1, 2, 4, 8], [1, 0.522, 0.369, 0.322]) == (
-        "efficiency 0.52, 0.37, 0.32 on 2, 4, 8: 8 are less efficient than 2; the fastest is 8, 2.6 times as fast as 1")
-    assert "8 are about as efficient as 2" in scaling.trend([1, 2, 4, 8], [1, 0.954, 0.933, 0.922])
-
-
 LINK = {"latency": st.floats(0, 1e-3), "bandwidth": st.floats(1e7, 1e11)}
 SIZES = [1, 2, 8, 64, 512, 4096]
 

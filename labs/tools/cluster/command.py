@@ -18,7 +18,7 @@ from labs.run import usage
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, search_path
 from labs.run.text import plural
-from labs.tools.cluster import enter, head, lifetime, links
+from labs.tools.cluster import enter, head, lifetime, links, slurm
 
 DESCRIPTION = """\
 Make a cluster inside this machine: nodes with their own host name, address,
@@ -81,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                          "kit's jobs requests. Tasks share the real cores")
     up.add_argument("--gpus", type=usage.count, default=0, metavar="N",
                     help="GPUs per node that Slurm assumes, so that it accepts GPU jobs; the nodes have no GPUs")
+    up.add_argument("--partitions", choices=list(slurm.PARTITIONS), default="lab",
+                    help="Slurm's partitions; default: lab, one without limits. course: batch (all nodes, one day), "
+                         "dgx (the last node, 4 hours) and teaching (one node per job, 30 minutes, goes first)")
     up.add_argument("--share", type=_folder, action="append", default=[], metavar="FOLDER",
                     help="folder below /tmp that all nodes see; the rest of /tmp is separate on each")
     link = actions.add_parser("link", help="change the link of a node, or of all nodes", allow_abbrev=False,
@@ -130,10 +133,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace) -> int:
-    if (args.cpus or args.gpus) and not args.slurm:
-        raise LabError("--cpus and --gpus are for Slurm; add --slurm")
+    if (args.cpus or args.gpus or args.partitions != "lab") and not args.slurm:
+        raise LabError("--cpus, --gpus and --partitions are for Slurm; add --slurm")
     cluster = lifetime.up(args.nodes, args.cores, args.bandwidth or state.UNLIMITED, args.latency or "", args.slurm,
-                          args.cpus, args.gpus, args.share)
+                          args.cpus, args.gpus, args.share, args.partitions)
     print(describe(cluster))
     print(NEXT_WITH_SLURM if args.slurm else NEXT)
     return 0

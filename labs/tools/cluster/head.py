@@ -70,7 +70,7 @@ def _make(spec: dict) -> None:
     cluster = state.Cluster(
         pids={state.HEAD: 1} | {name: holder.pid for name, holder in holders.items()}, cores=spec["cores"],
         links=dict.fromkeys(names, state.Link()), cpus=spec["cpus"], gpus=spec["gpus"],
-        slurm=spec["slurm"], owner=spec["owner"], shared=spec["shared"])
+        slurm=spec["slurm"], partitions=spec["partitions"], owner=spec["owner"], shared=spec["shared"])
     enter.write_launch_files(cluster)
     state.write(cluster)
     if spec["slurm"]:  # Before the links are slow.

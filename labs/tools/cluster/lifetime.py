@@ -36,7 +36,7 @@ NOT_ALLOWED = ("this machine does not allow you to make namespaces ({}); ask its
 
 
 def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, latency: str = "", with_slurm: bool = False,
-       cpus: int = 0, gpus: int = 0, shared: Iterable[Path] = ()) -> state.Cluster:
+       cpus: int = 0, gpus: int = 0, shared: Iterable[Path] = (), partitions: str = "lab") -> state.Cluster:
     """Start a cluster and return it.
 
     Args:
@@ -48,6 +48,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
         cpus: CPUs of each node that Slurm assumes; 0: its cores, and at least those of a task of the kit's jobs.
         gpus: GPUs of each node that Slurm assumes.
         shared: Folders below /tmp that all nodes are to see.
+        partitions: Slurm's partitions, a key of slurm.PARTITIONS.
 
     Raises:
         LabError: A cluster is already up, a value is wrong, or this machine cannot make namespaces.
@@ -62,7 +63,7 @@ def up(nodes_wanted: int, cores: int = 1, bandwidth: str = state.UNLIMITED, late
             raise LabError("a cluster is already up; `labs cluster down` ends it")
         try:
             spec = {"cores": _cores_of_nodes(nodes_wanted, cores), "bandwidth": bandwidth, "latency": latency,
-                    "slurm": with_slurm, "cpus": cpus, "gpus": gpus,
+                    "slurm": with_slurm, "partitions": partitions, "cpus": cpus, "gpus": gpus,
                     "owner": [os.getuid(), os.getgid()] if os.geteuid() else [],
                     "shared": [str(path) for path in _shared_folders(shared)]}
             return _start(folder, spec)

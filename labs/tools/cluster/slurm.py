@@ -47,8 +47,15 @@ KillWait=5
 MinJobAge=86400
 SchedulerParameters=batch_sched_delay=0,bf_interval=1
 {gpus}{nodes}
-PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP
-"""
+{partitions}"""
+PARTITIONS = {
+    "lab": "PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE\n",
+    "course": """\
+PartitionName=batch Nodes=ALL Default=YES MaxTime=1-00:00:00
+PartitionName=dgx Nodes={last} MaxTime=04:00:00
+PartitionName=teaching Nodes=ALL MaxTime=00:30:00 MaxNodes=1 PriorityTier=2
+"""}
+"""Lines of slurm.conf by the choice of `labs cluster up --partitions`; {last} is the last node."""
 SECONDS_TO_START = 30.0
 
 
@@ -94,7 +101,8 @@ def _configure(folder: Path, cluster: state.Cluster) -> Path:
     user = pwd.getpwuid(cluster.owner[0] if cluster.owner else 0).pw_name
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(head=state.HEAD, address=state.address(state.HEAD), folder=folder,
-                                user=user, nodes="\n".join(lines), gpus="GresTypes=gpu\n" * bool(cluster.gpus)))
+                                user=user, nodes="\n".join(lines), gpus="GresTypes=gpu\n" * bool(cluster.gpus),
+                                partitions=PARTITIONS[cluster.partitions].format(last=cluster.nodes[-1])))
     return conf
 
 
@@ -106,10 +114,10 @@ def _daemon(cluster: state.Cluster, host: str, conf: Path, words: Sequence[str])
 
 
 def _idle_nodes(conf: Path) -> int:
-    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding"]
+    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--responding", "--format=%N"]
     answer = subprocess.run(command, env=os.environ | {"SLURM_CONF": str(conf)}, capture_output=True, text=True,
                             check=False)
-    return len(answer.stdout.splitlines())
+    return len(set(answer.stdout.splitlines()))  # A node has a line for each of its partitions.
 
 
 def _wait_until(done: Callable[[], bool], what: str) -> None:

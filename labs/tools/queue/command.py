@@ -122,7 +122,7 @@ def explain(job: QueuedJob, waiting: Sequence[QueuedJob], partitions: Mapping[st
     if reason.for_nodes:
         ahead = _count_ahead(job, waiting)
         who = "1 job is" if ahead == 1 else f"{ahead} jobs are"
-        lines[0] += f"; {who} ahead of it in {job.partition}" if ahead else "; no waiting job is ahead of it"
+        lines[0] += f"; {who if ahead else 'no waiting job is'} ahead of it in {job.partition}"
     lines += _expected_start(job)
     if reason.cure:
         lines.append(f"to do: {reason.cure.format(**facts)}")
@@ -164,7 +164,7 @@ def _facts(job: QueuedJob, partitions: Mapping[str, Partition], nodes: Sequence[
 
 def _detail(job: QueuedJob) -> str:
     """Return what Slurm adds to a reason, such as the nodes that are down."""
-    detail = job.reason.partition(",")[2].strip()
+    detail = "" if job.reason.startswith("Nodes required") else job.reason.partition(",")[2].strip()
     return f" ({detail.replace('UnavailableNodes:', 'not available: ')})" if detail else ""
 
 

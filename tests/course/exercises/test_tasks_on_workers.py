@@ -13,6 +13,7 @@ from labs.course import exercises
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
 from tests.course.exercises.solved import solution
+from tests.tools.cluster import client
 from tests.waiting import ends
 
 pytestmark = pytest.mark.workers
@@ -172,3 +173,18 @@ def test_lab10_tests_on_images_that_the_other_worker_trains_on():
     broken, repaired = (float(re.search(r"accuracy (\S+)", text)[1]) for text in in_both("lab10"))
     assert broken > 0.6
     assert repaired == pytest.approx(0.5, abs=0.12)  # Three standard errors of 200 coin flips are 0.11.
+
+
+@with_solutions
+def test_lab11_divides_the_images_of_a_node_but_not_between_nodes(tmp_path):
+    """On one node the bug does not show."""
+    for text in in_both("lab11"):
+        assert text.count("2 workers on 1 node, epoch") == 3
+        assert text.count("1024 images trained, 1024 different ones") == 3
+    if reason := client.missing():
+        pytest.skip(reason)
+    with client.running(tmp_path / "cluster", "--nodes", 2) as cluster:
+        trained = [re.findall(r"2 workers on 2 nodes, epoch \d: (\d+) images trained, 1024 different", cluster.labs(
+            "shell", "--", sys.executable, "-m", "labs", "launch", "2", ROOT / folder / "lab11.py").stdout)
+            for folder in ("debugging", "solutions/debugging")]
+    assert trained == [["2048"] * 3, ["1024"] * 3]

@@ -1,4 +1,4 @@
-"""The studies that set the links of a cluster: lab 5's all-reduces, lab 11's predicted steps, and sweeps over links."""
+"""The studies that set the links of a cluster: lab 5's all-reduces, lab 11's steps, and sweeps over links."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from labs.course import over_links
+from labs.course import over_links, two_nodes
 from labs.results import records
 from labs.run import cluster_state
 from labs.run.lock import Lock
@@ -43,6 +43,18 @@ def test_steps_are_predicted_before_they_are_measured(two, tmp_path):
     assert (cells["computed_seconds"] < cells["alone_seconds"]).all()
     assert output.index("ms predicted") < output.index("ms measured")
     assert "6 steps predicted" in over_links.summary([record])
+
+
+def test_a_step_that_sleeps_takes_its_sleep_and_the_bytes_over_the_link(two, tmp_path):
+    two.labs("run", "lab11", "--study", "sleep", "--bandwidths", "100mbit", "--fixed-ms", "10", "--image-ms", "1",
+             "--name", "it", "--results", tmp_path, seconds=240)
+    record = records.read(tmp_path / "lab11_multinode/it")
+    weak, strong = record["tables"]["sleep"]
+    assert [weak["compute_seconds"], strong["compute_seconds"]] == pytest.approx([0.042, 0.026])
+    wire = 8 * record["metrics"]["gradient_bytes"] / 1e8
+    for row in (weak, strong):
+        assert row["step_seconds"] > 0.95 * wire + row["compute_seconds"]
+    assert two_nodes.slept([record, record | {"layout": record["layout"] | {"size": 1}}])["speedup"].max() < 2
 
 
 def test_a_sweep_sets_the_links_of_each_run_and_records_them(two, tmp_path):

@@ -1,0 +1,202 @@
+"""Lab 11: a drawing of two nodes, figures of large batches, and of scaling over nodes whose computation is a sleep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labs.course import plots
+from labs.results import statistics
+from labs.run.cluster_state import bits_per_second
+from labs.run.errors import LabError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Runs = Sequence[dict[str, Any]]
+RULES = ("none", "sqrt", "linear")
+REPORT_M = {2: 0.9902, 6: 0.9905, 8: 0.9879}
+"""Accuracies that report M has for 2, 6 and 8 workers on two nodes."""
+
+
+def layout_figure(nodes: int = 2, workers: int = 4, batch: int = 128, images: int = 60_000,
+                  rate: float = 0.001) -> Figure:
+    """Draw nodes as boxes of workers joined by a thin link, and below what depends on the number of all workers.
+
+    Args:
+        nodes: Number of nodes.
+        workers: Workers of each.
+        batch: Images per worker and step.
+        images: Training images.
+        rate: Learning rate of one worker.
+    """
+    from matplotlib.patches import Rectangle
+
+    figure = plots.empty(9, 3.3)
+    axes, wide, gap, size = figure.subplots(), workers + 0.4, 2.2, nodes * workers
+    for node in range(nodes):
+        left = node * (wide + gap)
+        axes.add_patch(Rectangle((left, 0), wide, 1.5, facecolor="0.95", edgecolor="0.3"))
+        axes.text(left + wide / 2, 1.62, f"node{node + 1}", ha="center", fontsize=10)
+        for local in range(workers):
+            rank = node * workers + local
+            colour = plots.RANK_COLOURS[rank % len(plots.RANK_COLOURS)]
+            axes.add_patch(Rectangle((left + 0.3 + local, 0.5), 0.8, 0.8, facecolor=colour, edgecolor="black"))
+            axes.text(left + 0.7 + local, 0.24, f"rank {rank}\nlocal {local}", ha="center", va="center", fontsize=7.5)
+        if node:
+            axes.plot([left - gap, left], [0.9, 0.9], color="0.2", linewidth=1.2)
+            axes.text(left - gap / 2, 1.0, "network", ha="center", fontsize=9)
+            axes.text(left - gap / 2, 0.62, "slower than\na node's memory", ha="center", va="center", fontsize=7.5)
+    lines = (f"hvd.size() = {nodes} x {workers} = {size} workers",
+             f"global batch = {size} x {batch} = {size * batch:,} images",
+             f"learning rate, linear rule = {size} x {rate:g} = {size * rate:g}",
+             f"steps per epoch = {images:,} / {size * batch:,}, rounded up = {-(-images // (size * batch))}")
+    for row, line in enumerate(lines):
+        axes.text(nodes * (wide + gap) / 2 - gap / 2, -0.45 - 0.36 * row, line, ha="center", fontsize=10)
+    axes.set(xlim=(-0.2, nodes * (wide + gap) - gap + 0.2), ylim=(-1.75, 1.95))
+    axes.set_axis_off()
+    return figure
+
+
+def large_batches(runs: Runs) -> pd.DataFrame:
+    """Return a row per run: workers whose global batch it has, rule, seed, best validation and test accuracy.
+
+    Args:
+        runs: Records of lab 11's sweep "rules".
+
+    Raises:
+        LabError: There are none.
+    """
+    import pandas as pd
+
+    rows = [{"workers": run["layout"]["global_batch_size"] // run["config"]["base_batch_size"],
+             "rule": run["config"]["scaling"], "seed": run["config"]["seed"], "epochs": run["config"]["epochs"],
+             "images": run["history"][-1]["images"], "steps": run["history"][-1]["steps"],
+             "test_images": run["metrics"]["test_images"], "epoch": run["metrics"]["best_epoch"],
+             "validation": run["metrics"]["best_val_accuracy"], "test": run["metrics"]["test_accuracy_at_best"]}
+            for run in runs if "test_accuracy_at_best" in run["metrics"]]
+    if not rows:
+        raise LabError("there are no such runs; make them with `labs sweep lab11 --preset laptop`")
+    return pd.DataFrame(rows).sort_values(["workers", "rule", "seed"], ignore_index=True)
+
+
+def of_rule(table: pd.DataFrame, rule: str, column: str) -> dict[int, list[float]]:
+    """Return a column's values by workers; the runs of one worker belong to every rule.
+
+    Args:
+        table: From `large_batches`.
+        rule: "none", "sqrt" or "linear".
+        column: "validation" or "test".
+    """
+    chosen = table[(table["rule"] == rule) | (table["workers"] == 1)]
+    return {int(workers): same[column].tolist() for workers, same in chosen.groupby("workers")}
+
+
+def rules_figure(table: pd.DataFrame) -> Figure:
+    """Draw the best validation accuracy, and the test accuracy of that epoch, over the workers; a point per seed.
+
+    Args:
+        table: From `large_batches`.
+    """
+    figure = plots.empty(9, 3.7)
+    places = {workers: place for place, workers in enumerate(sorted(table["workers"].unique()))}
+    titles = {"validation": "best validation accuracy", "test": "test accuracy at that epoch"}
+    for axes, (column, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
+        for shift, rule, colour in zip((-0.16, 0, 0.16), RULES, plots.COLOURS, strict=False):
+            for workers, values in of_rule(table, rule, column).items():
+                if workers > 1:
+                    axes.plot([places[workers] + shift] * len(values), values, "o", color=colour, markersize=5,
+                              label=rule)
+        one = of_rule(table, "linear", column).get(1, [])
+        axes.plot([places.get(1, 0)] * len(one), one, "o", color="0.3", markersize=5, label="one worker")
+        if column == "test":
+            axes.plot([places[n] + 0.32 for n in REPORT_M if n in places],
+                      [value for n, value in REPORT_M.items() if n in places], "x", color="black", label="report M")
+        axes.set(title=title, xlabel="workers (global batch / 128)")
+        axes.set_xticks(list(places.values()), [str(workers) for workers in places])
+        axes.grid(alpha=0.3)
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
+    return figure
+
+
+def slept(runs: Runs) -> pd.DataFrame:
+    """Return a row per run, link and kind of scaling: nodes, seconds of the step, speedup over one node.
+
+    The baseline of a speedup is the mean of one node's runs of that kind, over all links: it uses none.
+
+    Args:
+        runs: Records of lab 11's study "sleep".
+
+    Raises:
+        LabError: There are none.
+    """
+    import pandas as pd
+
+    rows = [{"nodes": run["layout"]["size"], "seed": run["config"]["seed"], "nbytes": run["metrics"]["gradient_bytes"]}
+            | row for run in runs for row in run.get("tables", {}).get("sleep", ())]
+    if not rows:
+        raise LabError("there are no such runs; make them on 8 nodes: `labs cluster up --nodes 8`, then `labs cluster "
+                       "sweep lab11 --preset cluster --only sleep`")
+    table = pd.DataFrame(rows)
+    one = table[table["nodes"] == 1].groupby("kind")["step_seconds"].mean()
+    images = np.where(table["kind"] == "weak", table["nodes"], 1)
+    speedup = images * table["kind"].map(one) / table["step_seconds"]
+    return table.assign(link=table["bandwidth"].map(bits_per_second), speedup=speedup,
+                        efficiency=speedup / table["nodes"])
+
+
+def speedups(table: pd.DataFrame, kind: str, nodes: int = 8) -> dict[str, tuple[float, float, float]]:
+    """Return the mean speedup on some nodes with its 95 % interval over the runs, by link.
+
+    Args:
+        table: From `slept`.
+        kind: "weak" or "strong".
+        nodes: Number of nodes.
+    """
+    chosen = table[(table["kind"] == kind) & (table["nodes"] == nodes)].sort_values("link")
+    return {bandwidth: (float(same["speedup"].mean()), *statistics.mean_interval(same["speedup"]))
+            for bandwidth, same in chosen.groupby("bandwidth", sort=False)}
+
+
+def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
+    """Return speedups with their intervals as text: "S = 0.30 (0.29 to 0.31) at 100 Mbit/s, ...".
+
+    Args:
+        speedups: From `speedups`.
+    """
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {bits_per_second(link) / 1e6:,.0f} Mbit/s"
+                              for link, (mean, low, high) in speedups.items())
+
+
+def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float], float]) -> Figure:
+    """Draw the speedup over nodes in weak and in strong scaling; lines are predicted, each point is a run.
+
+    Args:
+        table: From `slept`.
+        predicted: Returns the speedup of a kind of scaling, a number of nodes, and bits per second.
+    """
+    figure = plots.empty(9, 4)
+    links = sorted(table["link"].unique())
+    for axes, kind in zip(figure.subplots(1, 2, sharey=True), ("weak", "strong"), strict=True):
+        for link, colour in zip(links, plots.COLOURS, strict=False):
+            points = table[(table["link"] == link) & (table["kind"] == kind)]
+            line = np.geomspace(1, points["nodes"].max(), 50)
+            name = f"{link / 1e6:,.0f} Mbit/s"
+            axes.plot(line, [predicted(kind, n, link) for n in line], color=colour, label=f"{name}, predicted")
+            axes.plot(points["nodes"], points["speedup"], "o", color=colour, markersize=4, label=f"{name}, a run")
+        axes.plot(line, line, ":", color="0.4", label="ideal")
+        axes.axhline(1, color="0.4", linewidth=0.8)
+        axes.set(title=f"{kind} scaling", xlabel="nodes, one worker each", xscale="log", yscale="log")
+        axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
+        ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 4, 8]
+        axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+        axes.set_axisbelow(True)
+        axes.set_ylabel("speedup over one node" if kind == "weak" else "")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+    return figure

@@ -1,0 +1,44 @@
+"""The partitions of `labs cluster up --partitions course`, and lab 11's six jobs in their queue."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs.course import slurm_queue
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Four nodes with Slurm, as the page starts them."""
+    made = slurm_queue.Cluster()
+    if made.missing:
+        pytest.skip(made.missing)
+    yield made
+    made.stop()
+    assert made.missing
+
+
+def test_the_partitions_have_their_limits(cluster):
+    rows = cluster.shell("sinfo --noheader --format='%P %l %D %s %p'").splitlines()
+    assert sorted(rows) == ["batch* 1-00:00:00 4 1-infinite 1", "dgx 4:00:00 1 1-infinite 1",
+                            "teaching 30:00 4 1 2"]
+
+
+def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_earlier(cluster, tmp_path):
+    queue = slurm_queue.Queue(cluster)
+    jobs = [(nodes, limit) for _, nodes, limit in slurm_queue.JOBS.values()][:-1]
+    predicted = slurm_queue.planned_starts(jobs, slurm_queue.NODES)
+    assert queue.before["start"].tolist()[:-1] == pytest.approx(predicted, abs=1.5)
+    assert queue.before["start"].isna().tolist() == [False] * 5 + [True]
+    assert queue.before.loc[["A", "E"], "state"].tolist() == ["RUNNING", "RUNNING"]
+    assert queue.before.loc[["B", "D", "F"], "reason"].tolist() == ["Resources", "Priority", "PartitionTimeLimit"]
+    assert "the job would wait forever" in " ".join(queue.advice("D", "F").split())
+    assert queue.shorten("D", 5).loc["D", "start"] == pytest.approx(5, abs=1.5)
+    assert queue.started_after("D") < 60
+    queue.cancel()
+    queue.keep(tmp_path / "queue.json")
+    assert set(json.loads((tmp_path / "queue.json").read_text())) == {"before", "advice", "after", "seconds"}
