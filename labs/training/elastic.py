@@ -249,6 +249,8 @@ class Elastic:
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory
+        if self.running:  # How far it had come, before it goes back to the last commit.
+            memory.progress += (self._point(memory.stopped, self.seen),)
         memory.size = self.job.size if self.running else memory.size
         # The step in which the loss was detected counts too: its work is lost.
         memory.steps_lost = self.uncommitted + self.in_step
