@@ -130,3 +130,11 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab12_uses_images_twice():
+    broken, repaired = (re.search(r"used twice: \[\s*(\d+)\.?\s+(\d+)\.?\] by epoch", text).groups()
+                        for text in in_both("lab12"))
+    assert broken == ("0", "256")
+    assert repaired == ("0", "0")
