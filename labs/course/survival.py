@@ -183,6 +183,14 @@ def epochs_by_size(run: Record) -> dict[int, list[float]]:
     return seconds
 
 
+def epochs_left(run: Record) -> float:
+    """Return how many epochs of an elastic run were left when a worker joined; 0 if none did."""
+    for before, after in itertools.pairwise(run["tables"]["progress"]):
+        if after["size"] > before["size"]:
+            return float(run["config"]["epochs"] - after["epochs"])
+    return 0.0
+
+
 def elastic_events(runs: Iterable[Record]) -> pd.DataFrame:
     """Return what lost and joining workers cost, a row per event of each run, with the time of the repeated steps.
 
