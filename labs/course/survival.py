@@ -44,7 +44,7 @@ def wall_clock(lanes: Mapping[str, Sequence[tuple[str, float]]], title: str, uni
             seen += [use]
     axes.set_yticks(range(len(lanes)), list(lanes))
     axes.invert_yaxis()
-    axes.set(xlabel=f"{unit} since the job was submitted", xlim=(0, None))
+    axes.set(xlabel=f"{unit} since the first start", xlim=(0, None))
     axes.set_title(title, fontsize=11)
     axes.spines[["top", "right"]].set_visible(False)
     handles = [Patch(facecolor=colour, edgecolor="black", label=use) for use, colour in USES.items() if use in seen]
