@@ -20,10 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import psutil
-
 from labs import Lab, Options, Sweep, datasets, fields, launch, main, measure, models, results, training
-from labs.run import atomic, heartbeat, run_lock, terminal
+from labs.run import atomic, heartbeat, resources, run_lock, terminal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +120,7 @@ def _resume(config: Config, options: Options):
     """End the run with the worker that dies; with --resume, continue from the last checkpoint."""
     import tensorflow as tf
 
-    began, process = time.time(), psutil.Process().create_time()
+    began, process = time.time(), time.time() - resources.process_seconds()
     runs = options.results_root / LAB.name
     # Read before the workers start and overwrite the heartbeats.
     options = run_lock.resumed(LAB.name, options)

@@ -14,9 +14,9 @@ from labs.results import reference
 
 
 def test_both_models_agree_where_failures_are_rare_and_young_is_the_minimum():
-    intervals = np.geomspace(60, 6000, 2000)
+    intervals = np.geomspace(600, 20_000, 2000)
     simple, full = (model(intervals, 6, 1e6, 60) for model in (survival.first_order, survival.exponential))
-    assert simple == pytest.approx(full, rel=0.01)
+    assert simple == pytest.approx(full, rel=0.02)
     assert intervals[simple.argmin()] == pytest.approx((2 * 6 * 1e6) ** 0.5, rel=0.01)
     assert survival.exponential(10.0, 1, 5, 1) < 1 < survival.first_order(10.0, 1, 5, 1)
 
