@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 WIDTH = 9.0
-USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[1], "lost": plots.COLOURS[5], "queue": "0.88",
+USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
         "restart": "0.55"}
 """What the wall clock is spent on, with its colour."""
 
@@ -97,19 +97,20 @@ def costs(lives: pd.DataFrame) -> tuple[float, float, float]:
 def shares(lives: pd.DataFrame) -> pd.DataFrame:
     """Return the shares of the clock by `save_every`: kept, saving, lost, restart, and wasted with its interval.
 
-    The interval, `wasted_low` to `wasted_high`, is Student's 95 % interval over the seeds. `T` is the mean time of the
-    steps between two checkpoints; the nominal one where no checkpoint was completed.
+    The interval, `wasted_low` to `wasted_high`, is Student's 95 % interval over the lives, whose lengths are independent
+    of each other. `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
     """
     import pandas as pd
 
     rows = {}
     for every, same in lives.groupby("save_every"):
         total, saves = same["life"].sum(), same["saves"].sum()
-        by_seed = [1 - each["kept"].sum() / each["life"].sum() for _, each in same.groupby("seed")]
-        low, high = statistics.mean_interval(by_seed)
+        kept = same["kept"].sum() / total
+        off = (same["kept"] - kept * same["life"]) / same["life"].mean()  # Of a ratio of two means.
+        half = float(statistics.half_width(off.var() / len(same), len(same) - 1))
         rows[every] = {"kills": len(same), "T": same["kept"].sum() / saves if saves else every,
                        **{use: same[use].sum() / total for use in ("kept", "saving", "lost", "restart")},
-                       "wasted": 1 - same["kept"].sum() / total, "wasted_low": low, "wasted_high": high}
+                       "wasted": 1 - kept, "wasted_low": 1 - kept - half, "wasted_high": 1 - kept + half}
     return pd.DataFrame(rows).T.rename_axis("save_every")
 
 
