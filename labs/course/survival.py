@@ -97,8 +97,8 @@ def costs(lives: pd.DataFrame) -> tuple[float, float, float]:
 def shares(lives: pd.DataFrame) -> pd.DataFrame:
     """Return the shares of the clock by `save_every`: kept, saving, lost, restart, and wasted with its interval.
 
-    The interval, `wasted_low` to `wasted_high`, is Student's 95 % interval over the lives, whose lengths are independent
-    of each other. `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
+    The interval, `wasted_low` to `wasted_high`, is Student's 95 % interval over the lives, whose lengths are
+    independent. `T` is the mean time of the steps between two checkpoints; the nominal one where none was completed.
     """
     import pandas as pd
 
