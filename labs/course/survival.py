@@ -210,13 +210,16 @@ def elastic_events(runs: Iterable[Record]) -> pd.DataFrame:
 
 
 def progress_figure(run: Record) -> Figure:
-    """Draw the epochs of an elastic run over time, a colour per size; pauses are grey, and lost steps fall back."""
+    """Draw the epochs of an elastic run over time, a colour per size; pauses are grey, lost steps black."""
     figure = plots.empty(WIDTH, 3.4)
     axes = figure.subplots()
     rows = run["tables"]["progress"]
     for first, second in itertools.pairwise(rows):
-        axes.plot([first["seconds"], second["seconds"]], [first["epochs"], second["epochs"]],
-                  color=plots.COLOURS[second["size"] - 1], marker=".", markersize=3,
+        ends = [first["seconds"], second["seconds"]], [first["epochs"], second["epochs"]]
+        if second["epochs"] < first["epochs"]:
+            axes.plot(*ends, color="black", linewidth=3, zorder=3, label="lost steps")
+            continue
+        axes.plot(*ends, color=plots.COLOURS[second["size"] - 1], marker=".", markersize=3,
                   label=f"{second['size']} worker" + "s" * (second["size"] > 1))
     for event in run["tables"]["events"]:
         axes.axvspan(event["seconds"] - event["seconds_lost"], event["seconds"], color="0.85", zorder=0)
