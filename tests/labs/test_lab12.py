@@ -114,6 +114,8 @@ def test_the_study_of_kills_accounts_for_every_second(tmp_path, monkeypatch):
     assert record["metrics"]["wasted"] == pytest.approx(
         1 - sum(life["kept"] for life in lives) / sum(life["life"] for life in lives))
     assert not record["history"]
+    with pytest.raises(LabError, match="the study of kills has one worker; add --workers 1"):
+        local.run(lab, config, 2)
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])
