@@ -2,6 +2,7 @@
 
     labs run lab12_elastic --workers 2
     labs run lab12_elastic --workers 2 --study resume
+    labs run lab12_elastic --workers 1 --study kills --save-every 0.5
     sbatch --ntasks-per-node=4 jobs/lab12_elastic.sh --preset paper
 """
 
@@ -19,16 +20,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
-from labs import Lab, Options, datasets, fields, launch, main, models, results, training
-from labs.run import atomic, heartbeat, run_lock, terminal
+from labs import Lab, LabError, Options, Sweep, datasets, fields, launch, main, measure, models, results, training
+from labs.run import atomic, heartbeat, resources, run_lock, terminal
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 12."""
 
-    study: Literal["elastic", "resume"] = "elastic"
-    """"elastic": the other workers continue, and another may join; "resume": the run ends, --resume continues it."""
+    study: Literal["elastic", "resume", "kills"] = "elastic"
+    """"elastic": the other workers continue, and another may join; "resume": the run ends, --resume continues it;
+    "kills": a small training in numpy is killed again and again, and resumed from its last checkpoint."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: fields.BatchSize = 64
@@ -45,13 +47,30 @@ class Config:
     """When a worker is killed, in epochs; 0: never."""
     return_epoch: Annotated[float, fields.Range(0, 2**20)] = 2.5
     """When another worker may join (study elastic), in epochs; 0: never."""
+    save_every: Annotated[float, fields.Range(0.001, 2**20)] = 0.12
+    """Seconds of steps between two checkpoints (study kills)."""
+    mean_life: Annotated[float, fields.Range(0.01, 2**20)] = 1.0
+    """Mean seconds from a start to the next kill (study kills)."""
+    kills: Annotated[int, fields.Range(1, 2**20)] = 67
+    """How often to kill the training (study kills)."""
     seed: fields.Seed = 1
-    """Seed of the weights, the order of the images, and dropout."""
+    """Seed of the weights, the order of the images, dropout, and the moments of the kills."""
 
 
 PRESETS = {
     "demo": Config(),
     "paper": Config(data="real", batch_size=128, epochs=40, commit_steps=50, leave_epoch=10.5, return_epoch=20.5),
+}
+
+COMMITS = "F4: what a lost and a joining worker cost, and what a commit costs, against the steps between two commits"
+SWEEPS = {
+    "demo": (
+        Sweep("commits", COMMITS, {"commit_steps": (1, 2, 4, 12), "epochs": (16,), "leave_epoch": (2.5,),
+                                   "return_epoch": (4.5,)}, workers=(2,)),
+        Sweep("kills", "F4: the share of the clock that kills and checkpoints cost, against the checkpoint interval",
+              {"study": ("kills",), "save_every": (0.03, 0.12, 0.5, 2.0)}, workers=(1,)),
+    ),
+    "paper": (Sweep("commits", COMMITS, {"commit_steps": (1, 10, 50, 250)}, workers=(2, 4)),),
 }
 
 
@@ -60,9 +79,15 @@ def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
     return launch.elastic_hosts.horovodrun(workers, folder) if config.study == "elastic" and workers > 1 else None
 
 
+def check(config: Config, workers: int) -> None:
+    """Refuse several workers that would each kill a training of their own."""
+    if config.study == "kills" and workers > 1:
+        raise LabError("the study of kills has one worker; add --workers 1")
+
+
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train while a worker dies, and return the record, whose table `events` says what was lost."""
-    return _elastic(config, options) if config.study == "elastic" else _resume(config, options)
+    return {"elastic": _elastic, "resume": _resume, "kills": _kills}[config.study](config, options)
 
 
 def _digits(config: Config):
@@ -87,7 +112,8 @@ def fault(worker) -> None:
     config = worker.config
     lost = any(event["kind"] == "worker lost" for event in worker.memory.events)
     # Halfway between two commits: a worker that dies at a random moment loses as many steps on average.
-    due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= config.commit_steps
+    between = min(config.commit_steps, datasets.steps_per_epoch(len(worker.images), config.batch_size, worker.job.size))
+    due = config.leave_epoch and worker.done >= config.leave_epoch and 2 * worker.uncommitted >= between
     if training.loopback.is_leaving() and due and not lost and worker.job.size > 1:
         launch.elastic_hosts.lose_host(worker.folder)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -100,7 +126,7 @@ def _resume(config: Config, options: Options):
     """End the run with the worker that dies; with --resume, continue from the last checkpoint."""
     import tensorflow as tf
 
-    began = time.time()
+    began, process = time.time(), time.time() - resources.process_seconds()
     runs = options.results_root / LAB.name
     # Read before the workers start and overwrite the heartbeats.
     options = run_lock.resumed(LAB.name, options)
@@ -113,7 +139,7 @@ def _resume(config: Config, options: Options):
         if job.rank == 0:
             _save_events(job.folder, progress)
         if before and job.rank == 0:
-            _when(lambda beat: beat.epoch, lambda beat: _record_loss(job, progress, beat, steps))
+            _when(lambda beat: beat.epoch, lambda beat: _record_loss(job, progress, beat, steps, process))
         if not options.resume and job.size > 1 and job.rank == job.size - 1 and config.leave_epoch:
             _when(lambda beat: (beat.epoch - 1) * steps + beat.step >= config.leave_epoch * steps, _die)
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
@@ -124,7 +150,20 @@ def _resume(config: Config, options: Options):
             batch_size=config.batch_size, epochs=config.epochs,
         )
         test = training.evaluate(job, model, digits.test, config.batch_size)
-        return _finish(job, history, test, {"events": progress["events"]})
+        return _finish(job, history, test, {"events": progress["events"]}, wall_seconds=time.time() - progress["began"])
+
+
+def _kills(config: Config, options: Options):
+    """Kill a training in numpy again and again, and return where its seconds went, a row per life."""
+    with training.start(config, options) as job:
+        digits = _digits(config).train
+        lives = measure.kills.study(
+            digits.images[digits.positions], digits.labels[digits.positions], save_every=config.save_every,
+            mean_life=config.mean_life, kills=config.kills, seed=config.seed)
+        rows = [dataclasses.asdict(life) for life in lives]
+        seconds = sum(life.life for life in lives)
+        return results.finish(job, [], tables={"kills": rows}, wall_seconds=seconds,
+                              wasted=1 - sum(life.kept for life in lives) / seconds)
 
 
 def _interrupted_run(folder: Path) -> dict | None:
@@ -141,14 +180,15 @@ def _interrupted_run(folder: Path) -> dict | None:
         "stopped": max(beat.moved for beat in beats)}
 
 
-def _record_loss(job, progress: dict, beat, steps: int) -> None:
+def _record_loss(job, progress: dict, beat, steps: int, process: float) -> None:
     """Add the event with the cost of the interruption, after the first step of the resumed run."""
     epochs, more = progress["saved"]
     step = epochs * steps + more
     lost = max(0, (progress["epoch"] - 1) * steps + progress["step"] - step)
     progress["events"].append({"kind": "run ended and resumed", "seconds": beat.moved - progress["began"],
                                "size": job.size, "step": step, "steps_lost": lost,
-                               "seconds_lost": beat.moved - progress["stopped"]})
+                               "seconds_lost": beat.moved - progress["stopped"],
+                               "seconds_starting": beat.moved - process})
     _save_events(job.folder, progress)
 
 
@@ -171,7 +211,7 @@ def _die(_) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _finish(job, history: list[dict], test: dict, tables: dict):
+def _finish(job, history: list[dict], test: dict, tables: dict, **metrics: float):
     """Print the losses, and return the record."""
     losses = [event for event in tables["events"] if event["kind"] != "start"]
     columns = ("kind", "seconds", "size", "step", "steps_lost", "seconds_lost")
@@ -181,11 +221,12 @@ def _finish(job, history: list[dict], test: dict, tables: dict):
     return results.finish(
         job, history, tables=tables, test_accuracy=test["accuracy"], test_loss=test["loss"],
         steps_lost=sum(event["steps_lost"] for event in losses),
-        seconds_lost=sum(event["seconds_lost"] for event in losses),
+        seconds_lost=sum(event["seconds_lost"] for event in losses), **metrics,
     )
 
 
-LAB = Lab(Config, PRESETS, run, launcher=launcher, data_set="mnist")
+LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, launcher=launcher, data_set="mnist", check=check,
+          one_worker=lambda config: config.study == "kills")
 
 if __name__ == "__main__":
     main()

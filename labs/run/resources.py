@@ -1,4 +1,4 @@
-"""CPU cores and GPUs that this process may use. Its affinity and its control groups (cgroups) limit the cores."""
+"""CPU cores and GPUs that this process may use, and its age. Affinity and control groups (cgroups) limit the cores."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import re
+import time
 from pathlib import Path, PurePosixPath
 
 
@@ -43,6 +44,17 @@ def gpus() -> list:
             handles.append(pynvml.nvmlDeviceGetHandleByIndex(int(name)) if re.fullmatch("[0-9]+", str(name)) else
                            pynvml.nvmlDeviceGetHandleByUUID(name))
     return handles
+
+
+def process_seconds() -> float:
+    """Return for how long this process has been running, whether or not the system time has changed since the boot."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:  # Not Linux.
+        import psutil
+
+        return time.time() - psutil.Process().create_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _bound() -> int:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import horovod.tensorflow as hvd
-import psutil
 import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
@@ -82,7 +81,7 @@ class Elastic:
         if options.name is None:
             raise LabError("workers that join later must find the run; give it a --name")
         self.options, self.folder = options, runs / options.name
-        began = time.monotonic() - (time.time() - psutil.Process().create_time())
+        began = time.monotonic() - resources.process_seconds()
         self.memory = Progress(began=began, stopped=began)
         self.lock = contextlib.ExitStack()
         self.uncommitted = 0
@@ -249,6 +248,8 @@ class Elastic:
         if heartbeat.current():
             heartbeat.current().pause()
         memory = self.memory
+        if self.running:  # How far it had come, before it goes back to the last commit.
+            memory.progress += (self._point(memory.stopped, self.seen),)
         memory.size = self.job.size if self.running else memory.size
         # The step in which the loss was detected counts too: its work is lost.
         memory.steps_lost = self.uncommitted + self.in_step

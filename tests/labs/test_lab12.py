@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -80,6 +81,10 @@ def test_every_epoch_is_done_and_counts_every_image_once(story):
     left = IMAGES - 128 * (record["tables"]["events"][1]["step"] - two)
     assert f"epoch 2: {left} of {left} training images used once, by 1 worker in {math.ceil(left / 64)} steps" in text
     assert record["tables"]["progress"][-1]["epochs"] == DEMO.epochs
+    reached = [row["epochs"] for row in record["tables"]["progress"]]
+    (fall,) = [before - after for before, after in itertools.pairwise(reached) if after < before]
+    lost = record["tables"]["events"][1]["steps_lost"]
+    assert (lost - 1) * 128 <= fall * IMAGES <= lost * 128 + 0.1, "the step that failed is lost, but was never reached"
 
 
 @pytest.mark.workers
@@ -93,9 +98,24 @@ def test_without_elastic_at_most_an_epoch_is_lost(tmp_path, monkeypatch):
     steps = math.ceil(IMAGES / 128)
     assert event["step"] == steps
     assert 0 <= event["steps_lost"] <= steps
-    assert 0 < event["seconds_lost"] < event["seconds"]
+    assert 0 < event["seconds_starting"] < event["seconds_lost"] < event["seconds"] < record["metrics"]["wall_seconds"]
     solved("lab12.q1")
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
+
+
+@pytest.mark.slow
+def test_the_study_of_kills_accounts_for_every_second(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    config = dataclasses.replace(DEMO, study="kills", kills=3, save_every=0.05)
+    record = local.run(lab, config, 1)
+    lives = record["tables"]["kills"]
+    assert len(lives) == 3
+    assert record["metrics"]["wall_seconds"] == pytest.approx(sum(life["life"] for life in lives))
+    assert record["metrics"]["wasted"] == pytest.approx(
+        1 - sum(life["kept"] for life in lives) / sum(life["life"] for life in lives))
+    assert not record["history"]
+    with pytest.raises(LabError, match="the study of kills has one worker; add --workers 1"):
+        local.run(lab, config, 2)
 
 
 @pytest.mark.parametrize("option", ["timeline", "tensorboard"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -65,3 +66,9 @@ def test_under_a_quota_of_one_core_two_workers_are_refused(tmp_path):
     assert counted.stdout == "1 1 1\n", counted.stderr
     assert refused.stderr == ("labs: error: 2 workers on 1 core (the CPU quota is 1) would wait for each other; "
                               "ask for at most 1, or add --oversubscribe\n")
+
+
+def test_the_age_of_a_process_does_not_depend_on_the_system_time():
+    began, program = time.monotonic(), "from labs.run import resources; print(resources.process_seconds())"
+    age = float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+    assert 0 < age < time.monotonic() - began + 0.02  # The kernel counts in hundredths of a second.

@@ -188,3 +188,11 @@ def test_lab11_divides_the_images_of_a_node_but_not_between_nodes(tmp_path):
             "shell", "--", sys.executable, "-m", "labs", "launch", "2", ROOT / folder / "lab11.py").stdout)
             for folder in ("debugging", "solutions/debugging")]
     assert trained == [["2048"] * 3, ["1024"] * 3]
+
+
+@with_solutions
+def test_lab12_uses_images_twice():
+    broken, repaired = (re.search(r"used twice: \[\s*(\d+)\.?\s+(\d+)\.?\] by epoch", text).groups()
+                        for text in in_both("lab12"))
+    assert broken == ("0", "256")
+    assert repaired == ("0", "0")

@@ -1,0 +1,161 @@
+"""What random kills cost a training: a process that is killed with SIGKILL and started again, on a real clock.
+
+    python -m labs.measure.kills FOLDER SAVE_EVERY SEED       the process that is killed
+
+It trains a network of one hidden layer with numpy, so that it starts in a fraction of a second, and a study of 200
+kills takes minutes. Processes, files, kills and seconds are real; only the mean time between kills is short.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from labs.run import atomic
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
+
+HIDDEN, BATCH = 1024, 64
+"""Units of the hidden layer, which make a state of 6.5 MB with images of 28 x 28 pixels; images per step."""
+CLOCK = struct.Struct("4d")
+
+
+@dataclasses.dataclass(frozen=True)
+class Life:
+    """The seconds of one start of the training, until its kill; the steps that its last checkpoint holds."""
+
+    life: float = 0.0
+    """From the start of the process to the kill: the sum of the next four."""
+    restart: float = 0.0
+    """Until the first step: Python starts, and loads the data and the checkpoint."""
+    kept: float = 0.0
+    """Steps that a checkpoint has saved."""
+    saving: float = 0.0
+    """Writing of the checkpoints that were completed."""
+    lost: float = 0.0
+    """Steps after the last checkpoint, and a save that was not completed."""
+    saves: int = 0
+    steps: int = 0
+
+
+def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_life: float, kills: int,
+          seed: int) -> list[Life]:
+    """Train, kill the training at random moments, start it again from its last checkpoint, and return its lives.
+
+    Args:
+        images: To train on, of any shape; values from 0 to 255.
+        labels: Their classes.
+        save_every: Seconds of steps between two checkpoints.
+        mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
+        kills: How often to kill it.
+        seed: Of the network and of the moments.
+
+    Raises:
+        LabError: The training ended by itself.
+    """
+    rng = np.random.default_rng(seed)
+    lives: list[Life] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.savez(folder / "data.npz", images=images.reshape(len(images), -1) / 255, labels=labels)
+        for life in rng.exponential(mean_life, kills):
+            before = lives[-1].steps if lives else 0
+            lives.append(_live(folder, save_every, seed, float(life)))
+            if lives[-1].steps < before:
+                raise LabError("a checkpoint that was complete is gone")
+    return lives
+
+
+def _live(folder: Path, save_every: float, seed: int, seconds: float) -> Life:
+    """Start the training, kill it after some seconds, and return what it has done with them."""
+    clock = folder / "clock"
+    for left in (clock, *folder.glob(".*.part")):  # What the life before has left.
+        left.unlink(missing_ok=True)
+    program = [sys.executable, "-m", "labs.measure.kills", str(folder), str(save_every), str(seed)]
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    began = time.monotonic()
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {
+        "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        _, errors = process.communicate(timeout=seconds)
+        raise LabError(f"the training ended by itself: {(errors.strip() or 'no message').splitlines()[-1]}")
+    process.kill()
+    ended = time.monotonic()
+    process.communicate()
+    content = clock.read_bytes() if clock.exists() else b""
+    first, kept, saving, saves = CLOCK.unpack(content) if content else 4 * (0.0,)
+    life = ended - began
+    restart = min(first - began, life) if first else life
+    return Life(life, restart, kept, saving, life - restart - kept - saving, int(saves), _steps(folder))
+
+
+def _steps(folder: Path) -> int:
+    """Return the steps of the checkpoint; 0 without one."""
+    path = folder / "checkpoint.npz"
+    if not path.exists():
+        return 0
+    with np.load(path, allow_pickle=False) as saved:
+        return int(saved["steps"])
+
+
+def train(folder: Path, save_every: float, seed: int) -> None:
+    """Train until killed: steps, and a checkpoint whenever the steps since the last one have taken `save_every`.
+
+    The file `clock` says what is done: when the first step began, the seconds of the steps that are saved, the seconds
+    of the saves, and their number. It outlives the process.
+    """
+    with np.load(folder / "data.npz", allow_pickle=False) as data:
+        images, labels = data["images"].astype(np.float32), data["labels"]
+    path, rng = folder / "checkpoint.npz", np.random.default_rng(seed)
+    state = {"hidden": rng.normal(0, 0.1, (images.shape[1], HIDDEN)).astype(np.float32),
+             "out": rng.normal(0, 0.01, (HIDDEN, 10)).astype(np.float32)}
+    state |= {f"{name} velocity": np.zeros_like(values) for name, values in state.items()}
+    steps = 0
+    if path.exists():
+        with np.load(path, allow_pickle=False) as saved:
+            state, steps = {name: saved[name] for name in state}, int(saved["steps"])
+    clock = os.open(folder / "clock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    kept = saving = saves = 0.0
+    unsaved, first = 0.0, time.monotonic()
+    os.pwrite(clock, CLOCK.pack(first, kept, saving, saves), 0)
+    while True:
+        began = time.monotonic()
+        _step(state, images, labels, np.random.default_rng([seed, steps]))
+        steps, unsaved = steps + 1, unsaved + time.monotonic() - began
+        if unsaved < save_every:
+            continue
+        began = time.monotonic()
+        with atomic.writing(path) as file:
+            np.savez(file, **state | {"steps": np.array(steps)})
+        kept, saving, saves, unsaved = kept + unsaved, saving + time.monotonic() - began, saves + 1, 0.0
+        os.pwrite(clock, CLOCK.pack(first, kept, saving, saves), 0)
+
+
+def _step(state: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray, rng: np.random.Generator) -> None:
+    """Take one step of SGD with momentum."""
+    rows = rng.integers(0, len(images), BATCH)
+    inputs = images[rows]
+    hidden = np.maximum(inputs @ state["hidden"], 0)
+    scores = hidden @ state["out"]
+    errors = np.exp(scores - scores.max(axis=1, keepdims=True))
+    errors /= errors.sum(axis=1, keepdims=True)
+    errors[np.arange(BATCH), labels[rows]] -= 1
+    gradients = {"hidden": inputs.T @ (errors @ state["out"].T * (hidden > 0)), "out": hidden.T @ errors}
+    for name, gradient in gradients.items():
+        velocity = state[f"{name} velocity"]
+        velocity *= 0.9
+        velocity -= 0.01 / BATCH * gradient
+        state[name] += velocity
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
