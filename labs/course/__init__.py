@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from labs.course import (
         at_scale,
         drawings,
+        elsewhere,
         exercises,
         laws,
         layouts,

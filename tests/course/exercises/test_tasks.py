@@ -258,6 +258,7 @@ CANDIDATES = {
                   28: "Broadcast"},
     "lab04.bug": {17: "set_random_seed", 23: "DistributedOptimizer", 28: "order = ", 29: "mine = ", 33: "allgather"},
     "lab05.bug": {22: "mine = ", 25: "DistributedOptimizer", 30: "model.fit", 33: "reached = ", 34: "hvd.broadcast("},
+    "lab13.bug": {17: "shard = ", 21: "mine = ", 33: "reducescatter", 35: "second = ", 37: "allgather"},
 }
 
 

@@ -130,3 +130,14 @@ def test_lab05_hangs():
     assert "".join(warnings[1:]) == "Missing ranks:\n0: [HorovodBroadcast]\n1: [HorovodAllreduce]\n"
     assert rest.endswith("labs: interrupted\n")  # Horovod repeats its warning every five seconds.
     assert process.wait() == 130
+
+
+@with_solutions
+def test_lab13_updates_one_part_on_all_workers():
+    alone = output("debugging", "lab13", 1)
+    losses = {}
+    for name, text in zip(("alone", "broken", "repaired"), (alone, *in_both("lab13")), strict=True):
+        losses[name] = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", text)]
+        assert len(set(losses[name])) == 1, "all workers end with the same weights"
+    assert losses["repaired"][0] == pytest.approx(losses["alone"][0], abs=2e-4)
+    assert losses["broken"][0] > 2 * losses["alone"][0]
