@@ -182,7 +182,9 @@ class Method:
 def _methods(job):
     """Time a step of each method with its exchange and without, and compare its weights with one worker's."""
     import numpy as np
+    import tensorflow as tf
 
+    tf.get_logger().setLevel("ERROR")  # TensorFlow takes the methods' functions for one that is traced often.
     config = job.config
     images, labels = _first_images(config, config.every * config.batch_size * job.size)
     shape = (config.every, config.batch_size * job.size)

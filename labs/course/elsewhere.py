@@ -34,9 +34,9 @@ def kept(parameters: float, workers: int, limit: float) -> Figure:
         axes.bar(range(4), sizes, 0.6, bottoms, color=colour, edgecolor="black", linewidth=0.8, label=name)
         bottoms += sizes
     for stage, total in enumerate(bottoms):
-        axes.text(stage, total + 2, f"{total:.0f} GB", ha="center", fontsize=10)
+        axes.text(stage, total + 2, f"{total:.3g} GB", ha="center", fontsize=10)
     axes.axhline(limit / 1e9, color="tab:red", linestyle="--", label=f"memory of one GPU: {limit / 1e9:.0f} GB")
-    axes.set_xticks(range(4), ["all workers\nkeep everything", "ZeRO, stage 1", "ZeRO, stage 2", "ZeRO, stage 3\n(FSDP)"])
+    axes.set_xticks(range(4), ["each keeps\neverything", "ZeRO, stage 1", "ZeRO, stage 2", "ZeRO, stage 3\n(FSDP)"])
     axes.set(ylabel="kept by each worker (GB)", ylim=(0, 1.15 * bottoms[0]),
              title=f"{parameters / 1e9:g} billion parameters on {workers} workers, without activations")
     axes.spines[["top", "right"]].set_visible(False)
@@ -127,3 +127,16 @@ def compared(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
     rows = {row["framework"]: row for run in runs for row in run["tables"]["frameworks"] if not row["skipped"]}
     return pd.DataFrame(rows.values()).set_index("framework").drop(columns="skipped")
+
+
+def against(runs: Sequence[dict[str, Any]], method: str, baseline: str) -> str:
+    """Return whether a method's exchange is measurably shorter or longer than another's: paired over the runs.
+
+    Args:
+        runs: Records of lab 13's study of methods, one per seed.
+        method: One of its methods.
+        baseline: The method to compare with.
+    """
+    exchanges = [ledger([run])["exchange"] for run in runs]
+    low, high = statistics.mean_interval([each[method] - each[baseline] for each in exchanges])
+    return "shorter" if high < 0 else "longer" if low > 0 else "no measurable difference"
