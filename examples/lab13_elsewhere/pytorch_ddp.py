@@ -37,7 +37,7 @@ for number, parameter in enumerate(network.parameters()):
 model = DistributedDataParallel(network)  # As the broadcast and hvd.DistributedOptimizer: in the backward pass.
 optimizer = torch.optim.SGD(model.parameters(), base_lr, momentum)
 images = torch.tensor(start["images"][rank::size].transpose(0, 3, 1, 2))  # As in Horovod: shard the data yourself.
-labels = torch.tensor(start["labels"][rank::size])
+labels = torch.tensor(start["labels"][rank::size]).long()
 for batch in zip(images.split(batch_size), labels.split(batch_size), strict=True):
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()  # The all-reduce runs in here.
