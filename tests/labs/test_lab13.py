@@ -24,8 +24,8 @@ def test_methods_send_less_and_only_two_repeat_one_worker():
     assert messages["SyncBN"]["exchanges_per_step"] == 5
     assert messages["SyncBN"]["bytes_per_step"] - messages["batch norm"]["bytes_per_step"] == 2 * 4 * 2 * (16 + 32)
     far = {name: row["distance"] for name, row in messages.items()}
-    assert max(far["plain"], far["SyncBN"]) < 1e-3 < min(far["local SGD"], far["accumulation"], far["batch norm"])
-    assert far["plain"] < far["fp16"] < 0.01
+    assert far["plain"] < far["fp16"] < 0.01 < min(far["local SGD"], far["accumulation"], far["batch norm"])
+    assert far["SyncBN"] < far["batch norm"] / 5, "rounding may switch a ReLU, which is as much as 0.4 %"
     solved("lab13.q1", "lab13.q2", "lab13.q3")
 
 
