@@ -272,6 +272,7 @@ def _start(name: str, folder: Path) -> dict[str, Any]:
     file, package, words = PROGRAMS[name]
     python = str(FRAMES) if FRAMES.exists() and package != "horovod" else sys.executable
     env = mpirun.environment() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "OMP_NUM_THREADS": "1",
+                                  "JAX_PLATFORMS": "cpu",
                                   "PATH": os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])}
     if subprocess.run([python, "-c", f"import {package}"], env=env, capture_output=True, check=False).returncode:
         return {"skipped": f"skipped: {package} is not installed; examples/lab13_elsewhere/{file} says how"}
