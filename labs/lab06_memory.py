@@ -25,9 +25,10 @@ class Config:
     """Convolutions of the denoiser, at least 3."""
     width: fields.Width = 16
     """Channels of its hidden convolutions."""
-    remedy: Literal["none", "pieces", "recompute", "bfloat16"] = "none"
+    remedy: Literal["none", "pieces", "recompute", "bfloat16", "momentum"] = "none"
     """How to save memory: split each batch into four micro-batches (pieces), recompute the activations in the backward
-    pass (recompute), or keep them in half precision (bfloat16)."""
+    pass (recompute), keep them in half precision (bfloat16), or train with SGD and momentum, which keeps one number per
+    parameter where Adam keeps two (momentum; it needs a larger base_lr)."""
     image_size: fields.ImageSize = 64
     """Side of the images in pixels."""
     images: fields.ImageCount = 192
@@ -66,20 +67,27 @@ HELP = "T1: what reduces memory, and what it costs"
 LIMIT = "T1: the batch of all workers at which training no longer fits"
 WIDEST = "T1: the width at which training no longer fits, at a constant global batch"
 ALONE = "T1: the same network with a smaller batch"
+FEWER = "T1: the same network with an optimizer that keeps one number per parameter instead of two"
 MICRO_BATCHES = 4
-DEEP = {"depth": (16,), "width": (16,), "image_size": (32,), "epochs": (2,)}
+SMALL = {"image_size": (32,), "images": (128,), "epochs": (4,)}
+"""Settings with which a small network learns something in a few seconds."""
+ONE_NETWORK = {"images": (256,), "epochs": (8,), "threads": (0,)}
+"""Settings for 32 steps in which activations take much of the memory."""
+REMEDIES = ("none", "pieces", "recompute", "bfloat16")
 SWEEPS = {
     "demo": (
-        Sweep("grid", GRID, {"depth": (4, 12, 32), "width": (8, 32), "epochs": (2,)}, seeds=(1,), adapt=divide),
+        Sweep("grid", GRID, SMALL | {"batch_size": (16,), "base_lr": (0.006,),
+                                     "depth": (4, 8, 16), "width": (4, 8, 16)}, adapt=divide),
+        Sweep("remedies", HELP, ONE_NETWORK | {"remedy": REMEDIES}, (1,)),
+        Sweep("smaller", ALONE, ONE_NETWORK | {"batch_size": (16,)}, (1,)),
+        Sweep("moments", FEWER, ONE_NETWORK | {"remedy": ("momentum",), "base_lr": (0.3,)}, (1,)),
         Sweep("limit", LIMIT, {"search": ("batch_size",)}, seeds=(1,)),
-        Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16"), **DEEP}, (1,), seeds=(1,)),
-        Sweep("smaller", ALONE, {"batch_size": (16,), **DEEP}, (1,), seeds=(1,)),
     ),
     "paper": (
         Sweep("grid", GRID, {"depth": (5, 10, 20, 40), "width": (32, 64, 128, 256)}, (1, 2), (1,), divide),
         Sweep("limit", LIMIT, {"search": ("batch_size",)}, (1, 2, 4), (1,)),
         Sweep("widest", WIDEST, {"search": ("width",)}, (1, 2, 4), (1,), divide),
-        Sweep("remedies", HELP, {"remedy": ("none", "pieces", "recompute", "bfloat16")}, (1,)),
+        Sweep("remedies", HELP, {"remedy": REMEDIES}, (1,)),
         Sweep("smaller", ALONE, {"batch_size": (16,)}, (1,)),
     ),
 }
@@ -115,7 +123,7 @@ def _train(job):
     learning_rate = training.scaled_lr(config.base_lr, config.batch_size * job.size / 64, config.scaling)
     model = network(config)
     history = training.fit(
-        job, model, tf.keras.optimizers.Adam(learning_rate), train, loss="mae", metrics=(models.psnr,),
+        job, model, _optimizer(config, learning_rate), train, loss="mae", metrics=(models.psnr,),
         batch_size=config.batch_size, epochs=config.epochs, backward_passes_per_step=_micro_batches(config),
     )
     cleaned = training.evaluate(job, model, test, config.batch_size // _micro_batches(config))
@@ -157,7 +165,7 @@ def one_step(config: Config, threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     count = max(1, config.batch_size // _micro_batches(config))
     model = network(config)
-    training.compile_for(model, training.fused(tf.keras.optimizers.Adam(config.base_lr)), "mae", (models.psnr,))
+    training.compile_for(model, training.fused(_optimizer(config, config.base_lr)), "mae", (models.psnr,))
     images = tf.cast(tf.random.uniform([count, config.image_size, config.image_size, 3], 0, 256, tf.int32), tf.uint8)
     batch = images, tf.zeros(count), tf.ones(count)
     training.take_steps(model, iter(tf.data.Dataset.from_tensors(batch).repeat()), 1)
@@ -166,6 +174,14 @@ def one_step(config: Config, threads: int) -> None:
 def check(config: Config, workers: int) -> None:
     """Refuse a batch that cannot be split into equal micro-batches."""
     datasets.refuse_unequal(config.batch_size, _micro_batches(config))
+
+
+def _optimizer(config: Config, learning_rate: float):
+    import tensorflow as tf
+
+    if config.remedy == "momentum":
+        return tf.keras.optimizers.SGD(learning_rate, momentum=0.9)
+    return tf.keras.optimizers.Adam(learning_rate)
 
 
 def _micro_batches(config: Config) -> int:

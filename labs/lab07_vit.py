@@ -62,7 +62,8 @@ PRESETS = {
 
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
-OVER_LINKS = "T3: the same over links of several bandwidths, one worker on each of two nodes"
+OVER_LINKS = "T3: one node against two over links of several bandwidths, at two global batches"
+SIZES = "T3: models of three sizes over one link"
 SHORT = {"traffic": (False,), "epochs": (4,)}  # Three epochs are timed: the first is not.
 SMALL = SHORT | {"images": (768,), "depth": (1,), "patch_size": (8,), "width": (16, 64, 256)}
 SWEEPS = {
@@ -71,8 +72,9 @@ SWEEPS = {
         Sweep("crossover", CROSSOVER, SMALL, adapt=divide),
     ),
     "cluster": (
-        Sweep("links", OVER_LINKS, SMALL, seeds=(1, 2), adapt=divide, nodes=Sweep.node_per_worker,
-              links=("50mbit", "200mbit", "1gbit", "10gbit")),
+        Sweep("links", OVER_LINKS, SMALL | {"width": (256,), "batch_size": (32, 128)}, seeds=(1, 2, 3, 4, 5),
+              adapt=divide, nodes=Sweep.node_per_worker, links=("50mbit", "200mbit", "1gbit", "10gbit")),
+        Sweep("size", SIZES, SMALL, adapt=divide, nodes=Sweep.node_per_worker, links=("1gbit",)),
     ),
     "paper": (
         Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, adapt=divide),

@@ -157,6 +157,8 @@ GPUS = SHORT | {"batch_size": (128,), "steps_per_epoch": (20,), "model": THREE}
 WEAK = "A5: weak scaling, at a constant batch per worker"
 STRONG = "A6: strong scaling, at a constant global batch"
 BATCH = "A4: images per second by batch size"
+FACES = "A3: how well each network estimates ages"
+FULL = "A4: each network at its full size on all cores"
 LAYOUTS = "A4: processes x threads on the cores of one node, at a constant global batch"
 INPUT = "A7: the same steps with images from the cache, decoded in each epoch, and random"
 
@@ -164,11 +166,16 @@ SWEEPS = {
     "demo": (
         Sweep("weak", WEAK, CORES | {"model": THREE}, (1, 2), ONE_REPEAT, _on("cpu", _larger_for_inception)),
         Sweep("strong", STRONG, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT, _on("cpu", divide)),
-        Sweep("layouts", LAYOUTS, CORES | {"batch_size": (8,)}, (1, 2), ONE_REPEAT,
-              _on("cpu", divide, _shared_cores)),
+        Sweep("layouts", LAYOUTS, CORES | {"model": THREE, "batch_size": (8,)}, (1, 2), ONE_REPEAT,
+              _on("cpu", _larger_for_inception, divide, _shared_cores)),
         Sweep("batch", BATCH, CORES | {"batch_size": (1, 4, 8)}, (1,), ONE_REPEAT, _on("cpu")),
         Sweep("input", INPUT, SHORT | {"input": ("cached", "decoded", "synthetic"), "steps_per_epoch": (20,),
                                        "threads": (1,)}, (1,), ONE_REPEAT, _on("cpu")),
+        Sweep("full", FULL, CORES | {"model": THREE, "image_size": (224,), "batch_size": (8,), "steps_per_epoch": (2,),
+                                     "threads": (0,)}, (1,), ONE_REPEAT, _on("cpu", _larger_for_inception)),
+        Sweep("faces", FACES, {"model": THREE, "image_size": (32,), "batch_size": (32,), "base_batch_size": (32,),
+                               "base_lr": (0.0001,), "epochs": (8,)}, (1,), ONE_REPEAT,
+              _on("cpu", _larger_for_inception)),
     ),
     "paper": (
         Sweep("weak", WEAK, NODES, (4, 8, 16, 32), adapt=_on("cpu", _larger_for_inception), nodes=_four_on_each),

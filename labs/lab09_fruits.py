@@ -63,8 +63,28 @@ PRESETS = {
 }
 
 WORKERS = "F1, F2: the tuned model on several workers, with a constant and a scaled learning rate"
+UPDATES = "F1, F2: the tuned model on several workers, with as many epochs more: at least the updates of one worker"
+RATES = "F1: learning rates from 0.0001 to 0.1 with either optimizer, on one worker"
+SEARCHES = "F0: three searches, whose seeds are so far apart that no two of their trials draw alike"
+SWEPT_RATES = (1e-4, 5e-4, 5e-3, 2e-2, 1e-1)
+JUDGED = {"recompute_statistics": (True,)}
+
+
+def _one_rule(config: Config, workers: int) -> Config:
+    """Return a Config with the rule "none" for one worker, whose learning rate no rule changes."""
+    return dataclasses.replace(config, scaling="none") if workers == 1 else config
+
+
+def _equal_updates(config: Config, workers: int) -> Config:
+    return dataclasses.replace(config, epochs=config.epochs * workers)
+
+
 SWEEPS = {
-    name: (Sweep("workers", WORKERS, {"scaling": ("none", "linear"), "recompute_statistics": (True,)}, (1, 2, 4)),)
+    name: (Sweep("workers", WORKERS, {"scaling": ("none", "sqrt", "linear"), **JUDGED}, (1, 2, 4), adapt=_one_rule),
+           Sweep("updates", UPDATES, {"scaling": ("none",), **JUDGED}, (2, 4), adapt=_equal_updates),
+           Sweep("rates", RATES, {"base_lr": SWEPT_RATES, "optimizer": ("adam", "sgd"), **JUDGED},
+                 (1,), adapt=_one_rule),
+           Sweep("searches", SEARCHES, {"trials": (24,)}, (1,), seeds=(1, 101, 201)))
     for name in PRESETS
 }
 
@@ -174,7 +194,7 @@ def search(config: Config, options: Options):
         print(f"trial {number + 1} of {config.trials}", flush=True)
         # A new sampler for each trial: its suggestions depend only on the earlier trials and its number.
         study.sampler = optuna.samplers.TPESampler(n_startup_trials=4, seed=config.seed + number)
-        trials.append(_trial(study, number, dataclasses.replace(config, trials=0, leak_check=False), options))
+        trials.append(_trial(study, number, _of_trials(config), options))
         if "data_set" in results.records.computed_on(trials):
             raise LabError("the data has changed since the first trials; choose another --results or --seed")
     best = trials[study.best_trial.number]
@@ -184,13 +204,23 @@ def search(config: Config, options: Options):
         return results.finish(job, best["history"], tables={"trials": _rows(trials, best)}, **best["metrics"])
 
 
+def trial_name(config: Config, number: int) -> str:
+    """Return the name of the run of one trial of a search."""
+    return f"search-{fields.config_hash(_of_trials(config))}-trial{number:03d}"
+
+
+def _of_trials(config: Config) -> Config:
+    """Return the Config that all trials of a search start from."""
+    return dataclasses.replace(config, trials=0, leak_check=False)
+
+
 def _trial(study, number: int, base: Config, options: Options):
     """Run one trial, or read its record, and report the result to the study."""
     from optuna.trial import TrialState
 
     trial = study.ask()
     config = dataclasses.replace(base, **suggest(trial))
-    folder = options.results_root / LAB.name / f"search-{fields.config_hash(base)}-trial{number:03d}"
+    folder = options.results_root / LAB.name / trial_name(base, number)
 
     def pruned(row: dict[str, float]) -> bool:
         trial.report(row["val_accuracy"], int(row["epoch"]))

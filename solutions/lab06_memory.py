@@ -20,3 +20,27 @@ def q3(runs):
     trials = records.rows_of(runs, "trials").query("fits")
     slope, _ = np.polyfit(trials["batch_size"], trials["peak_mb"], 1)
     return slope
+
+
+def model_bytes(parameters, optimizer):
+    """A weight and a gradient for each parameter, and what the optimizer keeps."""
+    kept = {"sgd": 0, "momentum": 1, "adam": 2}
+    if optimizer not in kept:
+        raise ValueError(f"unknown optimizer: {optimizer}")
+    return 4 * (2 + kept[optimizer]) * parameters
+
+
+def workers_needed(fixed, per_image, global_batch, limit):
+    """What is left beside the fixed part holds `most` images; the workers' shares must not be larger."""
+    most = int((limit - fixed) // per_image)
+    if most < 1:
+        raise ValueError("not even one image per worker fits")
+    return max(1, -(-global_batch // most))
+
+
+def accumulate(gradients, images):
+    """A mean over all images: each micro-batch counts by its images."""
+    return sum(count * np.asarray(gradient) for gradient, count in zip(gradients, images, strict=True)) / sum(images)
+
+
+bug = {"symptom": "a second worker saves no memory", "line": "line 24"}

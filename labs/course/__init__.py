@@ -6,17 +6,21 @@ from labs.run import lazy
 
 if TYPE_CHECKING:
     from labs.course import (
+        ages,
         at_scale,
         drawings,
         elsewhere,
         exercises,
+        fruit_trees,
         laws,
         layouts,
         memory_limits,
+        node_scaling,
         over_links,
         plots,
         proportions,
         reports,
+        search_plots,
         seeds,
         step_cost,
         transports,

@@ -1,4 +1,4 @@
-"""Drawings of training: a step, an epoch, weak and strong scaling, the ring and other all-reduces, SGD's paths.
+"""Drawings of training: a step, an epoch, a node, scaling, all-reduces, SGD's paths, subsets, running means.
 
 Each function returns a Figure that is 900 pixels wide at 100 dpi and has a white background. Rank r has the colour
 `plots.RANK_COLOURS[r]` in all of them. Nothing here imports TensorFlow, so a notebook shows them at once.
@@ -188,6 +188,43 @@ def epoch_over_time(compute: float, communication: float, start: float, n: int =
     return _padded(figure)
 
 
+def one_or_two(fixed: float, compute: float, exchanges: Mapping[str, float]) -> Figure:
+    """Draw a step of one worker above steps of two workers that halve its images, one per link.
+
+    Args:
+        fixed: a, the seconds of a step that do not depend on its batch.
+        compute: c B, the seconds of the images of one worker's step.
+        exchanges: Seconds that the exchange adds to a step of two workers, by the name of the link.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    grey, dark, alone = "0.88", "0.35", fixed + compute
+    bars = {"1 worker": (compute, 0.0), **{f"2 workers, {name}": (compute / 2, seconds)
+                                           for name, seconds in exchanges.items()}}
+    figure = plots.empty(WIDTH, 1.7 + 0.45 * len(bars))
+    axes = figure.subplots()
+    longest = max(fixed + sum(bar) for bar in bars.values())
+    for y, (images, exchange) in enumerate(bars.values()):
+        left = 0.0
+        for seconds, colour in ((fixed, grey), (images, _colour(0)), (exchange, dark)):
+            axes.barh(y, 1e3 * seconds, 0.62, 1e3 * left, color=colour, edgecolor="black", linewidth=0.8)
+            left += seconds
+        axes.text(1e3 * (left + 0.012 * longest), y, f"S = {alone / left:.2f}" if y else "", va="center", fontsize=10)
+    axes.axvline(1e3 * alone, color="0.3", linestyle=":", zorder=0)
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 1.15e3 * longest), xlabel="time of one step (milliseconds)")
+    axes.set_title("The same global batch: half of the images each, and an exchange", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(handles=[
+        Patch(facecolor=grey, edgecolor="black", label="$a$: fixed, not divided"),
+        Patch(facecolor=_colour(0), edgecolor="black", label=r"images: $c\,B$, then $c\,B/2$"),
+        Patch(facecolor=dark, edgecolor="black", label="$x$: the exchange"),
+        Line2D([], [], color="0.3", linestyle=":", label="$T_1$")], loc="outside lower center", ncols=4, fontsize=9)
+    return _padded(figure)
+
+
 def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figure:
     """Draw the images of one step by rank: weak scaling holds the batch of each, strong scaling that of all together.
 
@@ -217,6 +254,44 @@ def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figur
     panels[0].set_yticks(range(len(sizes)), [str(n) for n in sizes])
     panels[0].set_ylabel("workers N (ranks)")
     panels[0].invert_yaxis()
+    return _padded(figure)
+
+
+def node_cuts(cores: int = 28, processes: Sequence[int] = (1, 2, 4)) -> Figure:
+    """Draw one node's cores cut into processes x threads, above the three stages that a step's images pass through.
+
+    Args:
+        cores: Cores of the node.
+        processes: Numbers of processes, each of which divides the cores.
+
+    Raises:
+        LabError: The processes cannot share the cores evenly, or are more than the figure can show.
+    """
+    for count in processes:
+        _check_ranks(count, 1)
+        if cores % count:
+            raise LabError(f"{count} processes cannot share {cores} cores evenly")
+    figure = plots.empty(WIDTH, 3.6)
+    figure.suptitle(f"A node of {cores} cores as processes x threads, and the three stages of a step", fontsize=11)
+    grid, columns = figure.add_gridspec(2, len(processes), height_ratios=(1.15, 1)), -(-cores // 4)
+    for column, count in enumerate(processes):
+        axes = figure.add_subplot(grid[0, column])
+        threads = cores // count
+        for core in range(cores):
+            axes.plot(core % columns, -(core // columns), "s", markersize=11, color=_colour(core // threads),
+                      markeredgecolor="black", markeredgewidth=0.6)
+        axes.set_title(f"{count} x {threads}", fontsize=11)
+        axes.set(xlim=(-0.8, columns - 0.2), ylim=(-3.8, 0.8))
+        axes.axis("off")
+    axes = figure.add_subplot(grid[1, :])
+    stages = (("input", "read, decode, resize"), ("compute", "forward, backward"), ("exchange", "gradients, by ring"))
+    for number, (name, what) in enumerate(stages):
+        _box(axes, 1.7 * number, 0, 1.5, 1.0, f"{name}\n{what}", 9)
+        if number:
+            _arrow(axes, (1.7 * number - 0.95, 0), (1.7 * number - 0.75, 0), "0.3")
+    axes.text(4.35, 0, "images per second:\nthe slowest stage decides,\nif all work at once", va="center", fontsize=9)
+    axes.set(xlim=(-0.9, 6.2), ylim=(-0.85, 0.85))
+    axes.axis("off")
     return _padded(figure)
 
 
@@ -680,6 +755,58 @@ def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]
                   markeredgewidth=1.8)
     for start in np.unique([track[0] for track in tracks], axis=0):
         axes.annotate("start", start, xytext=(8, 8), textcoords="offset points", fontsize=9)
+
+
+def three_judges(train: int, validation: int, test: int) -> Figure:
+    """Draw the three subsets of a data set as one bar, each with the one thing that its images decide.
+
+    Args:
+        train, validation, test: Numbers of images.
+    """
+    figure = plots.empty(WIDTH, 2.6)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))  # One unit of the axes is one inch.
+    axes.set(xlim=(0, WIDTH), ylim=(0, 2.6))
+    axes.axis("off")
+    judges = (("training", train, "move the weights", "in every step"),
+              ("validation", validation, "choose", "a trial, a learning rate, an epoch"),
+              ("test", test, "report", "once, after the last choice"))
+    for rank, (name, images, deed, when) in enumerate(judges):
+        x = 1.55 + 2.95 * rank
+        _box(axes, x, 2.0, 2.9, 0.55, f"{images:,} {name} images", 11, _colour(rank))
+        _arrow(axes, (x, 1.7), (x, 1.2), _colour(rank))
+        axes.text(x, 0.95, deed, ha="center", va="center", fontsize=12, weight="bold")
+        axes.text(x, 0.62, when, ha="center", va="center", fontsize=10, color="0.25")
+    axes.text(WIDTH / 2, 0.2, "An image with two of these tasks makes the later figure too good.", ha="center",
+              va="center", fontsize=10)
+    return figure
+
+
+def running_mean(updates: Sequence[int] = (24, 72), momentum: float = 0.9) -> Figure:
+    """Draw the mean of one channel in each training batch, invented, and batch norm's running mean, which follows it.
+
+    Args:
+        updates: Steps at which a training may end, each with the gap between the two and the weight of the start value.
+        momentum: Weight of the old running mean in each update of it.
+    """
+    steps = np.arange(max(updates) + 1)
+    batch = 1 - np.exp(-steps / 25)
+    running = np.zeros(len(steps))
+    for step in steps[1:]:
+        running[step] = momentum * running[step - 1] + (1 - momentum) * batch[step]
+    figure = plots.empty(WIDTH, 3.2)
+    axes = figure.subplots()
+    axes.plot(steps, batch, color=_colour(0), label="mean in the batch: normalizes in training")
+    axes.plot(steps, running, color=_colour(1), label="running mean: normalizes in the test")
+    for end in updates:
+        axes.vlines(end, running[end], batch[end], color="0.3", linewidth=2)
+        axes.annotate(f"after {end} updates: {batch[end] - running[end]:.2f} behind;\nthe start value still weighs "
+                      f"${momentum:g}^{{{end}}}$ = {100 * momentum**end:.1g} %", (end, running[end]), (0, -24),
+                      textcoords="offset points", ha="right" if end == max(updates) else "left", va="top", fontsize=9)
+    axes.set(xlabel="updates (steps of all workers together)", ylabel="mean of one channel (invented)", ylim=(0, 1.05))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=9)
+    return _padded(figure)
 
 
 def _padded(figure: Figure) -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -36,15 +35,37 @@ def gustafson(n, serial: float):
 
 
 def amdahl_share(n, speedup):
-    """Return the serial share that Amdahl's law needs for a speedup on n workers; below 0 if the speedup is above n."""
+    """Return the serial share that Amdahl's law needs for a speedup on n workers: the Karp-Flatt metric.
+
+    It is below 0 if the speedup is above n, and above 1 if it is below 1. Source: Karp and Flatt, "Measuring parallel
+    processor performance", Communications of the ACM 33(5), 1990.
+    """
     n, speedup = np.asarray(n, float), np.asarray(speedup, float)
     return (1 / speedup - 1 / n) / (1 - 1 / n)
 
 
 def gustafson_share(n, speedup):
-    """Return the serial share that Gustafson's law needs for a speedup on n workers; below 0 if it is above n."""
+    """Return the serial share that Gustafson's law needs for a speedup on n workers; below 0 if it is above n.
+
+    With the efficiency E it is (1 - E) n / (n - 1): if the lost share 1 - E is the same on every n, as with an exchange
+    that takes a constant part of each step, it falls as n grows.
+    """
     n, speedup = np.asarray(n, float), np.asarray(speedup, float)
     return (n - speedup) / (n - 1)
+
+
+def ring_share(compute, nbytes, bandwidth):
+    """Return the s with which a ring of bandwidth alone scales strongly, exactly as Amdahl's law: 2 M / (BW c).
+
+    T(n) = c / n + 2 (n - 1) M / (n BW) = c (s + (1 - s) / n). It may be above 1: then the exchange takes longer than
+    the computation that it divides.
+
+    Args:
+        compute: c, the seconds of a step of one worker.
+        nbytes: M, the bytes of its gradients.
+        bandwidth: BW, bytes per second of a worker's link.
+    """
+    return 2 * nbytes / (bandwidth * compute)
 
 
 def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
@@ -54,16 +75,16 @@ def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
         LabError: Fewer than two numbers of workers above 1, or a speedup that no serial share explains.
     """
     n, s = _fittable(sizes, speedups)
-    return _slope(1 - 1 / n, 1 / s - 1 / n)
+    return slope(1 - 1 / n, 1 / s - 1 / n)
 
 
 def fit_gustafson(sizes: Sequence[int], speedups: Sequence[float]) -> float:
     """Return the serial share that best explains speedups in weak scaling (least squares); errors as `fit_amdahl`."""
     n, s = _fittable(sizes, speedups)
-    return _slope(n - 1, n - s)
+    return slope(n - 1, n - s)
 
 
-def _slope(x: np.ndarray, y: np.ndarray) -> float:
+def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Return the slope of the line through the origin: a weighted mean of the shares y / x of the points."""
     return float((x * y).sum() / (x * x).sum())
 
@@ -99,31 +120,3 @@ def _beyond(n: np.ndarray, speedups: np.ndarray) -> str:
             problems.append(f"S({size:g}) = {speedup:.2f} is below 1: no serial share explains it; "
                          "dividing the work costs more than it saves")
     return "; ".join(problems)
-
-
-LAWS = {"strong": ("Amdahl", amdahl, amdahl_share, fit_amdahl),
-        "weak": ("Gustafson", gustafson, gustafson_share, fit_gustafson)}
-"""By kind of scaling: the law's name, its speedup, the share that one point needs, the fit to several points."""
-
-
-def explain(kind: Literal["weak", "strong"], sizes: Sequence[int], speedups: Sequence[float]) -> str:
-    """Return a sentence on how well a law explains measured speedups.
-
-    If the law holds, every point needs the same share. A share that changes with n shows that it does not hold.
-
-    Args:
-        kind: "strong" for Amdahl's law, "weak" for Gustafson's.
-        sizes: Numbers of workers.
-        speedups: Their speedups over one worker.
-    """
-    name, law, share, fit = LAWS[kind]
-    n, s = _points(sizes, speedups)
-    if beyond := _beyond(n, s):
-        return beyond
-    shares = ", ".join(f"{each:.2f} at n = {size:g}" for size, each in zip(n, share(n, s), strict=True))
-    if len(np.unique(n)) < 2:
-        return f"{name} needs s = {shares}: a single point, nothing is tested"
-    serial = fit(n.tolist(), s.tolist())
-    miss = law(n, serial) / s - 1
-    worst = np.abs(miss).argmax()
-    return f"{name} needs s = {shares}; the fit, s = {serial:.2f}, is off by {miss[worst]:+.0%} at n = {n[worst]:g}"

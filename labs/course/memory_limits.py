@@ -1,20 +1,161 @@
-"""Which networks fit into memory: heatmaps over depth and width, remedies, and the largest that fits."""
+"""What a worker must hold, and which networks fit: drawings, heatmaps over depth and width, remedies, the largest."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from labs.run.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TITLES = {"peak_mb": "peak memory of a worker (MiB)", "seconds_per_epoch": "seconds per epoch",
           "test_psnr": "PSNR (dB)"}
 """The heatmaps' titles, by the column that they show."""
+
+
+WORKERS = (1, 2, 4)
+"""Numbers of workers of the drawing."""
+
+
+def held(program: float, model: float, images: float, limit: float, depth: int, width: int) -> Figure:
+    """Draw what a worker holds on 1, 2 and 4 workers at one global batch, and which depth and width then fit.
+
+    Args:
+        program: MiB that a worker holds without a model.
+        model: MiB of weights, gradients and the optimizer's state.
+        images: MiB of all images of a step.
+        limit: MiB that a worker may hold.
+        depth, width: Those of the network; the memory of its images is proportional to (depth - 1) width.
+    """
+    from labs.course import plots
+
+    figure = plots.empty(9, 3.4)
+    bars, plane = figure.subplots(1, 2)
+    _stacks(bars, program, model, images)
+    bars.axhline(limit, color="0.2", linestyle="--")
+    bars.annotate("limit", (1, limit), (-3, 3), ("axes fraction", "data"), "offset points", fontsize=9, ha="right")
+    highest = max(limit, program + model + images)
+    bars.set(ylabel="memory of one worker (MiB)", xlabel="workers N, at one global batch", ylim=(0, 1.25 * highest))
+    bars.legend(fontsize=8, loc="upper right", ncols=3)
+    plane.set(xlabel="width W (channels)", ylabel="depth D (layers)", xlim=(0, 4 * width), ylim=(0, 3 * depth))
+    channels = np.linspace(1, 4 * width, 200)
+    for number, workers in enumerate(WORKERS):
+        most = (depth - 1) * width * (limit - program - model) * workers / images
+        plane.plot(channels, 1 + most / channels, color=plots.COLOURS[number],
+                   label=f"N = {workers}: (D - 1) W = {most:.0f}")
+    plane.plot(width, depth, "ks", label=f"D = {depth}, W = {width}")
+    plots.finished(plane, title="fits below its line")
+    return figure
+
+
+def _stacks(axes: Axes, program: float, model: float, images: float) -> None:
+    from labs.course import plots
+
+    names = {"program": "0.75", "model": plots.COLOURS[1], "images": plots.COLOURS[0]}
+    for place, workers in enumerate(WORKERS):
+        bottom = 0.0
+        for (name, colour), height in zip(names.items(), (program, model, images / workers), strict=True):
+            axes.bar(place, height, 0.6, bottom, color=colour, edgecolor="black", linewidth=0.8,
+                     label=name if place == 0 else None)
+            bottom += height
+    axes.set_xticks(range(len(WORKERS)), [str(workers) for workers in WORKERS])
+
+
+def peaks(batches: Sequence[int], measured: Sequence[float], line: tuple[float, float], by_hand: float) -> Figure:
+    """Draw the peaks of trials over the batch, the line through them, and the activations computed by hand.
+
+    Args:
+        batches: Images of each trial's step.
+        measured: Peak memory of each, in MiB.
+        line: MiB per image, and MiB without images.
+        by_hand: MiB of one image's activations.
+    """
+    from labs.course import plots
+
+    figure = plots.empty(7.5, 3.2)
+    axes = figure.subplots()
+    images = np.array([0, max(batches)])
+    axes.plot(images, line[1] + line[0] * images, color="0.3", label=f"line: {line[1]:.0f} + {line[0]:.2f} b")
+    axes.fill_between(images, line[1], line[1] + by_hand * images, color=plots.COLOURS[0], alpha=0.25, linewidth=0,
+                      label=f"activations by hand: {by_hand:.2f} b")
+    axes.plot(batches, measured, "o", color=plots.COLOURS[0], label="measured peak")
+    axes.set(xlabel="images per worker and step b", ylabel="peak memory (MiB)", ylim=(0, None))
+    return plots.finished(axes)
+
+
+def one_and_two(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return time, speedup and PSNR of one worker and two per depth and width, at one global batch.
+
+    The columns are `T1` and `T2`, seconds per epoch; `speedup`, `speedup_low` and `speedup_high`; `psnr`, that of one
+    worker; and `apart`, the largest difference in PSNR of one worker and two with one seed. All but the last are
+    medians over the seeds.
+
+    Args:
+        runs: Records of one worker and of two, with the same seeds.
+    """
+    from labs.results import records, scaling
+
+    frame, cell = records.table(runs), ["depth", "width"]
+    table = scaling.speedups(frame, by=cell, scaling="strong").query("size == 2").set_index(cell)
+    table = table[["speedup", "speedup_low", "speedup_high"]].astype(float)
+    seconds = frame.groupby([*cell, "size"])["seconds_per_epoch"].median().unstack()
+    table["T1"], table["T2"] = seconds[1], seconds[2]
+    psnr = frame.pivot(index=[*cell, "seed"], columns="size", values="test_psnr")
+    table["psnr"] = psnr[1].groupby(cell).median()
+    table["apart"] = (psnr[2] - psnr[1]).abs().groupby(cell).max()
+    return table
+
+
+def grid(table: pd.DataFrame) -> Figure:
+    """Draw time, speedup and PSNR over depth and width, a panel each.
+
+    Args:
+        table: From `one_and_two`.
+    """
+    from labs.course import plots
+
+    figure = plots.empty(9, 2.9)
+    panels = {"T1": "T(1): seconds per epoch", "speedup": "S(2) = T(1) / T(2)", "psnr": "PSNR on one worker (dB)"}
+    for axes, (column, title) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
+        values = table[column].unstack()
+        axes.imshow(values, cmap="cividis", origin="lower", aspect="auto")
+        for (row, place), value in np.ndenumerate(values.to_numpy()):
+            dark = value <= (values.min(axis=None) + values.max(axis=None)) / 2
+            axes.text(place, row, f"{value:.2f}", ha="center", va="center", color="w" if dark else "k")
+        axes.set(title=title, xlabel="width W (channels)", ylabel="depth D (layers)")
+        axes.title.set_fontsize(10)
+        axes.set_xticks(range(values.shape[1]), values.columns)
+        axes.set_yticks(range(values.shape[0]), values.index)
+    return figure
+
+
+def remedies(runs: Sequence[dict[str, Any]], names: Mapping[str, str]) -> pd.DataFrame:
+    """Return seconds per epoch and change in PSNR of each remedy, as text: mean over the seeds and its 95 % interval.
+
+    Args:
+        runs: Records of one worker, with one network and batch, but for the remedies and a smaller batch.
+        names: What to call each remedy; "smaller" is any batch below the largest.
+    """
+    import pandas as pd
+
+    from labs.course import seeds
+    from labs.results import records, tables
+
+    frame = records.table(runs)
+    smaller = frame["batch_size"] < frame["batch_size"].max()
+    frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))
+    frame["gain"] = frame["test_psnr"] - frame["seed"].map(frame[frame["way"] == "none"].set_index("seed")["test_psnr"])
+    columns = {"s per epoch": ("seconds_per_epoch", 2), "PSNR - that of none (dB)": ("gain", 2)}
+    table = {title: tables.within(seeds.spread(frame, ["way"], value), value, digits)
+             for title, (value, digits) in columns.items()}
+    return pd.DataFrame(table).rename_axis(None)
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:

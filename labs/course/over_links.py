@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from labs.course import layouts, plots, transports
-from labs.results import link_model
+from labs.course import layouts, plots
+from labs.results import link_model, statistics
 from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
 
@@ -159,23 +159,89 @@ def scaling_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     return figure
 
 
-def crossover_figure(runs: Sequence[dict[str, Any]]) -> Figure:
-    """Draw the speedup of two nodes over the model's parameters at the same global batch, a line per bandwidth.
+def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a row per run: the step time of one node or two, with the global batch and the link.
+
+    Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `seconds` (of a step, without the first
+    epoch).
 
     Args:
-        runs: Records of lab 7's sweep "links".
+        runs: Records of lab 7's sweep "links", of one model size and one backend.
+
+    Raises:
+        LabError: There are no runs, or their models differ in size.
     """
-    rows = transports.compare(runs)
-    rows = rows[rows["size"] > 1].dropna(subset=["speedup"])
-    axes = plots.empty(7.2, 3.6).subplots()
-    for colour, link in zip(plots.COLOURS, sorted(rows["link"].unique(), key=bits_per_second), strict=False):
-        line = rows[rows["link"] == link].sort_values("parameters")
-        ends = [(line[f"speedup_{end}"] - line["speedup"]).abs().fillna(0) for end in ("low", "high")]
-        axes.errorbar(line["parameters"], line["speedup"], ends, fmt="-o", color=colour, capsize=3, markersize=4,
-                      label=link)
-    axes.axhline(1, color="0.4", linestyle=":", label="one node")
-    axes.set(xscale="log", ylim=(0, None), xlabel="parameters", ylabel="speedup of two nodes over one")
-    return plots.finished(axes, title="each link")
+    import pandas as pd
+
+    rows = [{"link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
+             "N": run["layout"]["size"],
+             "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
+    if len({run["metrics"]["parameters"] for run in runs}) != 1:
+        raise LabError("this table needs runs of one model size; make them with `labs cluster sweep lab07_vit "
+                       "--preset cluster`")
+    return pd.DataFrame(rows)
+
+
+def second_node(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the speedup of two nodes by batch and link, with Welch's 95 % interval.
+
+    One node uses no link, so its runs are one baseline per batch, whatever the links were set to.
+
+    Args:
+        rows: From `steps`.
+    """
+    import pandas as pd
+
+    alone = {batch: one["seconds"].to_numpy() for batch, one in rows[rows["N"] == 1].groupby("B")}
+    table = []
+    for (batch, link), two in rows[rows["N"] == 2].groupby(["B", "link"]):
+        speedup, low, high = statistics.ratio(alone[batch], two["seconds"].to_numpy())
+        table.append({"B": batch, "link": link, "speedup": speedup, "speedup_low": low, "speedup_high": high})
+    return pd.DataFrame(table)
+
+
+def transports_compared(runs: Sequence[dict[str, Any]], nbytes: int, nodes: int = 2) -> pd.DataFrame:
+    """Return the milliseconds of an all-reduce over MPI and over Gloo, a row per bandwidth of the links.
+
+    Args:
+        runs: Records of lab 5's study "links".
+        nbytes: Size of the message, one of those that were measured.
+        nodes: Number of nodes.
+    """
+    rows = _rows(runs, "over_links")
+    horovod = rows["library"].str.startswith("Horovod") & (rows["nodes"] == nodes) & (rows["bytes"] == nbytes)
+    table = 1e3 * rows[horovod].pivot_table(index="bandwidth", columns="backend", values="seconds")
+    table = table.loc[sorted(table.index, key=bits_per_second), ["MPI", "Gloo"]]
+    return table.assign(ratio=table["Gloo"] / table["MPI"]).rename(columns={"ratio": "Gloo / MPI"})
+
+
+def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[int],
+                       measured: pd.DataFrame | None = None) -> Figure:
+    """Draw the speedup of two nodes over the bandwidth of their links: lines are predicted, points are measured.
+
+    Args:
+        predicted: Returns the speedups of a global batch over links of some bandwidths, in bits per second.
+        batches: Global batches, a line each.
+        measured: From `second_node`; bars are 95 % intervals.
+    """
+    axes, links = plots.empty(7.6, 3.9).subplots(), np.geomspace(2e7, 2e10, 200)
+    axes.axhspan(0.01, 1, color="0.94", zorder=0)
+    axes.axhline(1, color="0.4", linewidth=0.9)
+    for colour, batch in zip(plots.COLOURS, batches, strict=False):
+        axes.plot(links, predicted(batch, links), color=colour, label=f"B = {batch}, predicted")
+        if measured is not None and batch in set(measured["B"]):
+            points = measured[measured["B"] == batch]
+            ends = [(points[f"speedup_{end}"] - points["speedup"]).abs().fillna(0) for end in ("low", "high")]
+            axes.errorbar(points["link"], points["speedup"], ends, fmt="o", color=colour, capsize=3, markersize=5,
+                          label=f"B = {batch}, measured")
+    axes.set(xscale="log", yscale="log", xlim=(links[0], links[-1]), ylim=(0.05, 3),
+             xlabel="bandwidth of each link (Mbit/s)", ylabel="speedup of two nodes, T$_1$ / T$_2$")
+    axes.set_xticks([2e7, 5e7, 2e8, 1e9, 1e10], ["20", "50", "200", "1,000", "10,000"])
+    axes.set_yticks([0.05, 0.1, 0.2, 0.5, 1, 2], ["0.05", "0.1", "0.2", "0.5", "1", "2"])
+    axes.minorticks_off()
+    axes.annotate("grey: one node is faster", (0.98, 0.04), xycoords="axes fraction", ha="right", fontsize=9,
+                  color="0.35")
+    return plots.finished(axes)
 
 
 def accuracy(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

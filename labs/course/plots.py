@@ -290,6 +290,22 @@ def _bytes(count: float, _: float = 0) -> str:
     return ""
 
 
+def pictures(images: Sequence[np.ndarray], titles: Sequence[str], height: float) -> Figure:
+    """Draw images side by side.
+
+    Args:
+        images: uint8 [height, width, 3] each.
+        titles: One for each.
+        height: Of the figure, in inches.
+    """
+    figure = empty(9, height)
+    for axes, image, title in zip(figure.subplots(1, len(images), squeeze=False)[0], images, titles, strict=True):
+        axes.imshow(image)
+        axes.set_title(title, fontsize=9)
+        axes.axis("off")
+    return figure
+
+
 def heatmaps(title: str, panels: dict[str, tuple[pd.DataFrame, pd.DataFrame]]) -> Figure:
     """Draw tables side by side with one colour scale: each cell shows its value, or is hatched if it does not fit.
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from labs.results import tables
 from labs.run import terminal
-from labs.run.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,16 +65,6 @@ def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def _verdict(row: dict[str, float]) -> str:
     low, high = (row[end] if row[end] == row[end] else row["speedup"] for end in ("speedup_low", "speedup_high"))
     return "faster" if low > 1 else "slower" if high < 1 else "not certain"
-
-
-def by_transport(rows: pd.DataFrame) -> str:
-    """Return the speedup and verdict of each transport as text: one may win where another loses.
-
-    Args:
-        rows: From `compare`, of one model and one number of workers.
-    """
-    return "; ".join(f"over {row['backend']}: speedup {tables.cell(row, 'speedup')}, {row['verdict']} "
-                     f"({plural(row['repeats'], 'run')})" for row in rows.to_dict("records"))
 
 
 def crossover(rows: pd.DataFrame) -> int | None:

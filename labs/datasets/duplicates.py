@@ -44,7 +44,7 @@ class Leak:
         if not self.identical and not self.alike:
             return f"leak check: none of the {self.tests} test images is in the training set"
         example = (self.identical or self.alike)[0]
-        verdict = ("the test accuracy partly measures memory" if self.serious else
+        verdict = ("the test accuracy partly measures memorization" if self.serious else
                    "these few may be false alarms of the hash: look at the images")
         return (f"leak check: of {self.tests} test images, {len(self.identical)} are identical to a training image, "
                 f"{len(self.alike)} nearly identical ({example[0]} and {example[1]}); {verdict}")

@@ -67,7 +67,14 @@ def _object(rng: np.random.Generator, name: str, table: dict, size: tuple[int, i
     return scene(rng, shown, size, table[shown], spread, tilt)
 
 
-def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
+def cifar10(home: Path, train: int = 400, test: int = 500) -> None:
+    """Write synthetic objects of CIFAR-10's classes, in its binary format.
+
+    Args:
+        home: A folder.
+        train: Images of each of the five training files.
+        test: Test images; the training images do not depend on it.
+    """
     (home / "batches.meta.txt").write_text("\n".join(CIFAR10) + "\n\n")
     for number, count in enumerate([train] * 5 + [test]):
         records = []
@@ -80,9 +87,15 @@ def _cifar10(home: Path, train: int = 400, test: int = 500) -> None:
         (home / file).write_bytes(b"".join(records))
 
 
-def _fruits360(home: Path) -> None:
+def fruits360(home: Path, tests: int = 20) -> None:
+    """Write synthetic fruits: 60 training images of each variety, and as many test images as asked for.
+
+    Args:
+        home: A folder; Training/CLASS and Test/CLASS are made in it.
+        tests: Test images of each variety; the training images do not depend on it.
+    """
     for code, (variety, looks) in enumerate(FRUITS360.items()):
-        for subset, first, last in (("Training", 0, 60), ("Test", 60, 80)):
+        for subset, first, last in (("Training", 0, 60), ("Test", 60, 60 + tests)):
             folder = home / subset / variety
             folder.mkdir(parents=True)
             for k in range(first, last):
@@ -158,7 +171,7 @@ def _write_wiki_mat(path: Path, rows: list[dict]) -> None:
     path.write_bytes(header.ljust(116) + file.getvalue()[116:])  # scipy writes the current time there.
 
 
-MAKERS = {"mnist": _mnist, "cifar10": _cifar10, "fruits360": _fruits360, "caltech256": _caltech256,
+MAKERS = {"mnist": _mnist, "cifar10": cifar10, "fruits360": fruits360, "caltech256": _caltech256,
           "imdb_wiki": _imdb_wiki}
 VERSION = 1  # Increment when a file changes: that makes new folders.
 # `folder_digest` of each, generated with the pinned versions of numpy, Pillow and scikit-learn.

@@ -3,11 +3,14 @@
 Input uint8 [batch, image_size, image_size, 3], output years [batch, 1]. The three are those of keras.applications,
 untrained, with one output instead of 1000 classes:
 
-    network           parameters    with 1000 classes, as published    gradients, MB
-    resnet50          23,589,761                         25,557,032             94.1
-    inception_v3      21,804,833                         23,851,784             87.1
-    vgg16             14,715,201                                                58.9
-    vgg16_dense      134,264,641                        138,357,544            537.1
+    network           parameters    with 1000 classes, as published    gradients, MB    multiplications, billions
+    resnet50          23,589,761                         25,557,032             94.1                         3.86
+    inception_v3      21,804,833                         23,851,784             87.1                         5.71
+    vgg16             14,715,201                                                58.9                        15.35
+    vgg16_dense      134,264,641                        138,357,544            537.1                        15.47
+
+The multiplications are those of an image's forward pass, at 224 pixels, InceptionV3 at 299. Keras' ResNet50 is the
+first version; the 4.1 billion that are often quoted belong to v1.5.
 
 For ResNet50 the literature counts trainable parameters without the biases of the convolutions: Keras has these biases,
 but batch norm makes them useless. For InceptionV3 it counts all parameters, including batch norm's statistics.
@@ -28,6 +31,8 @@ applications = tf.keras.applications
 
 SMALLEST_SIZE = {"resnet50": 32, "inception_v3": 75, "vgg16": 32, "vgg16_dense": 32}
 """Side in pixels of the smallest image that each network accepts."""
+MULTIPLICATIONS = {"resnet50": 3.86e9, "inception_v3": 5.71e9, "vgg16": 15.35e9, "vgg16_dense": 15.47e9}
+"""Multiplications of an image's forward pass at 224 pixels, InceptionV3 at 299."""
 
 
 def age_model(name: str, image_size: int) -> tf.keras.Model:

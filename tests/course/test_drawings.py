@@ -64,6 +64,8 @@ PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] *
     lambda: drawings.data_parallel(1), lambda: drawings.data_parallel(8), lambda: drawings.ring(2),
     lambda: drawings.ring(5), drawings.topologies, lambda: drawings.topologies([4, 4**14], 2, 25e-6, 8e-9),
     lambda: drawings.epoch_over_time(0.02, 0.001, 0.0, 4, 12), lambda: drawings.weak_and_strong(128, [2, 8]),
+    lambda: drawings.node_cuts(), lambda: drawings.node_cuts(16, [2, 8]),
+    lambda: drawings.one_or_two(0.0, 0.05, {"one link": 2.0}),
     lambda: drawings.step_gantts({"one": drawings.seen_step(timeline_of_a_step())}),
     lambda: drawings.loss_paths(TRACKS, bowl), lambda: drawings.loss_paths(PANELS, bowl),
 ])
@@ -77,6 +79,7 @@ def test_a_figure_can_be_drawn_and_is_as_wide_as_a_page(draw):
     (lambda: drawings.ring(6), "shows 2 to 5 ranks, not 6"), (lambda: drawings.data_parallel(9), "1 to 8 ranks"),
     (lambda: drawings.epoch_over_time(1, 1, 1, 2, 13), "2 to 12 steps"),
     (lambda: drawings.weak_and_strong(3), "cannot be divided among 2"),
+    (lambda: drawings.node_cuts(6), "4 processes cannot share 6 cores evenly"),
     (lambda: drawings.ring_steps([[1, 2], [1, 2, 3]]), "all of the same shape"),
     (lambda: drawings.seen_step(timeline_of_a_step(), step=1), "no step 1"),
     (lambda: drawings.loss_paths([[1, 2, 3]], bowl), "two columns"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from labs import lab06_memory as lab
 from labs.course import memory_limits
 
@@ -44,3 +46,33 @@ def test_the_summary_shows_what_helps():
     text = memory_limits.summary(runs)
     assert text.splitlines()[0] == "what helps at depth 8, width 4:"
     assert all(remedy in text for remedy in ("none", "pieces", "recompute"))
+
+
+def seeded(size: int, seed: int, images_per_sec: float, psnr: float, remedy: str = "none") -> dict:
+    """Return a made-up record of depth 8 and width 4."""
+    record = run(8, 4, size, fits=True, remedy=remedy, seed=seed)
+    record["timings"]["images_per_sec"] = images_per_sec
+    record["metrics"] |= {"test_psnr": psnr, "peak_mb": 500.0 + seed}
+    return record | {"run": f"{size}-{seed}-{remedy}"}
+
+
+def test_two_workers_are_compared_with_one_at_the_same_seed():
+    runs = [seeded(size, seed, 50.0 * size * 0.9 ** (size - 1), 21 + seed + 0.01 * size)
+            for size in (1, 2) for seed in (1, 2, 3)]
+    (row,) = memory_limits.one_and_two(runs).itertuples()
+    assert row.Index == (8, 4)
+    assert row.speedup == pytest.approx(1.8)
+    assert row.psnr == pytest.approx(23.01)
+    assert row.apart == pytest.approx(0.01), "not the spread of the seeds"
+
+
+def test_remedies_are_means_over_seeds_with_their_interval():
+    runs = [seeded(1, seed, 50.0, 21.0 + seed - 0.1 * (remedy != "none"), remedy)
+            for remedy in ("none", "bfloat16") for seed in (1, 2, 3)]
+    smaller = seeded(1, 1, 50.0, 21.0) | {"run": "smaller"}
+    smaller["config"] = smaller["config"] | {"batch_size": 4}
+    table = memory_limits.remedies([*runs, smaller], {"none": "none", "smaller": "batch / 4", "bfloat16": "bfloat16"})
+    assert list(table.index) == ["none", "batch / 4", "bfloat16"]
+    assert table.loc["none", "s per epoch"] == "4.00 (4.00 to 4.00)"
+    assert table.loc["batch / 4", "s per epoch"] == "4.00", "one seed has no interval"
+    assert table.loc["bfloat16", "PSNR - that of none (dB)"] == "-0.10 (-0.10 to -0.10)", "at the same seed"

@@ -66,11 +66,45 @@ def test_an_all_reduce_takes_longer_over_each_slower_link(allreduces):
     assert [*points.values()][:5] == sorted([*points.values()][:5], reverse=True)
 
 
-def test_the_crossover_has_a_line_for_each_bandwidth():
-    figure = over_links.crossover_figure(reference.read_all(CLUSTER, "lab07_vit"))
+@pytest.fixture(scope="module")
+def largest() -> list[dict]:
+    """The runs of lab 7 with its largest model."""
+    return [run for run in reference.read_all(CLUSTER, "lab07_vit") if run["config"]["width"] == 256]
+
+
+def test_one_node_is_one_baseline_whatever_its_link(largest):
+    rows = over_links.steps(largest)
+    alone = rows[(rows["N"] == 1) & (rows["B"] == 32)]["seconds"]
+    assert len(alone) >= 8
+    table = over_links.second_node(rows).query("B == 32").set_index("link")
+    both = rows[(rows["N"] == 2) & (rows["B"] == 32)].groupby("link")["seconds"].median()
+    assert table.index.tolist() == [5e7, 2e8, 1e9, 1e10]
+    assert table["speedup"].to_dict() == pytest.approx((alone.median() / both).to_dict())
+    assert (table["speedup_low"] < table["speedup"]).all()
+    assert table["speedup"].is_monotonic_increasing
+
+
+def test_the_transports_are_compared_on_each_link(allreduces):
+    table = over_links.transports_compared(allreduces, 4 * 2**20)
+    assert list(table.index) == ["50mbit", "100mbit", "200mbit", "500mbit", "1gbit", "2gbit", "5gbit", "10gbit"]
+    assert table["MPI"].is_monotonic_decreasing
+    assert table["Gloo / MPI"][:"1gbit"].between(0.9, 1.2).all()
+
+
+def test_runs_of_several_model_sizes_are_not_one_baseline():
+    with pytest.raises(LabError, match="one model size"):
+        over_links.steps(reference.read_all(CLUSTER, "lab07_vit"))
+
+
+def test_predictions_are_lines_and_measurements_are_points(largest):
+    table = over_links.second_node(over_links.steps(largest)).query("B == 32")
+    figure = over_links.second_node_figure(lambda batch, links: 0 * links + 1.5, [32, 128], table)
     (axes,) = figure.axes
-    assert {"50mbit", "200mbit", "1gbit", "10gbit"} <= set(labels(axes))
-    assert axes.get_ylabel() == "speedup of two nodes over one"
+    assert labels(axes)[:2] == ["B = 32, predicted", "B = 128, predicted"]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in points] == [4]
+    (axes,) = over_links.second_node_figure(lambda batch, links: 0 * links + 1.5, [32]).axes
+    assert labels(axes) == ["B = 32, predicted"]
 
 
 def test_a_summary_says_how_well_the_steps_were_predicted(steps):

@@ -41,7 +41,7 @@ def test_a_copy_and_one_saved_again_are_found_and_told_apart(tmp_path, monkeypat
     result = leak(tmp_path)
     assert result.identical == (("test/fresh/copy.jpg", "train/fresh/3.jpg"),)
     assert result.alike == (("test/rotten/again.jpg", "train/rotten/4.jpg"),)
-    assert str(result).endswith("the test accuracy partly measures memory")
+    assert str(result).endswith("the test accuracy partly measures memorization")
 
 
 def test_one_look_alike_in_120_synthetic_fruits_does_not_prove_a_leak():

@@ -36,6 +36,13 @@ def test_what_helps_and_what_does_not():
     assert 0.3 < share(remedy="bfloat16") < 0.85
 
 
+@pytest.mark.slow
+def test_one_moment_instead_of_two_saves_four_bytes_per_parameter():
+    wide = {"depth": 4, "width": 512, "image_size": 16, "batch_size": 2}
+    saved = peak(**wide) - peak(**wide, remedy="momentum")
+    assert saved == pytest.approx(4 * lab.parameters(dataclasses.replace(LARGE, **wide)) / 2**20, abs=6)
+
+
 @pytest.mark.workers
 def test_two_workers_train_in_pieces_and_tell_their_peak():
     record = local.run(lab, dataclasses.replace(TINY, remedy="pieces"), workers=2, oversubscribe=True)

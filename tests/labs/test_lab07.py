@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from labs import lab07_vit as lab
+from labs.course.exercises.lab07_vit import reference_attention, reference_patches
 from labs.launch import local
 from labs.run.errors import LabError
 from tests.course.exercises.solved import solved
@@ -56,3 +59,19 @@ def test_shapes_that_are_none_get_one_line(wrong, output):
     with pytest.raises(LabError, match=output) as problem:
         lab.run(dataclasses.replace(TINY, **wrong))
     assert "\n" not in str(problem.value)
+
+
+def test_the_patches_and_the_attention_of_the_exercises_are_those_of_keras():
+    rng = np.random.default_rng(1)
+    images = rng.uniform(-1, 1, (2, 32, 32, 3))
+    convolution = tf.keras.layers.Conv2D(64, 8, 8, dtype="float64")
+    tokens = np.reshape(convolution(images), (2, 16, 64))
+    kernel, bias = convolution.get_weights()
+    assert np.abs(reference_patches(images, 8) @ kernel.reshape(-1, 64) + bias - tokens).max() < 1e-6
+    layer = tf.keras.layers.MultiHeadAttention(4, 16, dtype="float64")
+    theirs = layer(tokens, tokens)[0]
+    projections = layer.get_weights()
+    q, k, v = (np.einsum("td,dhs->hts", tokens[0], projections[place]) + projections[place + 1][:, None]
+               for place in (0, 2, 4))
+    out, bias = projections[6:]
+    assert np.abs(np.einsum("hts,hsd->td", reference_attention(q, k, v), out) + bias - theirs).max() < 1e-6

@@ -34,6 +34,18 @@ def test_with_1000_classes_they_are_the_published_networks(networks, name):
     assert count + 999 * (features + 1) == PUBLISHED[name]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_their_multiplications_are_counted(networks, name):
+    """Keras' ResNet50 is the first version: 3.86 billion, not the 4.1 of v1.5."""
+    count = 0
+    for layer in networks[name]._flatten_layers():
+        if isinstance(layer, (tf.keras.layers.Conv2D, tf.keras.layers.Dense)):
+            count += int(np.prod(layer.kernel.shape) * np.prod(layer.output.shape[1:-1]))
+    assert count == pytest.approx(faces.MULTIPLICATIONS[name], abs=0.005e9)
+    assert f"{faces.MULTIPLICATIONS[name] / 1e9:.2f}\n" in faces.__doc__
+
+
 @pytest.mark.parametrize(("name", "image_size"), [("small", 48), ("vgg16", 32)])
 def test_bytes_go_in_and_years_come_out(name, image_size):
     tf.keras.utils.set_random_seed(1)

@@ -114,8 +114,8 @@ def test_fits_and_shares_invert_the_laws(serial, n):
     sizes = [1, 2, 4, 8, 64]
     assert laws.fit_amdahl(sizes, laws.amdahl(sizes, serial)) == pytest.approx(serial, abs=1e-9)
     assert laws.fit_gustafson(sizes, laws.gustafson(sizes, serial)) == pytest.approx(serial, abs=1e-9)
-    for _, law, share, _ in laws.LAWS.values():
-        assert share(n, law(n, serial)) == pytest.approx(serial, abs=1e-9)
+    assert laws.amdahl_share(n, laws.amdahl(n, serial)) == pytest.approx(serial, abs=1e-9)
+    assert laws.gustafson_share(n, laws.gustafson(n, serial)) == pytest.approx(serial, abs=1e-9)
 
 
 def test_the_laws_at_points_that_are_known():
@@ -135,12 +135,20 @@ def test_nothing_is_fitted_to_one_point_nor_beyond_the_laws(sizes, speedups, pro
             fit(sizes, speedups)
 
 
-def test_what_a_law_says_is_said_of_the_points_that_there_are():
-    assert laws.explain("weak", [1, 8], [1, 7.04]) == (
-        "Gustafson needs s = 0.14 at n = 8: a single point, nothing is tested")
-    # Report M's training times on 1, 2, 4 and 6 GPUs: by hand (0.80 + 3 x 1.76 + 5 x 3.00) / (1 + 9 + 25) = 0.602.
-    assert laws.explain("weak", [1, 2, 4, 6], [1, 1.20, 2.24, 3.00]) == (
-        "Gustafson needs s = 0.80 at n = 2, 0.59 at n = 4, 0.60 at n = 6; the fit, s = 0.60, is off by +16% at n = 2")
+def test_a_ring_of_bandwidth_alone_scales_as_amdahls_law():
+    compute, nbytes, bandwidth, n = 5.6, 94.1e6, 1.25e9, np.array([2, 4, 8])
+    seconds = compute / n + [cost_model.ring_seconds(nbytes, each, 0, bandwidth) for each in n]
+    assert compute / seconds == pytest.approx(laws.amdahl(n, laws.ring_share(compute, nbytes, bandwidth)))
+
+
+def test_gustafsons_share_falls_while_the_lost_part_grows():
+    """Report M's speedups on 2, 4 and 6 GPUs: a falling share is N / (N - 1), no sign of a disturbed run."""
+    n, speedup = np.array([2, 4, 6]), np.array([1.20, 2.24, 3.00])
+    lost, share = 1 - speedup / n, laws.gustafson_share(n, speedup)
+    assert share == pytest.approx([0.80, 0.587, 0.60], abs=0.001)
+    assert share == pytest.approx(lost * n / (n - 1))
+    assert np.all(np.diff(lost) > 0)
+    assert laws.gustafson_share(n, n * 0.6).tolist() == pytest.approx([0.8, 0.4 * 4 / 3, 0.48])
 
 
 def test_a_trend_says_whether_eight_nodes_keep_what_two_reach():

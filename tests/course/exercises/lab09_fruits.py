@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
+from labs.course import proportions
+from labs.course.exercises.lab09_fruits import pruned
 from tests.course.exercises.planted import made, totals
 
 RECORDS = [
@@ -16,4 +22,38 @@ WRONG = [
     ("q2", lambda runs, right: right | {"setting": "leak_check"}, "setting: .* does not matter here"),
     ("q3", lambda runs, right: 1 - right, "the share of everything else"),
     ("q3", lambda runs, right: 1.5 * right, "counts the first epoch as one of the others, but it takes longer"),
+]
+
+
+def chi_square(one, other):
+    test = proportions.paired(one, other)
+    differ = test.only_one + test.only_other
+    return math.erfc(math.sqrt((test.only_one - test.only_other) ** 2 / differ / 2)) if differ else 1.0
+
+
+def unpaired(one, other):
+    errors = proportions.difference(np.mean(one), np.mean(other), len(one))
+    return math.erfc(abs(errors) / math.sqrt(2))
+
+
+WRONG_CODE = [
+    ("median_prune", lambda values, earlier: "no", "the result is a bool"),
+    ("median_prune", lambda values, earlier: False, "its best is below the median of the three at epoch 2"),
+    ("median_prune", lambda values, earlier: pruned(values, earlier * 2), "two earlier trials are too few"),
+    ("median_prune", lambda values, earlier: len(earlier) > 2 and max(values) < np.median(
+        [each[len(values) - 1] for each in earlier]), "one epoch is too few"),
+    ("median_prune", lambda values, earlier: len(values) > 1 and len(earlier) > 2 and max(values) < np.mean(
+        [each[len(values) - 1] for each in earlier]), "the mean does not decide"),
+    ("median_prune", lambda values, earlier: pruned([0.0] * (len(values) - 1) + values[-1:], earlier),
+     "its newest is below .* but its best so far is not"),
+    ("median_prune", lambda values, earlier: pruned([value - 1e-6 for value in values], earlier), "equals the median"),
+    ("median_prune", lambda values, earlier: pruned(values, [[each[-1]] * 4 for each in earlier]),
+     "at epoch 2"),
+    ("mcnemar", lambda one, other: "small", "the result is a number"),
+    ("mcnemar", lambda one, other: 0.5 * proportions.paired(one, other).p, "every outcome of the coins is"),
+    ("mcnemar", lambda one, other: 2 * proportions.paired(one, other).p, "every outcome of the coins is"),
+    ("mcnemar", lambda one, other: max(0.5, proportions.paired(one, other).p // 1) * proportions.paired(one, other).p
+     if proportions.paired(one, other).p < 1 else 1, "one direction only"),
+    ("mcnemar", chi_square, "chi-square approximation"),
+    ("mcnemar", unpaired, "5 images are right only with the first"),
 ]

@@ -133,6 +133,41 @@ def test_lab05_hangs():
 
 
 @with_solutions
+def test_lab06_halves_nothing():
+    """Activations of 64 images are 96 MiB, of 32 images 48 MiB; gradients and buffers come on top."""
+    added = [int(re.search(r"training added (\d+) MiB", text)[1]) for text in in_both("lab06")]
+    assert added[0] - added[1] > 40
+
+
+@with_solutions
+def test_lab07_takes_half_of_the_steps():
+    alone = output("debugging", "lab07", 1)
+    broken, repaired = in_both("lab07")
+    assert "size 1: 32 steps per epoch" in alone
+    assert "size 2: 16 steps per epoch" in broken
+    assert "size 2: 32 steps per epoch" in repaired
+    losses = [float(re.search(r"loss (\d+\.\d+)", text)[1]) for text in (alone, repaired, broken)]
+    assert losses[1] == pytest.approx(losses[0], abs=2e-4)
+    assert abs(losses[2] - losses[0]) > 0.005
+
+
+@with_solutions
+def test_lab08_starts_more_threads_than_there_are_cores():
+    (broken, cores), (threads, _) = (map(int, re.search(r"2 workers, .* threads: (\d+), cores: (\d+)", text).groups())
+                                     for text in in_both("lab08"))
+    assert broken == 2 * cores
+    assert threads <= max(2, cores)
+
+
+@with_solutions
+def test_lab09_tests_on_copies_of_training_photos():
+    broken, repaired = ({name: float(accuracy) for name, accuracy in re.findall(
+        r"(test|new photos): \d+ images, accuracy (\S+)", text)} for text in in_both("lab09"))
+    assert broken["test"] > broken["new photos"] + 0.1
+    assert repaired["test"] == pytest.approx(repaired["new photos"], abs=0.08)
+
+
+@with_solutions
 def test_lab13_updates_one_part_on_all_workers():
     alone = output("debugging", "lab13", 1)
     losses = {}
