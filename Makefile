@@ -118,8 +118,8 @@ notebooks: env ## Execute all notebooks, save their outputs and README's picture
 notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))'
 
-lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab13_compression
-	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab13_compression))'
+lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
+	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'
 	@touch $(STAMP)  # The new row in pyproject.toml installs nothing.
 
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         ages,
         at_scale,
         drawings,
+        elsewhere,
         exercises,
         fruit_trees,
         laws,

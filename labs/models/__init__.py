@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
+    from labs.models.batch_norm import BatchNorm
     from labs.models.cifar import cifar_cnn, cifar_cnn_bn, resnet10, resnet18
     from labs.models.cnn import mnist_cnn, photo_cnn
     from labs.models.denoising import denoiser, denoising_error, identity, psnr

@@ -1,6 +1,6 @@
 """Make a new lab from the templates in this folder: it trains, and all tests pass.
 
-    make lab NAME=lab13_compression
+    make lab NAME=lab14_compression
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(name: str) -> None:
     """Make a lab, or nothing: if a step fails, or on Ctrl-C, all that was written is removed.
 
     Args:
-        name: The lab's number and subject, such as "lab13_compression".
+        name: The lab's number and subject, such as "lab14_compression".
 
     Raises:
         LabError: The name cannot be used, a file exists already, a row has no place, or the new notebook fails.
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
     """Refuse a name that is malformed or too long, or whose number is taken."""
     if not re.fullmatch(r"lab(?!00)[0-9]{2}(_[a-z0-9]+)+", name) or len(name) > LONGEST_NAME:
         raise LabError(f"{quoted(name)} cannot be the name of a lab; choose two digits and a subject in lower case, at "
-                       f"most {LONGEST_NAME} characters, such as lab13_compression")
+                       f"most {LONGEST_NAME} characters, such as lab14_compression")
     labs = {lab[3:5]: lab for lab in catalogue.lab_names()}
     if name[3:5] in labs:
         free = min({f"{number:02}" for number in range(1, 100)} - labs.keys(), default="none")

@@ -267,6 +267,7 @@ CANDIDATES = {
     "lab10.bug": {20: "order = ", 22: "mine = ", 26: "DistributedOptimizer", 28: "Broadcast", 32: "hvd.allreduce("},
     "lab11.bug": {21: "learning_rate = ", 23: "DistributedOptimizer", 28: "order = ", 29: "mine = ", 31: "allgather"},
     "lab12.bug": {20: "order = ", 21: "batch = ", 22: "mine = ", 38: "np.savez", 43: 'saved["step"]'},
+    "lab13.bug": {17: "shard = ", 21: "mine = ", 33: "reducescatter", 35: "second = ", 37: "allgather"},
 }
 
 
@@ -308,6 +309,7 @@ def test_a_line_may_be_a_number_and_an_answer_has_two_parts(capsys):
 @with_solutions
 @pytest.mark.parametrize("lab", [*catalogue.lab_names()[:9], "lab11_multinode"])
 @pytest.mark.parametrize("lab", [*catalogue.lab_names()[:9], "lab12_elastic"])
+@pytest.mark.parametrize("lab", [*catalogue.lab_names()[:9], "lab13_elsewhere"])
 def test_every_open_question_has_a_model_answer_and_points(lab):
     cells = json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"]
     (questions,) = ["".join(cell["source"]).partition("## Questions\n")[2] for cell in cells

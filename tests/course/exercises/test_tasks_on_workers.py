@@ -196,3 +196,14 @@ def test_lab12_uses_images_twice():
                         for text in in_both("lab12"))
     assert broken == ("0", "256")
     assert repaired == ("0", "0")
+
+
+@with_solutions
+def test_lab13_updates_one_part_on_all_workers():
+    alone = output("debugging", "lab13", 1)
+    losses = {}
+    for name, text in zip(("alone", "broken", "repaired"), (alone, *in_both("lab13")), strict=True):
+        losses[name] = [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", text)]
+        assert len(set(losses[name])) == 1, "all workers end with the same weights"
+    assert losses["repaired"][0] == pytest.approx(losses["alone"][0], abs=2e-4)
+    assert losses["broken"][0] > 2 * losses["alone"][0]

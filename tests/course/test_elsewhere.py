@@ -1,0 +1,51 @@
+"""Figures and tables of lab 13."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.course import elsewhere
+
+
+def run(plain: float, syncbn: float) -> dict:
+    steps = {"plain": plain, "SyncBN": syncbn}
+    return {"tables": {
+        "rounds": [{"round": number, "method": method, "compute_seconds": 0.004 + noise, "step_seconds": step + noise}
+                   for method, step in steps.items() for number, noise in enumerate((0.0, 0.002, -0.001))],
+        "messages": [{"method": method, "exchanges_per_step": 1, "bytes_per_step": 8, "distance": 0.1}
+                     for method in steps]}}
+
+
+RUNS = [run(0.0050, 0.0070), run(0.0051, 0.0072), run(0.0049, 0.0069)]
+
+
+def test_a_ledger_has_medians_of_a_run_and_means_of_runs():
+    table = elsewhere.ledger(RUNS)
+    assert table["exchange"].tolist() == pytest.approx([1.0, 9.1 / 3])
+    assert (table["exchange_low"] < table["exchange"]).all()
+    assert elsewhere.ledger(RUNS[:1])["exchange_low"].isna().all()
+    assert len(elsewhere.ledger_figure(table, elsewhere.ledger(RUNS[:1])).axes[0].patches) == 4
+
+
+def test_a_difference_needs_an_interval_without_zero():
+    assert elsewhere.against(RUNS, "SyncBN", "plain") == "longer"
+    assert elsewhere.against(RUNS, "plain", "SyncBN") == "shorter"
+    assert elsewhere.against([run(0.005, 0.006), run(0.006, 0.005)], "SyncBN", "plain") == "no measurable difference"
+
+
+def test_what_each_worker_keeps_is_the_formula_of_the_exercise():
+    axes = elsewhere.kept(7e9, 8, 80e9).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["112 GB", "63 GB", "38.5 GB", "14 GB"]
+
+
+def test_a_pipeline_has_a_box_per_stage_and_micro_batch():
+    axes = elsewhere.pipeline(4, 8).axes[0]
+    assert len(axes.texts) == 32
+    assert axes.get_xlim()[1] == 11
+
+
+def test_the_newest_run_of_each_framework_counts():
+    old = {"tables": {"frameworks": [{"framework": "A", "skipped": "", "difference": 1.0}]}}
+    new = {"tables": {"frameworks": [{"framework": "A", "skipped": "skipped"},
+                                     {"framework": "B", "skipped": "", "difference": 2.0}]}}
+    assert elsewhere.compared([old, new])["difference"].to_dict() == {"A": 1.0, "B": 2.0}
