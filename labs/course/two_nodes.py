@@ -65,7 +65,7 @@ def large_batches(runs: Runs) -> pd.DataFrame:
     """Return a row per run: workers whose global batch it has, rule, seed, best validation and test accuracy.
 
     Args:
-        runs: Records of lab 11's sweep "rules".
+        runs: Records of lab 11's sweeps "linear" and "rules".
 
     Raises:
         LabError: There are none.
