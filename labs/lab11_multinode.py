@@ -91,7 +91,6 @@ WEAK = "A5: weak scaling, at a constant batch per worker; one worker on each nod
 STRONG = "A6: strong scaling, at a constant global batch and learning rate; one worker on each node"
 LARGE_BATCH = ("M6: best validation accuracy, and the test accuracy of that epoch, of one process with the global "
                "batch of 1, 2, 6 and 8 workers")
-RULES = "M6: the same with the batch of 8 workers, the learning rate kept or scaled by the root of k"
 SLEEP = "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation"
 BANDWIDTH = "A5, C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LINKS = ("100mbit", "1gbit", "10gbit")
@@ -111,8 +110,7 @@ SWEEPS = {
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), adapt=divide, nodes=Sweep.node_per_worker),
     ),
     "laptop": (
-        Sweep("linear", LARGE_BATCH, {"batch_size": (128, 256, 768, 1024)}, (1,)),
-        Sweep("rules", RULES, {"batch_size": (1024,), "scaling": ("none", "sqrt")}, (1,)),
+        Sweep("large", LARGE_BATCH, {"batch_size": (128, 256, 768, 1024)}, (1,)),
     ),
     "cluster": (
         Sweep("sleep", SLEEP, {"study": ("sleep",), "bandwidths": (",".join(LINKS),)}, (1, 2, 4, 8),

@@ -26,10 +26,13 @@ them. *Kind of run* says where an answer's figures come from.
 | | question | answer | the report | where | kind of run |
 |---|---|---|---|---|---|
 """
-KINDS = {"live, two cores": r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px",
-         "reference runs, two cores": r'"two-cores"', "reference runs, laptop cluster": r'"laptop-cluster"',
-         "reference runs, H200": r'"h200"', "a real Slurm": r"slurm_queue\.Queue\("}
-"""Kinds of runs, and what the code of their section contains; a section without any counts or computes."""
+KINDS = {
+    "live": (r"\b[Ll]ive\b", r"\blab\.run\(|\blocal\.run\(|pair\.run\(|\.train\(|%%px"),
+    "reference runs": (r"\b[Rr]eference runs?\b|laptop cluster", r'"two-cores"|"laptop-cluster"'),
+    "H200": (r"\bH200\b.*reference|reference.*\bH200\b", r'"h200"'),
+    "a real Slurm": (r"\bSlurm\b", r"slurm_queue\.Queue\("),
+    "by formula": (r"\b[Bb]y formula\b", "(?!)"), "counted": (r"\b[Cc]ounted\b", "(?!)")}
+"""Kinds of runs: what a box says of its own, and, if it says nothing, what the code of its section contains."""
 
 
 class Box(NamedTuple):
@@ -63,13 +66,18 @@ def _boxes(quote: str, lab: str, section: str, code: str) -> Iterator[Box]:
     """Yield the boxes of a quoted text: a paragraph that begins with a code, and the paragraph about the report."""
     anchor = urllib.parse.quote(re.sub(r"\s", "-", section.strip()), safe=",:'?!+*")
     where = f"[lab {int(lab[3:5])}, {section}](../notebooks/{lab}.ipynb#{anchor})"
-    kinds = [kind for kind, pattern in KINDS.items() if re.search(pattern, code)] or ["counted or computed"]
     paragraphs = re.sub(r"(?m)^> ?", "", quote).split("\n\n")
     for number, paragraph in enumerate(paragraphs):
         if match := re.match(r"\*\*([A-Z]\d(?:\.\d)?)\.\*\*\s+(.*)", paragraph.strip(), re.S):
             after = paragraphs[number + 1] if number + 1 < len(paragraphs) else ""
             report = "" if re.match(r"\s*\*\*[A-Z]\d", after) else after
-            yield Box(match[1], _cell(match[2]), _cell(report), where, kinds)
+            yield Box(match[1], _cell(match[2]), _cell(report), where, _kinds(match[2], code))
+
+
+def _kinds(answer: str, code: str) -> list[str]:
+    """Return the kinds of runs that an answer names, or else those of its section's code."""
+    said = [kind for kind, (words, _) in KINDS.items() if re.search(words, answer)]
+    return said or [kind for kind, (_, call) in KINDS.items() if re.search(call, code)] or ["computed"]
 
 
 def _cell(text: str) -> str:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Runs = Sequence[dict[str, Any]]
-RULES = ("none", "sqrt", "linear")
 REPORT_M = {2: 0.9902, 6: 0.9905, 8: 0.9879}
 """Accuracies that report M has for 2, 6 and 8 workers on two nodes."""
 
@@ -62,10 +61,10 @@ def layout_figure(nodes: int = 2, workers: int = 4, batch: int = 128, images: in
 
 
 def large_batches(runs: Runs) -> pd.DataFrame:
-    """Return a row per run: workers whose global batch it has, rule, seed, best validation and test accuracy.
+    """Return a row per run: workers whose global batch it has, seed, best validation and test accuracy.
 
     Args:
-        runs: Records of lab 11's sweeps "linear" and "rules".
+        runs: Records of lab 11's sweep "large".
 
     Raises:
         LabError: There are none.
@@ -73,54 +72,35 @@ def large_batches(runs: Runs) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{"workers": run["layout"]["global_batch_size"] // run["config"]["base_batch_size"],
-             "rule": run["config"]["scaling"], "seed": run["config"]["seed"], "epochs": run["config"]["epochs"],
-             "images": run["history"][-1]["images"], "steps": run["history"][-1]["steps"],
+             "seed": run["config"]["seed"], "epochs": run["config"]["epochs"], "images": run["history"][-1]["images"],
              "test_images": run["metrics"]["test_images"], "epoch": run["metrics"]["best_epoch"],
              "validation": run["metrics"]["best_val_accuracy"], "test": run["metrics"]["test_accuracy_at_best"]}
             for run in runs if "test_accuracy_at_best" in run["metrics"]]
     if not rows:
         raise LabError("there are no such runs; make them with `labs sweep lab11 --preset laptop`")
-    return pd.DataFrame(rows).sort_values(["workers", "rule", "seed"], ignore_index=True)
+    return pd.DataFrame(rows).sort_values(["workers", "seed"], ignore_index=True)
 
 
-def of_rule(table: pd.DataFrame, rule: str, column: str) -> dict[int, list[float]]:
-    """Return a column's values by workers; the runs of one worker belong to every rule.
-
-    Args:
-        table: From `large_batches`.
-        rule: "none", "sqrt" or "linear".
-        column: "validation" or "test".
-    """
-    chosen = table[(table["rule"] == rule) | (table["workers"] == 1)]
-    return {int(workers): same[column].tolist() for workers, same in chosen.groupby("workers")}
-
-
-def rules_figure(table: pd.DataFrame) -> Figure:
-    """Draw the best validation accuracy, and the test accuracy of that epoch, over the workers; a point per seed.
+def batch_figure(table: pd.DataFrame) -> Figure:
+    """Draw validation and test accuracy over the workers whose batch a run has; bars are two standard errors.
 
     Args:
         table: From `large_batches`.
     """
-    figure = plots.empty(9, 3.7)
+    axes = plots.empty(7.2, 3.6).subplots()
     places = {workers: place for place, workers in enumerate(sorted(table["workers"].unique()))}
-    titles = {"validation": "best validation accuracy", "test": "test accuracy at that epoch"}
-    for axes, (column, title) in zip(figure.subplots(1, 2, sharey=True), titles.items(), strict=True):
-        for shift, rule, colour in zip((-0.16, 0, 0.16), RULES, plots.COLOURS, strict=False):
-            for workers, values in of_rule(table, rule, column).items():
-                if workers > 1:
-                    axes.plot([places[workers] + shift] * len(values), values, "o", color=colour, markersize=5,
-                              label=rule)
-        one = of_rule(table, "linear", column).get(1, [])
-        axes.plot([places.get(1, 0)] * len(one), one, "o", color="0.3", markersize=5, label="one worker")
-        if column == "test":
-            axes.plot([places[n] + 0.32 for n in REPORT_M if n in places],
-                      [value for n, value in REPORT_M.items() if n in places], "x", color="black", label="report M")
-        axes.set(title=title, xlabel="workers (global batch / 128)")
-        axes.set_xticks(list(places.values()), [str(workers) for workers in places])
-        axes.grid(alpha=0.3)
-    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize=9)
-    return figure
+    where = table["workers"].map(places)
+    axes.plot(where - 0.12, table["validation"], "o", color="0.6", markersize=5, label="best validation accuracy")
+    test = (where, table["test"], table["test_images"], plots.COLOURS[0], "o", "test, that epoch")
+    others = {places[n]: value for n, value in REPORT_M.items() if n in places}
+    report = (np.array(list(others)) + 0.12, np.array(list(others.values())), 10_000, "black", "x", "report M")
+    for where, values, images, colour, marker, label in (test, report):
+        axes.errorbar(where, values, 2 * np.sqrt(values * (1 - values) / images), fmt=marker, color=colour, capsize=3,
+                      markersize=5, label=label)
+    axes.set(xlabel="workers (global batch / 128)", ylabel="accuracy (share right)")
+    axes.set_xticks(list(places.values()), [str(workers) for workers in places])
+    axes.grid(alpha=0.3)
+    return plots.finished(axes)
 
 
 def slept(runs: Runs) -> pd.DataFrame:

@@ -50,22 +50,22 @@ def test_each_link_has_a_line_and_its_runs(points):
         assert [len(line.get_xdata()) for line in dots] == [6, 6]
 
 
-def record(workers: int, rule: str, seed: int) -> dict:
+def record(workers: int, seed: int) -> dict:
     return {"layout": {"global_batch_size": 128 * workers}, "history": [{"images": 1000, "steps": 8}],
-            "config": {"scaling": rule, "seed": seed, "epochs": 2, "base_batch_size": 128},
+            "config": {"seed": seed, "epochs": 2, "base_batch_size": 128},
             "metrics": {"test_images": 100, "best_epoch": 2, "best_val_accuracy": 0.9 + 0.01 * workers,
                         "test_accuracy_at_best": 0.9}}
 
 
-def test_the_runs_of_one_worker_belong_to_every_rule():
-    runs = [record(1, "linear", seed) for seed in (1, 2)]
-    runs += [record(8, rule, seed) for rule in two_nodes.RULES for seed in (1, 2)]
-    table = two_nodes.large_batches(runs)
-    for rule in two_nodes.RULES:
-        assert two_nodes.of_rule(table, rule, "validation") == {1: [0.91, 0.91], 8: pytest.approx([0.98, 0.98])}
-    left, right = two_nodes.rules_figure(table).axes
-    assert len(left.lines) == 4
-    assert len(right.lines) == 5, "report M's runs are in the panel of the test"
+def test_a_bar_is_two_standard_errors():
+    table = two_nodes.large_batches([record(workers, seed) for workers in (8, 1) for seed in (1, 2)])
+    assert table["workers"].tolist() == [1, 1, 8, 8]
+    (axes,) = two_nodes.batch_figure(table).axes
+    test, report = axes.containers
+    assert test.get_label() == "test, that epoch"
+    (bars,) = test.lines[2]
+    assert [end[:, 1].tolist() for end in bars.get_segments()] == 4 * [pytest.approx([0.84, 0.96])]
+    assert len(report.lines[0].get_xdata()) == 1, "report M has no run of one worker in its table of two nodes"
 
 
 def test_missing_runs_are_named_with_their_command():

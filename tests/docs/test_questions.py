@@ -27,6 +27,7 @@ def test_each_question_has_an_answer_in_a_notebook(program):
 def test_a_cell_may_answer_two_questions(program):
     quote = "> **A1.** Yes, 5 | 6.\n>\n> **Report A:** no.\n>\n> **A2.1.** *No*,\n> never."
     first, second = program["_boxes"](quote, "lab03_lr_scaling", "A1: why", "labs.run lab.run(config)")
-    assert first == ("A1", "Yes, 5 \\| 6.", "**Report A:** no.", "[lab 3, A1: why](../notebooks/lab03_lr_scaling.ipynb#A1:-why)",
-                     ["live, two cores"])
+    assert first == ("A1", "Yes, 5 \\| 6.", "**Report A:** no.",
+                     "[lab 3, A1: why](../notebooks/lab03_lr_scaling.ipynb#A1:-why)", ["live"])
     assert second[:3] == ("A2.1", "*No*, never.", "")
+    assert program["_kinds"]("0.9, a reference run on an H200", "lab.run(config)") == ["reference runs", "H200"]

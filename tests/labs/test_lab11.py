@@ -65,8 +65,7 @@ def test_a_run_with_validation_images_names_its_best_epoch(tmp_path):
         assert record["metrics"]["test_accuracy_at_best"] == pytest.approx(record["metrics"]["test_accuracy"])
 
 
-def test_one_process_has_the_batch_of_eight_workers_and_three_rules():
+def test_one_process_has_the_batch_of_each_number_of_workers():
     cells = sweeps.cells(lab.SWEEPS["laptop"], lab.PRESETS["laptop"])
-    todo = [(cell.config.batch_size // 128, cell.config.scaling) for cell in cells if not cell.skipped]
-    assert len(todo) == 18, "three seeds"
-    assert set(todo) == {(1, "linear"), (2, "linear"), (6, "linear"), (8, "linear"), (8, "none"), (8, "sqrt")}
+    assert [(cell.workers, cell.config.batch_size // 128) for cell in cells if cell.seed == 1] == [
+        (1, 1), (1, 2), (1, 6), (1, 8)]
