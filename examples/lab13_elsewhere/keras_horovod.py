@@ -7,6 +7,7 @@ Reads FOLDER/start.npz and writes FOLDER/horovod.npz; `labs run lab13_elsewhere 
 
 import sys
 
+import horovod
 import horovod_keras3 as hvd
 import numpy as np
 import tensorflow as tf
@@ -32,4 +33,5 @@ mine = slice(hvd.rank(), None, hvd.size())  # Horovod: does not shard the data; 
 model.fit(start["images"][mine], start["labels"][mine], batch_size, epochs=1, shuffle=False, verbose=0,
           callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)])  # Horovod: equal weights at the start.
 if hvd.rank() == 0:  # Horovod: one worker writes.
-    np.savez(f"{folder}/horovod.npz", *model.get_weights(), workers=hvd.size(), version=tf.keras.__version__)
+    np.savez(f"{folder}/horovod.npz", *model.get_weights(), workers=hvd.size(),
+             version=f"Keras {tf.keras.__version__}, Horovod {horovod.__version__}")

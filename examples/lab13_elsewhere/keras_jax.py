@@ -32,4 +32,4 @@ model.compile(keras.optimizers.SGD(base_lr, momentum), "sparse_categorical_cross
 # One program sees the global batch; JAX divides it among the devices and adds the all-reduce where one is needed.
 model.fit(start["images"], start["labels"], batch_size * len(devices), epochs=1, shuffle=False, verbose=0)
 np.savez(f"{folder}/jax.npz", *model.get_weights(), workers=len(devices),
-         version=f"{keras.__version__}, JAX {jax.__version__}")
+         version=f"Keras {keras.__version__}, JAX {jax.__version__}")

@@ -45,5 +45,5 @@ for batch in zip(images.split(batch_size), labels.split(batch_size), strict=True
 if rank == 0:
     weights = [parameter.detach().numpy() for parameter in network.parameters()]
     weights = [weight.transpose(TO_KERAS[weight.ndim]) for weight in weights]
-    np.savez(f"{folder}/ddp.npz", *weights, workers=size, version=torch.__version__)
+    np.savez(f"{folder}/ddp.npz", *weights, workers=size, version=f"PyTorch {torch.__version__}")
 dist.destroy_process_group()

@@ -875,7 +875,7 @@ def subsets_and_shards(train: int, validation: int, test: int, n: int = 2) -> Fi
     axes.axis("off")
     left, top, scale = 1.1, high - 0.35, 7.7 / (train + validation + test)
     texts = ((train, "training", "moves the weights", "in every step"),
-             (validation, "validation", "chooses", "epoch, rate, network"),
+             (validation, "validation", "chooses", "epoch, learning rate, network"),
              (test, "test", "reports", "once, at the end"))
     for images, name, task, when in texts:
         wide = scale * images
@@ -885,7 +885,8 @@ def subsets_and_shards(train: int, validation: int, test: int, n: int = 2) -> Fi
         axes.text(middle, top - 0.78, task, ha="center", va="center", fontsize=11, weight="bold")
         axes.text(middle, top - 1.02, when, ha="center", va="center", fontsize=9, color="0.25")
         for rank, shard in enumerate([len(range(rank, images, n)) for rank in range(n)]):
-            _box(axes, middle, top - 1.45 - 0.45 * rank, wide - 0.06, 0.36, f"{shard:,}", 10, _colour(rank))
+            centre = left + (rank + 0.5) * wide / n
+            _box(axes, centre, top - 1.45 - 0.45 * rank, wide / n - 0.04, 0.36, f"{shard:,}", 10, _colour(rank))
         left += wide
     axes.text(0.15, top, "all images", va="center", fontsize=10)
     for rank in range(n):

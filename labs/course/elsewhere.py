@@ -45,7 +45,7 @@ def kept(parameters: float, workers: int, limit: float) -> Figure:
 
 
 def pipeline(stages: int, micro_batches: int) -> Figure:
-    """Draw a step of a pipeline: each row is a worker with one stage, each box a micro-batch, grey is waiting.
+    """Draw the forward passes of a pipeline: a row per worker with its stage, a box per micro-batch, grey is waiting.
 
     Args:
         stages: Number of stages, and so of workers.
@@ -62,7 +62,7 @@ def pipeline(stages: int, micro_batches: int) -> Figure:
             axes.text(stage + number + 0.5, stage, str(number), ha="center", va="center", fontsize=9)
     axes.set_yticks(range(stages), [f"worker {stage}: stage {stage}" for stage in range(stages)])
     axes.invert_yaxis()
-    axes.set(xlim=(0, units), xlabel="time (units: a micro-batch in one stage, forward and backward together)",
+    axes.set(xlim=(0, units), xlabel="time (units: the forward pass of a micro-batch in one stage)",
              title=f"{stages} stages, {micro_batches} micro-batches: grey is waiting")
     axes.spines[["top", "right", "left"]].set_visible(False)
     return figure
@@ -93,6 +93,17 @@ def ledger(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return table.assign(exchange_low=bounds[:, 0], exchange_high=bounds[:, 1])
 
 
+def distances(runs: Sequence[dict[str, Any]], method: str) -> tuple[float, float]:
+    """Return the smallest and the largest distance of a method's weights from one worker's, over the runs.
+
+    Args:
+        runs: Records of lab 13's study of methods.
+        method: One of its methods.
+    """
+    found = [row["distance"] for run in runs for row in run["tables"]["messages"] if row["method"] == method]
+    return min(found), max(found)
+
+
 def ledger_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
     """Draw the ledger of a step for each method: compute and exchange, with the exchange's 95 % interval.
 
@@ -106,9 +117,9 @@ def ledger_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
     axes.barh(places, table["compute"], 0.62, color="0.8", edgecolor="black", linewidth=0.8, label="compute")
     errors = np.array([table["exchange"] - table["exchange_low"], table["exchange_high"] - table["exchange"]])
     axes.barh(places, table["exchange"], 0.62, table["compute"], xerr=errors, capsize=3, color="tab:orange",
-              edgecolor="black", linewidth=0.8, label="exchange, with its\n95 % interval")
+              edgecolor="black", linewidth=0.8, label="exchange (bar: its\n95 % interval)")
     steps = (live["compute"] + live["exchange"]).reindex(table.index)
-    axes.plot(steps, places, "D", color="black", markersize=5, label="a step of this page's run")
+    axes.plot(steps, places, "D", color="black", markersize=5, label="whole step,\nthis page's run")
     axes.set_yticks(places, table.index)
     axes.invert_yaxis()
     axes.set(xlabel="time of a step (milliseconds)")

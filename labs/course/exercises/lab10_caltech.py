@@ -85,7 +85,7 @@ QUESTIONS = {
 def subset(name, test_split, validation_split, seed):
     """Return an image's subset: "training", "validation" or "test".
 
-    It depends on nothing else than the arguments. So it is the same on every
+    It depends only on the arguments. So it is the same on every
     worker and in every job, and a file that is added moves no other. Python's
     hash() of a text differs from process to process; that of hashlib does
     not. The test is held out first: validation_split must not change it.

@@ -211,9 +211,9 @@ def bubble(stages, micro_batches):
 
     Each of p workers holds one stage of the network. A batch is cut into m
     micro-batches, which go through the stages one after another. A stage
-    takes one unit of time per micro-batch, for its forward and its backward
-    pass together. All workers are held from the first unit of the first
-    stage to the last unit of the last.
+    takes one unit of time for the forward pass of a micro-batch. All workers
+    are held from the first unit of the first stage to the last unit of the
+    last. The backward passes take the same schedule in reverse.
 
     Args:
         stages: p.
