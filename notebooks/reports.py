@@ -250,7 +250,7 @@ LINTED = {"lint_F": ("lab09_fruits",), "lint_M": ("lab02_mnist_accuracy",),
 def lint(files: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """What `labs lint` finds in some tables: a row per rule."""
     for name in files:
-        found = defaultdict(set)
+        found: defaultdict[str, set[int]] = defaultdict(set)
         for each in checker.check_csv(ROOT / f"data/reference/{name}.csv"):
             found[each.rule].update(each.rows)
         for rule, lines in found.items():

@@ -41,6 +41,7 @@ def test_report_m_in_words(program):
     step = program["step_of_mnist"]()
     assert f"{step[2] - step[1]:.1f} to {step[4] - step[1]:.1f} ms" in text
     assert f"would take {step[2] / step[1]:.2f} times the mean" in text
+    assert f"At 20 % of {step[1]:.1f} ms a kernel ran for {0.2 * step[1]:.1f} ms" in text
 
 
 def test_report_c_in_words(program):
