@@ -27,7 +27,7 @@ NEW_FIELD = {
     "lab05_allreduce": {"fp16_allreduce": False, "bandwidths": lab05_allreduce.Config.bandwidths},
     "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths,
                         "fixed_ms": lab11_multinode.Config.fixed_ms, "image_ms": lab11_multinode.Config.image_ms,
-                        "validation_split": 0.0},
+                        "validation_split": 0.0, "backend": "mpi"},
 }
 """Fields that a Config has got since: its hash must be the old one without them."""
 RECORDS = ("lab02_horovod", "lab10_caltech")
