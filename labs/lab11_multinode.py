@@ -292,7 +292,7 @@ def _sleep(job):
                     if job.size > 1:
                         reduce(gradients)
 
-                median, low, high = measure.network.timed(step, 2 * SECONDS)
+                ((median, low, high),) = measure.network.timed([step], 2 * SECONDS)
                 rows.append({"bandwidth": bandwidth, "kind": kind, "batch_size": batch_size,
                              "compute_seconds": computing, "step_seconds": median, "step_seconds_low": low,
                              "step_seconds_high": high})

@@ -7,6 +7,7 @@ step is taken over that link: `labs.results.link_model` predicts the step from t
 from __future__ import annotations
 
 import contextlib
+import functools
 import subprocess
 import sys
 import time
@@ -172,42 +173,37 @@ def _moments(model: tf.keras.Model) -> Callable:
     return step
 
 
-def timed(step: Callable[[], Any], seconds: float) -> tuple[float, float, float]:
-    """Return the median seconds of a step on the slowest worker, with its 95 % interval; all workers call it together.
+def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[float, float, float]]:
+    """Return the median seconds of each step on the slowest worker, with its 95 % interval.
+
+    All workers call it together. The steps take turns.
 
     Args:
-        step: Ends when its work is done.
+        steps: Each ends when its work is done.
         seconds: Approximate time of the measurement.
     """
-    def one() -> float:
+    def one(step: Callable[[], Any]) -> float:
         collectives.barrier()
         began = time.perf_counter()
         step()
         return time.perf_counter() - began
 
-    one()  # Traces what it calls.
-    calls = int(np.clip(seconds / np.max(hvd_ops.gather_object(one())), *STEPS))
-    times = np.max(hvd_ops.gather_object([one() for _ in range(calls)]), axis=0)
-    return float(np.median(times)), *collectives.median_interval(times)
+    def turn() -> list[float]:
+        return [one(step) for step in steps]
+
+    turn()  # Traces what they call.
+    calls = int(np.clip(seconds / np.max(hvd_ops.gather_object(turn())), *STEPS))
+    times = np.max(hvd_ops.gather_object([turn() for _ in range(calls)]), axis=0)
+    return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.T]
 
 
-def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, float, float]]:
-    """Return the median seconds of a step of each model on the slowest worker, with its 95 % interval.
+def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, ...]]:
+    """Return the same for a training step of each model.
 
     Args:
         batches: Endless.
         seconds: Approximate time of the measurement of the slowest model.
     """
-    def one(model: tf.keras.Model) -> float:
-        collectives.barrier()
-        began = time.perf_counter()
-        take_steps(model, batches, 2)  # The first of two has no step before it whose end could overlap.
-        return (time.perf_counter() - began) / 2
-
-    def turn() -> list[float]:
-        return [one(model) for model in models]
-
-    turn()  # Traces the models.
-    calls = int(np.clip(seconds / (2 * np.max(hvd_ops.gather_object(turn()))), *STEPS))
-    times = np.max(hvd_ops.gather_object([turn() for _ in range(calls)]), axis=0)
-    return [(float(np.median(each)), *collectives.median_interval(each)) for each in times.T]
+    # The first of two has no step before it whose end could overlap.
+    pairs = timed([functools.partial(take_steps, model, batches, 2) for model in models], seconds)
+    return [tuple(value / 2 for value in pair) for pair in pairs]

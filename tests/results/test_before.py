@@ -28,6 +28,7 @@ NEW_FIELD = {
     "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths,
                         "fixed_ms": lab11_multinode.Config.fixed_ms, "image_ms": lab11_multinode.Config.image_ms,
                         "validation_split": 0.0, "backend": "mpi"},
+    "lab12_elastic": {"save_every": 0.12, "mean_life": 1.0, "kills": 67},
 }
 """Fields that a Config has got since: its hash must be the old one without them."""
 RECORDS = ("lab02_horovod", "lab10_caltech")

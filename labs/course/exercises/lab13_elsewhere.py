@@ -242,7 +242,7 @@ TASKS = {
     "bytes_per_worker": code("Write the function that says how many bytes each worker keeps.", bytes_per_worker,
                              _grade_bytes),
     "bubble": code("Write the function that says how long a worker of a pipeline waits.", bubble, _grade_bubble),
-    "bug": bug("lab13", before="The script is ZeRO, stage 1, in numpy and two calls of Horovod.",
+    "bug": bug("lab13", before="The script is the first stage of ZeRO, in numpy and two calls of Horovod.",
                how="Then type `labs launch 1 debugging/lab13.py`, and compare.", symptoms={
         "the workers end with different weights": "the sums that the workers print are equal: all get the same parts",
         "the loss is higher than on one worker": RIGHT,
