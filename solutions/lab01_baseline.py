@@ -27,16 +27,6 @@ def q3(runs):
     return int(table["batch_size"][table["images_per_sec"].idxmax()])
 
 
-def q4(runs):
-    """`a` is the fixed time of a step, `c` the time of an image."""
-    sizes = np.array([run["config"]["batch_size"] for run in runs])
-    later = [run["history"][1:] for run in runs]
-    t = np.array([1000 * sum(row["train_seconds"] for row in rows) / sum(row["steps"] for row in rows)
-                  for rows in later])
-    c, a = np.polyfit(sizes, t, 1, w=1 / t)
-    return {"a": a, "c": c, "step": a + c * 256}
-
-
 def steps_per_epoch(images, batch_size):
     """Round up: what is left after the full batches is a batch, too."""
     return math.ceil(images / batch_size)

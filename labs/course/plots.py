@@ -162,31 +162,28 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     return finished(axes)
 
 
-def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
+def step_times(turns: pd.DataFrame, cost: StepCost) -> Figure:
     """Draw one worker's measured steps over the batch size, with the fitted cost: their time, and their throughput.
 
     Args:
-        epochs: Columns `batch_size` (images) and `seconds` of a step: a row per epoch of each run.
+        turns: Columns `batch_size` (images) and `seconds` of a step: a row per turn and batch size.
         cost: From `step_cost.fit`.
     """
     figure = empty(9, 3.4)
     left, right = figure.subplots(1, 2)
-    measured, ticks = epochs["batch_size"], sorted(set(epochs["batch_size"]))
+    measured, ticks = turns["batch_size"], sorted(set(turns["batch_size"]))
     batch = np.geomspace(ticks[0], ticks[-1])
     fixed, fastest = 1e3 * cost.fixed.value, 1 / cost.per_image.value
     for axes, dots, curve, limit, name in (
-            (left, 1e3 * epochs["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g} ms"),
-            (right, measured / epochs["seconds"], batch / cost.seconds(batch), fastest,
+            (left, 1e3 * turns["seconds"], 1e3 * cost.seconds(batch), fixed, f"$a$ = {fixed:.2g} ms"),
+            (right, measured / turns["seconds"], batch / cost.seconds(batch), fastest,
              f"$1/c$ = {fastest:,.0f} images/s")):
-        axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one epoch")
+        axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one turn")
         axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
         if limit > 0:  # The fit of a disturbed run may have a < 0, which a logarithmic axis cannot show.
             axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
             axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
-        axes.set(xscale="log", xlabel="batch size b (images per step)")
-        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
+        _batch_axis(axes, ticks)
     left.set(ylabel="time of a step (ms)")
     _logarithmic(left)
     if cost.per_image.low > 0:
@@ -194,6 +191,37 @@ def step_times(epochs: pd.DataFrame, cost: StepCost) -> Figure:
     right.set(ylim=(0, None), ylabel="throughput (images/s)")
     right.legend(fontsize=8, loc="lower left", bbox_to_anchor=(1.05, 0))
     return figure
+
+
+def busy_and_fast(gpu: pd.DataFrame, report: pd.Series, half: float) -> Figure:
+    """Draw how busy GPUs are over the batch size, and the throughput of the one that was measured.
+
+    Args:
+        gpu: Columns `gpu0_percent` and `images_per_sec`; the index is the batch size.
+        report: Percentages of another GPU by batch size.
+        half: The batch that keeps the other GPU half busy, by the formula b / (b + half).
+    """
+    figure = empty(9, 3.6)
+    left, right = figure.subplots(1, 2)
+    batch = np.geomspace(gpu.index[0], gpu.index[-1])
+    left.plot(gpu.index, gpu["gpu0_percent"], "-o", color=COLOURS[0], label="H200, measured")
+    left.plot(report.index, report, "s", color=COLOURS[1], label="report M's GPU")
+    left.plot(batch, 100 * batch / (batch + half), "--", color=COLOURS[1], label=f"formula: $b / (b + {half:.0f})$")
+    left.set(ylim=(0, 100), ylabel="time with a kernel running (%)")
+    right.plot(gpu.index, gpu["images_per_sec"], "-o", color=COLOURS[0])
+    right.set(ylim=(0, None), ylabel="throughput of the H200 (images/s)")
+    right.yaxis.set_major_formatter("{x:,.0f}")
+    for axes in (left, right):
+        _batch_axis(axes, list(gpu.index))
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9)
+    return figure
+
+
+def _batch_axis(axes: Axes, ticks: Sequence[int]) -> None:
+    axes.set(xscale="log", xlabel="batch size b (images per step)")
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
 
 
 def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, beta: float, n: int) -> Figure:

@@ -41,11 +41,12 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
     is s**2 (X' W X)**-1, where s**2 is that sum divided by the degrees of freedom, points - 2. Source: Draper and
     Smith, "Applied Regression Analysis", 3rd edition, 1998, chapter 9.
 
-    The points must be independent: one per run, not one per epoch of the same run.
+    All steps must have the same number of steps per return to Python, or there is no single a. The points must be
+    independent: one per batch size, such as a median, not one per step.
 
     Args:
         batch_sizes: Images per step of each measurement [n].
-        seconds: Measured time of a step [n], such as `throughput.seconds_per_step`.
+        seconds: Measured time of a step [n].
 
     Raises:
         LabError: The times are not positive numbers, or belong to fewer than two batch sizes, or the line is impossible
@@ -72,3 +73,18 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
                        "steps of the epochs after the first: batch size / images_per_sec is not the time of a step if "
                        "the last batch is smaller or padded. If you did, another program was running: measure again")
     return cost
+
+
+def rise_text(low: float, high: float, allowed: float) -> str:
+    """Return half a sentence on a throughput that should rise with the batch: whether it does, and as the line says.
+
+    Args:
+        low, high: The interval of throughput(large batch) / throughput(small batch), as measured.
+        allowed: The same ratio by the line.
+    """
+    change = "a rise" if low > 1 else "a fall" if high < 1 else "no measurable change"
+    if high < allowed:
+        return f"{change}, less than the line allows, so an image costs more in the large batch than in the small one"
+    if low > allowed:
+        return f"{change}, more than the line allows, so an image costs less in the large batch than in the small one"
+    return f"{change}, and what the line allows is within the interval"

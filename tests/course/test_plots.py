@@ -22,8 +22,8 @@ def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
 def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
     sizes = [8, 32, 128]
     cost = step_cost.fit(sizes, [0.006 + 0.0004 * size for size in sizes])
-    epochs = pd.DataFrame({"batch_size": sizes * 2}).assign(seconds=lambda row: cost.seconds(row["batch_size"]))
-    left, right = plots.step_times(epochs, cost).axes
+    turns = pd.DataFrame({"batch_size": sizes * 2}).assign(seconds=lambda row: cost.seconds(row["batch_size"]))
+    left, right = plots.step_times(turns, cost).axes
     for axes, value, limit, unit in ((left, lambda b: 6 + 0.4 * b, 6, "(ms)"),
                                      (right, lambda b: 1000 * b / (6 + 0.4 * b), 2500, "(images/s)")):
         dots, curve, bound = axes.lines
@@ -31,6 +31,15 @@ def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
         assert list(curve.get_ydata()) == pytest.approx([value(size) for size in curve.get_xdata()])
         assert list(bound.get_ydata()) == pytest.approx([limit, limit])
         assert axes.get_ylabel().endswith(unit)
+
+
+def test_a_gpu_s_percentage_and_its_throughput_have_an_axis_each():
+    gpu = pd.DataFrame({"gpu0_percent": [26, 54], "images_per_sec": [14_897, 262_077]}, index=[32, 8192])
+    left, right = plots.busy_and_fast(gpu, pd.Series([20, 54], index=[128, 1024]), half=512).axes
+    measured, report, formula = left.lines
+    assert [list(measured.get_ydata()), list(report.get_xdata())] == [[26, 54], [128, 1024]]
+    assert formula.get_ydata()[0] == pytest.approx(100 * 32 / 544)
+    assert list(right.lines[0].get_ydata()) == [14_897, 262_077]
 
 
 @pytest.mark.filterwarnings("error")

@@ -123,27 +123,15 @@ def test_a_real_run_of_lab_10_is_graded(tmp_path):
     solved(*exercises.questions("lab10"), results_root=tmp_path)
 
 
-def test_a_line_with_a_negative_start_is_refused_with_what_to_do(tmp_path):
-    """Steps of 32 images that took a quarter of the time they should: the machine was busy during the others."""
-    runs = [planted.made("lab01", images_per_sec=throughput, batch_size=batch)
-            for batch, throughput in ((32, 900), (128, 240), (1024, 230))]
-    planted.write(tmp_path, *runs)
-    with pytest.raises(AssertionError, match=r"negative a, .* something else running\? Repeat section 'M1: how busy'"):
-        exercises.check("lab01.q4", {"a": 1, "c": 1, "step": 257}, tmp_path)
-
-
 # Which runs.
 
 def test_runs_of_lab_01_are_compared_on_the_same_images(tmp_path):
-    full = [planted.made("lab01", images=1024, batch_size=size) for size in (8, 128, 32)]
+    full = [planted.made("lab01", images=1024, batch_size=size) for size in (128, 8)]
     padded = [planted.made("lab01", batch_size=size) for size in (128, 1024)]
     again = planted.made("lab01", images=1024, batch_size=128)
-    planted.write(tmp_path, *full, *padded)
-    names = [run["run"] for run in (full[0], full[2], full[1])]
-    assert [run["run"] for run in exercises.runs("lab01.q4", tmp_path)] == names, "three batch sizes"
-    assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [run["run"] for run in padded], "the newest"
-    planted.write(tmp_path, again)
-    assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [*names[:2], again["run"]]
+    for written, compared in (((*full, padded[0]), full[::-1]), (padded[1:], padded), ((again,), [full[1], again])):
+        planted.write(tmp_path, *written)
+        assert [run["run"] for run in exercises.runs("lab01.q3", tmp_path)] == [run["run"] for run in compared]
 
 
 def pair(*runs, **how) -> list[str]:
