@@ -113,10 +113,10 @@ notebook: env ## Open the notebooks in JupyterLab
 	@$(BIN)/labs notebook
 
 notebooks: env ## Execute all notebooks, save their outputs and README's pictures (14 minutes)
-	@$(BIN)/python notebooks/execute.py && $(BIN)/python notebooks/questions.py
+	@$(BIN)/python notebooks/execute.py && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
 notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
-	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))' && $(BIN)/python notebooks/questions.py
+	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))' && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
 lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
 	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'

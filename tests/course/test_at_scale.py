@@ -137,7 +137,7 @@ def test_a_parameter_out_of_its_range_is_refused_in_one_line(knobs, message):
         predict(**{"workers": 8} | knobs)
 
 
-# What docs/at-scale.md says about two reports.
+# What docs/five-reports.md says about two reports.
 
 @given(step=st.floats(0.001, 1), nbytes=st.floats(1e3, 1e9), latency=st.floats(0, 1e-2), overlap=st.floats(0, 1),
        bandwidth=st.floats(1e6, 1e12), algorithm=st.sampled_from(["ring", "tree", "halving", "best"]))
