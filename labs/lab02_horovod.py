@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from typing import Literal
 
-from labs import Lab, Options, Sweep, datasets, fields, main, models, results, training
+import numpy as np
+
+from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, results, training
+from labs.datasets import sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +39,12 @@ class Config:
     seed: fields.Seed = 1
     """Seed of the weights, the order of the images, and dropout."""
     code: Literal["kit", "textbook"] = "kit"
-    """The training loop: the kit's `fit`, or `train_together` below, which uses plain Keras and Horovod."""
+    """The training loop: the kit's `fit`, or `train_in_order` below, which accepts wrong shards."""
+    order: Literal["sharded", "own_seeds", "unsharded"] = "sharded"
+    """Which images each of four workers takes ("textbook" only): its shard of one common order; its shard of an order
+    with its own seed; or, on all workers, the same images."""
+    reshuffle: bool = True
+    """Shuffle anew in each epoch; "textbook" only."""
 
 
 PRESETS = {
@@ -45,68 +54,17 @@ PRESETS = {
     "laptop": Config(data="real", images=1024, epochs=40, threads=1),
 }
 M3 = "M3: test accuracy, time and speedup by number of epochs and of workers"
+C5 = "C5: test accuracy with the epoch forgotten, with own seeds, and without shards"
+ORDERS = Sweep("orders", C5, {"code": ("textbook",), "batch_size": (128,), "epochs": (40,), "reshuffle": (True, False),
+                              "order": ("sharded", "own_seeds", "unsharded")}, (1,), seeds=(1, 2, 3, 4, 5))
 SWEEPS = {
     "demo": (Sweep("table", M3, {"epochs": (3, 5), "threads": (1,)}),),
     "paper": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)),),
-    "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)),),
+    "laptop": (Sweep("table", M3, {"epochs": (21, 40)}, (1, 2, 4)), ORDERS),
 }
-
-
-def plain_cnn():
-    """Return a small network without dropout, so that one worker and many can reach the same weights."""
-    import tensorflow as tf
-
-    layers = tf.keras.layers
-    return tf.keras.Sequential([
-        layers.Input((28, 28, 1), dtype="uint8"),
-        layers.Rescaling(1 / 255),
-        layers.Conv2D(16, 3, strides=2, activation="relu"),
-        layers.Conv2D(32, 3, strides=2, activation="relu"),
-        layers.Flatten(),
-        layers.Dense(10, activation="softmax"),
-    ])
-
-
-def train_alone(images, labels, batch_size, epochs, base_lr, seed):
-    """Train with plain Keras, and return the model."""
-    import tensorflow as tf
-
-    tf.keras.utils.set_random_seed(seed)
-    data = tf.data.Dataset.from_tensor_slices((images, labels))
-    data = data.shuffle(len(images), seed=seed).repeat()
-    steps = len(images) // batch_size
-    model = plain_cnn()
-    optimizer = tf.keras.optimizers.Adam(base_lr)
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-    callbacks = []
-    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, shuffle=False,
-              callbacks=callbacks, verbose=0)
-    return model
-
-
-def train_together(images, labels, batch_size, epochs, base_lr, seed):
-    """Train with plain Keras and Horovod, and return the model."""
-    import tensorflow as tf
-
-    import horovod_keras3 as hvd  # Horovod: its functions for Keras.
-
-    hvd.init()  # Horovod: find the other workers; now rank() and size() are known.
-    gpus = tf.config.list_physical_devices("GPU")  # Horovod: all GPUs of this node,
-    if gpus:  # Horovod: each worker uses one of them, by its rank on the node.
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")  # Horovod: mine.
-    tf.keras.utils.set_random_seed(seed)
-    data = tf.data.Dataset.from_tensor_slices((images, labels))
-    data = data.shuffle(len(images), seed=seed).repeat()
-    data = data.shard(hvd.size(), hvd.rank())  # Horovod: every size-th image of one order.
-    steps = len(images) // (batch_size * hvd.size())  # Horovod: a step has `size` batches.
-    model = plain_cnn()
-    optimizer = tf.keras.optimizers.Adam(base_lr * hvd.size())  # Horovod: longer steps.
-    optimizer = hvd.DistributedOptimizer(optimizer)  # Horovod: average the gradients.
-    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
-    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]  # Horovod: equal start.
-    model.fit(data.batch(batch_size), epochs=epochs, steps_per_epoch=steps, shuffle=False,
-              callbacks=callbacks, verbose=0)
-    return model
+RANKS = 4
+"""Workers whose shards `deal` makes. On fewer real workers, each trains on the shards of several: the mean gradient of
+equal shards is the gradient of their images together."""
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
@@ -121,7 +79,9 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         digits = datasets.from_arrays(arrays, validation_split=0.0, seed=config.seed)
         job.print_once(digits.description)
         if config.code == "textbook":
-            return _run_by_hand(job, digits)
+            return train_in_order(job, digits)
+        if (config.order, config.reshuffle) != (Config.order, Config.reshuffle):
+            raise LabError("the kit's `fit` refuses wrong shards; for --order and --no-reshuffle, add --code textbook")
 
         model = models.mnist_cnn()
         # Horovod: a step of `size` workers trains on `size` times as many images, so the learning rate may grow.
@@ -135,19 +95,62 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
         return results.finish(job, history, tables=confusion, test_accuracy=test["accuracy"], test_loss=test["loss"])
 
 
-def _run_by_hand(job, digits):
-    """Train with `train_together`, evaluate on the test images, and return the run's record."""
+def deal(config: Config, images: int | np.ndarray, ranks: Iterable[int], global_batch_size: int,
+         epoch: int) -> sharding.Shard:
+    """Return the images on which some of RANKS workers train together in an epoch, in the order of the Config.
+
+    Args:
+        config: Of the study: its `order`, `reshuffle` and `seed`.
+        images: Positions of the training images; or their number.
+        ranks: The workers.
+        global_batch_size: Images per step of all RANKS workers.
+        epoch: From 0.
+
+    Raises:
+        LabError: The workers cannot share the batch evenly.
+    """
+    if global_batch_size % RANKS:
+        raise LabError(f"{RANKS} workers cannot share a global batch of {global_batch_size}; "
+                       "choose another --batch-size")
+    shards = [sharding.shard(images, global_batch_size // RANKS, 0 if config.order == "unsharded" else rank, RANKS,
+                             epoch if config.reshuffle else 0,
+                             config.seed + 1000 * rank * (config.order == "own_seeds")) for rank in ranks]
+    return sharding.Shard(np.concatenate([each.rows for each in shards], axis=1),
+                          np.concatenate([each.weights for each in shards], axis=1), epoch)
+
+
+def train_in_order(job, digits):
+    """Train a network without dropout on the images that `deal` gives, and return the run's record.
+
+    The kit's `fit` would refuse wrong shards before step 1.
+    """
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # Keras 2 would warn that the broadcast is slower than a batch.
-    config, images, labels = job.config, digits.train.images, digits.train.labels
-    began = time.perf_counter()
-    model = train_together(images, labels, config.batch_size, config.epochs, config.base_lr, config.seed)
-    # Keras trained all epochs in one call: the history has one row, and no throughput without the first epoch.
-    row = {"epoch": config.epochs, **{name: values[-1] for name, values in model.history.history.items()}}
-    row |= {"images": config.epochs * len(images), "train_seconds": time.perf_counter() - began}
+    config, train, size = job.config, digits.train, job.size
+    if RANKS % size:
+        raise LabError(f"{size} workers cannot stand for {RANKS}; choose --workers 1, 2 or {RANKS}")
+    ranks = range(job.rank, RANKS, size)  # Horovod: the shards of these workers are mine.
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([
+        layers.Input(train.images.shape[1:], dtype="uint8"), layers.Rescaling(1 / 255),
+        layers.Conv2D(16, 3, strides=2, activation="relu"), layers.Conv2D(32, 3, strides=2, activation="relu"),
+        layers.Flatten(), layers.Dense(10, activation="softmax"),
+    ])
+    learning_rate = training.scaled_lr(config.base_lr, RANKS, config.scaling)
+    # Horovod: average the gradients of all workers.
+    optimizer = training.hvd_ops.distributed_optimizer(tf.keras.optimizers.Adam(learning_rate))
+    optimizer.build(model.trainable_variables)
+    model.compile(optimizer, "sparse_categorical_crossentropy", weighted_metrics=["accuracy"], jit_compile=False)
+    training.hvd_ops.broadcast_state(model)  # Horovod: all workers begin with equal weights.
+    history: list[dict] = []
+    for epoch in range(config.epochs):
+        mine, began = deal(config, train.positions, ranks, config.batch_size * size, epoch), time.perf_counter()
+        batches = datasets.train_batches(train.images, train.labels, mine, epoch=epoch, seed=config.seed)
+        logs = model.fit(batches, steps_per_epoch=mine.steps, shuffle=False, verbose=0).history
+        history.append({"epoch": epoch + 1, **{name: float(values[0]) for name, values in logs.items()},
+                        "images": len(train), "steps": mine.steps, "train_seconds": time.perf_counter() - began})
     loss, accuracy = model.evaluate(digits.test.images, digits.test.labels, verbose=0)
-    return results.finish(job, [row], test_accuracy=accuracy, test_loss=loss)
+    return results.finish(job, history, test_accuracy=accuracy, test_loss=loss)
 
 
 LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist")

@@ -34,11 +34,6 @@ def allreduce_mean(values):
     return [mean.copy() for _ in values]
 
 
-def broadcast(weights_of_ranks, root):
-    """Copy: ranks that share an array would share every later step."""
-    return [[array.copy() for array in weights_of_ranks[root]] for _ in weights_of_ranks]
-
-
 def shard(indices, rank, size, epoch, seed):
     """The rank decides only which share of the order a worker takes, never the order. Remainder: pad."""
     order = np.random.default_rng([seed, epoch]).permutation(indices)

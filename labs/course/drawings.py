@@ -746,6 +746,27 @@ def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],
     return _padded(figure)
 
 
+def least_squares_paths(paths: Mapping[str, Sequence[ArrayLike]], x: np.ndarray, y: np.ndarray) -> Figure:
+    """Draw each rank's path over the mean of (x w - y)^2, with the minimum of each rank's examples and that of all.
+
+    Args:
+        paths: As in `loss_paths`, by the title of their panel.
+        x: The examples [n, 2]; of N ranks, rank r has those from r on, every N-th.
+        y: Their targets [n, 1].
+    """
+    def loss(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return ((first[..., None] * x[:, 0] + second[..., None] * x[:, 1] - y[:, 0]) ** 2).mean(axis=-1)
+
+    figure, size = loss_paths(paths, loss), len(next(iter(paths.values())))
+    shards = [(slice(rank, None, size), "x", _colour(rank), f"best for rank {rank}'s examples") for rank in range(size)]
+    for rows, marker, colour, label in (*shards, (slice(None), "+", "black", "best for all examples")):
+        best = np.linalg.lstsq(x[rows], y[rows], rcond=None)[0].ravel()
+        for axes in figure.axes:
+            axes.plot(*best, marker, color=colour, markersize=9, markeredgewidth=2, zorder=5, label=label)
+    figure.axes[-1].legend(fontsize=9, **plots.BESIDE)
+    return figure
+
+
 def _ranks_paths(axes: Axes, tracks: Sequence[np.ndarray], labels: Sequence[str]) -> None:
     """Draw the path of each rank."""
     for rank, track in enumerate(tracks):

@@ -57,6 +57,7 @@ def bowl(first, second):
 
 TRACKS = [[(3, 1.5), (1, 0.2), (0.4, -0.1)], [(3, 1.5), (1.6, -0.4), (0.9, 0.3)]]
 PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] * 2}
+EXAMPLES = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [2.0, 1.0]]), np.array([[2.0], [1.0], [-2.0], [3.0]])
 
 
 @pytest.mark.parametrize("draw", [
@@ -68,6 +69,7 @@ PANELS = {"no broadcast": TRACKS, "no all-reduce": TRACKS, "both": [TRACKS[0]] *
     lambda: drawings.one_or_two(0.0, 0.05, {"one link": 2.0}),
     lambda: drawings.step_gantts({"one": drawings.seen_step(timeline_of_a_step())}),
     lambda: drawings.loss_paths(TRACKS, bowl), lambda: drawings.loss_paths(PANELS, bowl),
+    lambda: drawings.least_squares_paths(PANELS, *EXAMPLES),
 ])
 def test_a_figure_can_be_drawn_and_is_as_wide_as_a_page(draw):
     figure = draw()
@@ -198,3 +200,12 @@ def test_paths_of_ranks_that_exchange_are_one():
     assert "at most 0 apart" in together.axes[0].get_title()
     panels = drawings.loss_paths(PANELS, bowl).axes
     assert [axes.get_title().endswith(" 0 apart") for axes in panels] == [False, False, True]
+
+
+def test_each_rank_has_the_minimum_of_its_own_examples():
+    x, y = EXAMPLES
+    axes = drawings.least_squares_paths(PANELS, x, y).axes[0]
+    drawn = {line.get_label(): np.ravel(line.get_data()) for line in axes.lines}
+    np.testing.assert_allclose(drawn["best for rank 0's examples"], [2, -2], atol=1e-9)
+    np.testing.assert_allclose(drawn["best for all examples"], np.linalg.lstsq(x, y, rcond=None)[0].ravel())
+    assert "best for rank 1's examples" in [text.get_text() for text in axes.figure.axes[-1].get_legend().get_texts()]

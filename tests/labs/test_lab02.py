@@ -1,44 +1,90 @@
-"""Lab 2: the version for many workers is the baseline and a few marked lines, and computes the same."""
+"""Lab 2: the plain script and its ten lines, the study of wrong shards, and a run of the kit's loop."""
 
 from __future__ import annotations
 
-import difflib
-import inspect
+import dataclasses
+from importlib import metadata
 
+import numpy as np
 import pytest
 
+from labs import LabError
 from labs import lab02_horovod as lab
-from labs.datasets import arrays, locate
+from labs.course import own_script
 from labs.launch import local
+from labs.run.paths import ROOT
 from tests.course.exercises.solved import solved
 
+TEXTS = [(ROOT / path).read_text() for path in ("examples/plain/train.py", "solutions/train.py")]
+STUDY = ["--code", "textbook", "--images", "0", "--epochs", "2", "--seed", "3"]
 
-def test_the_diff_is_short_and_every_new_line_is_marked():
-    versions = [inspect.getsource(each).splitlines()[2:] for each in (lab.train_alone, lab.train_together)]
-    diff = [line for line in difflib.ndiff(*versions) if line[0] in "+-" and line[1:].strip()]
-    removed, added = ([line for line in diff if line[0] == sign] for sign in "-+")
-    assert len(removed) <= 3
-    assert len(added) <= 10
-    assert all("# Horovod: " in line for line in added), "\n".join(added)
-    assert "# Horovod" not in "".join(versions[0])
+
+def test_the_ten_lines_are_all_that_is_new():
+    plain, finished = ({line.strip() for line in text.partition('"""\n\n')[2].splitlines()} for text in TEXTS)
+    new = finished - plain
+    assert len(new) == 10
+    assert all("# Horovod: " in line for line in new)
+    assert len(plain - finished) == 4, "steps, learning rate, callbacks and verbose"
+    assert "hvd" not in TEXTS[0]
 
 
 @pytest.mark.workers
-@pytest.mark.filterwarnings("error:.*shuffle")  # Keras 3 warns where `fit` would shuffle a tf.data.Dataset.
-def test_two_workers_by_hand_compute_what_one_computes():
-    """One worker with the global batch and its scaled learning rate, against two with those of one."""
-    import tensorflow as tf
+@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
+def test_the_page_runs_a_script_of_ones_own(tmp_path, monkeypatch, capsys):
+    """As it is, two workers train two models; with the ten lines, they compute what one computes."""
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    train = own_script.begin() / "train.py"
+    assert own_script.ready() == "finished.py"
+    copies = own_script.run("horovodrun -np 2 python plain.py --epochs 1")
+    assert [each.steps for each in copies] == [44, 44]
+    assert "rank 0: 44 steps per epoch" in capsys.readouterr().out
+    train.write_text(TEXTS[1])
+    own_script.begin()
+    assert train.read_text() == TEXTS[1], "a student's file is kept"
+    assert own_script.ready() == "train.py"
+    (one,) = own_script.run("horovodrun -np 1 python train.py --epochs 2 --batch-size 64 --base-lr 0.002")
+    (two,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
+    assert two.steps == one.steps == 22
+    assert two.loss == pytest.approx(one.loss, rel=1e-3)
+    for wrong in ("        order = order[hvd.rank()::hvd.size()]", "optimizer = hvd.Dist"):
+        (line,) = (line for line in TEXTS[1].splitlines(keepends=True) if line.startswith(wrong))
+        train.write_text(TEXTS[1].replace(line, ""))
+        (bad,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
+        assert bad.loss != pytest.approx(one.loss, rel=0.01), "the page's assertion notices it"
+    with pytest.raises(LabError, match="ended with code"):
+        own_script.run("python absent.py")
 
-    digits = arrays.read_mnist(locate("mnist", "embedded"))
-    train = digits.train_images, digits.train_labels
-    model = lab.train_alone(*train, batch_size=64, epochs=2, base_lr=0.002, seed=3)
-    loss, accuracy = model.evaluate(digits.test_images, digits.test_labels, verbose=0)
-    args = ["--code", "textbook", "--batch-size", "32", "--epochs", "2", "--base-lr", "0.001", "--seed", "3"]
-    two = local.run(lab, args, workers=2, oversubscribe=True)
-    assert two["layout"]["size"] == 2
-    assert two["metrics"]["test_loss"] == pytest.approx(loss, rel=1e-3)
-    assert two["metrics"]["test_accuracy"] == pytest.approx(accuracy, abs=0.01)
-    tf.keras.backend.clear_session()
+
+def study(order: str = "sharded", reshuffle: bool = True) -> lab.Config:
+    return dataclasses.replace(lab.PRESETS["laptop"], code="textbook", order=order, reshuffle=reshuffle)
+
+
+@pytest.mark.parametrize(("order", "reshuffle", "per_epoch", "ever"), [
+    ("sharded", True, 1024, 1024), ("sharded", False, 1024, 1024), ("own_seeds", True, 700, 1024),
+    ("own_seeds", False, 700, 700), ("unsharded", True, 256, 1024), ("unsharded", False, 256, 256),
+])
+def test_wrong_shards_miss_images(order, reshuffle, per_epoch, ever):
+    """Own seeds see 1 - (3/4)^4 = 68 % of 1,024 images."""
+    epochs = [lab.deal(study(order, reshuffle), 1024, range(lab.RANKS), 128, epoch).rows for epoch in range(40)]
+    assert epochs[0].shape == (8, 128)
+    assert len(np.unique(epochs[0])) == pytest.approx(per_epoch, rel=0.03)
+    assert len(np.unique(epochs)) == pytest.approx(ever, rel=0.03)
+    assert np.array_equal(epochs[0], epochs[1]) is not reshuffle
+
+
+@pytest.mark.workers
+def test_the_study_is_the_same_on_one_worker_and_on_two():
+    records = [local.run(lab, [*STUDY, "--order", "own_seeds", "--batch-size", str(128 // size)], workers=size,
+                         oversubscribe=True) for size in (1, 2)]
+    one, two = (record["metrics"]["test_loss"] for record in records)
+    assert two == pytest.approx(one, rel=1e-3)
+    assert [record["history"][-1]["steps"] for record in records] == [12, 12]
+
+
+@pytest.mark.workers
+def test_the_kits_loop_refuses_wrong_shards():
+    with pytest.raises(LabError, match="add --code textbook"):
+        local.run(lab, ["--order", "unsharded"], workers=1)
 
 
 @pytest.mark.everyday

@@ -22,7 +22,7 @@ BEFORE = Path(__file__).parent / "before"
 NAMES = json.loads((BEFORE / "names.json").read_text())
 NEW_FIELD = {
     "lab01_baseline": {"images": 0},
-    "lab02_horovod": {"images": 0, "threads": 0},
+    "lab02_horovod": {"images": 0, "threads": 0, "order": "sharded", "reshuffle": True},
     "lab03_lr_scaling": {"images": 0},
     "lab05_allreduce": {"fp16_allreduce": False, "bandwidths": lab05_allreduce.Config.bandwidths},
     "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths,

@@ -1,4 +1,4 @@
-"""Exercises of lab 2: speedup, efficiency and steps; all-reduce, broadcast and shard by hand; a train step."""
+"""Exercises of lab 2: speedup, efficiency and steps; all-reduce and shard by hand; a train step."""
 
 from __future__ import annotations
 
@@ -97,41 +97,6 @@ def _grade_allreduce(run: StudentFunction) -> str:
     return "on one to three ranks, all hold the mean, and the arrays that went in are unchanged"
 
 
-def broadcast(weights_of_ranks, root):
-    """Return the weights of each rank after a broadcast.
-
-    Every rank has its own copy of the root's arrays.
-
-    Args:
-        weights_of_ranks: For each rank, the list of its arrays; all ranks have
-            the same shapes.
-        root: The rank that sends.
-    """
-    ...  # YOUR CODE
-
-
-WEIGHTS = (([[[1.0]], [[2.0]]], 0), ([[[1.0]], [[2.0]]], 1), ([[[1.0, 2.0], [3.0]], [[4.0, 5.0], [6.0]],
-                                                               [[7.0, 8.0], [9.0]]], 2))
-
-
-def _grade_broadcast(run: StudentFunction) -> str:
-    for ranks, root in WEIGHTS:
-        weights = [[np.array(array) for array in of_rank] for of_rank in ranks]
-        call = run(weights, root)
-        call.expect(isinstance(call.value, list | tuple) and len(call.value) == len(weights),
-                    "not one list of arrays per rank")
-        held = [arrays(of_rank, weights[root]) for of_rank in call.value]
-        call.expect(None not in held, "a rank has other numbers or shapes of arrays than before")
-        results = [of_rank or [] for of_rank in held]
-        for rank, of_rank in enumerate(results):
-            call.expect(all(map(close, of_rank, weights[root])), f"rank {rank} does not hold the weights of the root")
-        shared = any(np.shares_memory(one, other) for rank, mine in enumerate(results)
-                     for theirs in results[:rank] for one, other in zip(mine, theirs, strict=True))
-        call.expect(not shared, "two ranks share one array, so a step of one would change the weights of the other; "
-                                "each rank needs its own copy")
-    return "every rank has its own copy of the root's weights, whichever rank is the root"
-
-
 def shard(indices, rank, size, epoch, seed):
     """Return the indices of the images on which one rank trains in an epoch.
 
@@ -214,8 +179,6 @@ def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
 TASKS = {
     "allreduce_mean": code("Write an all-reduce by hand: it takes the array of each rank, and returns what each rank "
                            "holds afterwards.", allreduce_mean, _grade_allreduce),
-    "broadcast": code("Write a broadcast by hand: it takes the weights of each rank, and returns what each rank holds "
-                      "afterwards.", broadcast, _grade_broadcast),
     "shard": code("Write the function that divides the images of an epoch among the ranks.", shard, _grade_shard),
     "step": code("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
                  "are compared with those of one worker that trains on both batches.", step, grade_step, alone=False),

@@ -32,14 +32,6 @@ def added_into_the_first(values):
     return [total / len(values)] * len(values)
 
 
-def sharing(weights, root):
-    return [weights[root]] * len(weights)
-
-
-def of_rank_0(weights, root):
-    return [[array.copy() for array in weights[0]] for _ in weights]
-
-
 def shuffled(indices, *seed):
     return np.random.default_rng(seed).permutation(indices)
 
@@ -81,9 +73,6 @@ WRONG_CODE = [
     ("allreduce_mean", lambda values: [values[0]] * len(values), "not the mean of all ranks, element by element"),
     ("allreduce_mean", lambda values: [sum(values) / len(values), *values[1:]], "do not all hold the same"),
     ("allreduce_mean", added_into_the_first, "changed its argument"),
-    ("broadcast", of_rank_0, "does not hold the weights of the root"),
-    ("broadcast", sharing, "each rank needs its own copy"),
-    ("broadcast", lambda weights, root: weights[root], "not one list of arrays per rank"),
     ("shard", lambda indices, rank, size, epoch, seed: shuffled(indices, seed, epoch)[rank::size], "unequal numbers"),
     ("shard", lambda indices, rank, size, epoch, seed: shuffled(indices, seed, epoch), "another number of images than"),
     ("shard", padded_order("seed", "epoch", "rank"), "not disjoint: .* Do all ranks cut the same order"),

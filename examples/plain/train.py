@@ -1,0 +1,47 @@
+"""Handwritten digits on one worker, in plain Keras. In lab 2 you make it a script for many workers, with ten lines.
+
+    python train.py
+"""
+
+import argparse
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from sklearn.datasets import load_digits
+
+SEED = 1
+parser = argparse.ArgumentParser(description="Train on handwritten digits.")
+parser.add_argument("--batch-size", type=int, default=32, help="images per worker and step")
+parser.add_argument("--base-lr", type=float, default=0.001, help="learning rate of one worker")
+parser.add_argument("--epochs", type=int, default=10)
+args = parser.parse_args()
+
+tf.keras.utils.set_random_seed(SEED)
+digits, numbers = load_digits().images[..., None], load_digits().target  # 1,797 images of 8 x 8 pixels.
+test = np.arange(len(digits)) % 5 == 0
+images, labels = digits[~test], numbers[~test]
+steps = len(images) // args.batch_size
+
+
+def batches():
+    """Yield the images and labels of each step, in a new order in each epoch; a remainder is left out."""
+    for epoch in itertools.count():
+        order = np.random.default_rng([SEED, epoch]).permutation(len(images))
+        for rows in order[:steps * args.batch_size].reshape(steps, args.batch_size):
+            yield images[rows], labels[rows]
+
+
+layers = tf.keras.layers
+model = tf.keras.Sequential([
+    layers.Input((8, 8, 1)), layers.Rescaling(1 / 16), layers.Conv2D(16, 3, activation="relu"),
+    layers.Conv2D(32, 3, activation="relu"), layers.Flatten(), layers.Dense(10, activation="softmax"),
+])
+optimizer = tf.keras.optimizers.Adam(args.base_lr)
+model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+model.fit(batches(), steps_per_epoch=steps, epochs=args.epochs, shuffle=False,
+          callbacks=[],
+          verbose=2)
+loss, accuracy = model.evaluate(digits[test], numbers[test], verbose=0)
+print(f"{steps} steps per epoch, test loss {loss:.5f}, test accuracy {accuracy:.4f}")
+model.save("train.keras")
