@@ -52,10 +52,10 @@ class Trainer:
             seed: Of the order of the images.
             after: Called with the number of completed epochs, before the first and after each.
         """
-        began, n = time.perf_counter(), len(self._labels)
+        began, n, row = time.perf_counter(), len(self._labels), dict[str, float]()
         self._reset()
         after(0)
-        steps, row = steps_per_epoch(n, batch_size, 1), {}
+        steps = steps_per_epoch(n, batch_size, 1)
         for epoch in range(epochs):
             batches = shard(n, batch_size, 0, 1, epoch, seed)
             rates = np.asarray(learning_rates[epoch * steps:(epoch + 1) * steps], np.float32)
@@ -82,7 +82,7 @@ class Trainer:
             learning_rate: Of a small step.
             factors: The values of k, in ascending order, at most the number of batches.
         """
-        begin, done, shares = self.model.get_weights(), 0, []
+        begin, done, shares = self.model.get_weights(), 0, list[float]()
         small = begin
         for k in factors:
             self.model.set_weights(small)
@@ -101,6 +101,7 @@ class Trainer:
         for moment in (*self._moments[0], *self._moments[1]):
             moment.assign(tf.zeros_like(moment))
 
+    @tf.autograph.experimental.do_not_convert
     def _gradients(self, rows, weights):
         """Return loss, accuracy and gradients of a batch; `weights` are those of its images, 0 for padding."""
         labels = tf.gather(self._labels, rows)
@@ -122,7 +123,9 @@ class Trainer:
             losses, rights, images = losses + count * loss, rights + count * right, images + count
         return losses / images, rights / images
 
+    @tf.autograph.experimental.do_not_convert
     def _update(self, gradients, learning_rate, step) -> None:
+        """Apply the gradients of a step, counted from 1."""
         for weight, first, second, gradient in zip(
                 self.model.trainable_variables, *self._moments, gradients, strict=True):
             if self.optimizer == "sgd":
@@ -136,14 +139,14 @@ class Trainer:
                 scale = learning_rate * tf.sqrt(1 - BETA_2**step) / (1 - BETA_1**step)
                 weight.assign_sub(scale * first / (tf.sqrt(second) + EPSILON))
 
-    @tf.function(input_signature=(tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.float32)))
+    @tf.function(input_signature=(tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.float32)), autograph=False)
     def _step(self, rows, learning_rate):
         """Take one step of plain SGD."""
         _, _, gradients = self._gradients(rows, tf.ones_like(rows, tf.float32))
         for weight, gradient in zip(self.model.trainable_variables, gradients, strict=True):
             weight.assign_sub(learning_rate * gradient)
 
-    @tf.function(input_signature=())
+    @tf.function(input_signature=(), autograph=False)
     def _evaluated(self):
         images, labels = self._held_out
         *hidden, outputs = self._layers(images)
