@@ -26,7 +26,7 @@ RUNS = [record(1), record(2), record(3, "search"), OTHER]
 
 def test_the_baseline_belongs_to_every_rule():
     table = batch_rules.studied(RUNS, "rules", "sgd")
-    assert table.groupby("rule")["k"].apply(list).to_dict() == dict.fromkeys(batch_rules.RULES, [1, 8, 1, 8])
+    assert table.groupby("rule")["k"].apply(list).to_dict() == {rule: [1, 8, 1, 8] for rule in batch_rules.RULES}
     assert len(batch_rules.studied(RUNS, "search", "sgd")) == 1
     with pytest.raises(LabError, match="labs sweep lab03 --preset rules"):
         batch_rules.studied(RUNS, "rules", "adam")

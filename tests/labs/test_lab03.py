@@ -45,7 +45,7 @@ def test_a_study_has_one_worker():
 
 
 @pytest.mark.slow
-def test_the_study_records_a_row_per_setting_and_the_miss(results_root):
+def test_the_study_records_a_row_per_setting_and_the_miss():
     record = lab.run(dataclasses.replace(lab.PRESETS["rules"], images=512, epochs=1, decay_epoch=0))
     rows, miss = record["tables"]["settings"], record["tables"]["miss"]
     assert [row["updates"] for row in rows if row["scaling"] == "none"] == [64, 32, 16, 8, 4, 2]
