@@ -152,7 +152,7 @@ class Trainer:
         *hidden, outputs = self._layers(images)
         loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels, outputs))
         right = tf.reduce_mean(tf.cast(tf.argmax(outputs, axis=-1) == labels, tf.float32))
-        alive = [tf.reduce_any(layer > 0, axis=list(range(len(layer.shape) - 1))) for layer in hidden]
+        alive = [tf.reduce_any(layer != 0, axis=list(range(len(layer.shape) - 1))) for layer in hidden]
         return loss, right, 1 - tf.reduce_mean(tf.cast(tf.concat(alive, axis=0), tf.float32))
 
 
