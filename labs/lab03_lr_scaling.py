@@ -108,9 +108,6 @@ SWEEPS = {
     ),
 }
 
-WORKERS = {"demo": 2, "paper": 4}
-"""Number of workers on which the notebook runs each preset; it determines the global batch, and so k."""
-
 
 def learning_rate(config: Config, images: int, size: int):
     """Return the learning rate as a function of the step.
