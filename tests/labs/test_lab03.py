@@ -7,7 +7,9 @@ import dataclasses
 import pytest
 
 from labs import lab03_lr_scaling as lab
+from labs.course import batch_rules
 from labs.launch import local
+from labs.run.errors import LabError
 from tests.course.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -26,6 +28,30 @@ def test_resnet18_has_the_parameters_that_the_reports_exchange():
     model = cifar.resnet18()
     assert sum(int(weight.shape.num_elements()) for weight in model.trainable_weights) == 11_173_962  # 44.7 MB.
     assert model.output_shape == (None, 10)
+
+
+@pytest.mark.parametrize(("optimizer", "factors", "count"), [("sgd", 6, 26), ("adam", 4, 16)])
+def test_the_study_has_each_rule_at_each_batch_once(optimizer, factors, count):
+    each = list(lab.settings(dataclasses.replace(lab.PRESETS["rules"], optimizer=optimizer)))
+    keys = {(one.batch_size, one.scaling, one.warmup_epochs) for one in each}
+    assert len(each) == len(keys) == count == 1 + 5 * (factors - 1)
+    peaks = {lab.learning_rate(one, 2000, 1).peak for one in each if one.batch_size == 256}
+    assert sorted(peaks) == pytest.approx([0.01, 0.01 * 32**0.5, 0.32])
+
+
+def test_a_study_has_one_worker():
+    with pytest.raises(LabError, match="add --workers 1"):
+        lab.LAB.check(lab.PRESETS["rules"], 2)
+
+
+@pytest.mark.slow
+def test_the_study_records_a_row_per_setting_and_the_miss():
+    record = lab.run(dataclasses.replace(lab.PRESETS["rules"], images=512, epochs=1, decay_epoch=0))
+    rows, miss = record["tables"]["settings"], record["tables"]["miss"]
+    assert [row["updates"] for row in rows if row["scaling"] == "none"] == [64, 32, 16, 8, 4, 2]
+    assert {row["epochs"] for row in miss} == {0, 1}
+    assert all(row["miss"] < 1e-5 for row in miss if row["k"] == 1)
+    assert batch_rules.studied([record], "rules", "sgd")["rule"].nunique() == 5
 
 
 @pytest.mark.workers

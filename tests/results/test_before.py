@@ -23,7 +23,7 @@ NAMES = json.loads((BEFORE / "names.json").read_text())
 NEW_FIELD = {
     "lab01_baseline": {"images": 0},
     "lab02_horovod": {"images": 0, "threads": 0, "order": "sharded", "reshuffle": True},
-    "lab03_lr_scaling": {"images": 0},
+    "lab03_lr_scaling": {"images": 0, "study": "training"},
     "lab05_allreduce": {"fp16_allreduce": False, "bandwidths": lab05_allreduce.Config.bandwidths},
     "lab11_multinode": {"study": "training", "bandwidths": lab11_multinode.Config.bandwidths,
                         "fixed_ms": lab11_multinode.Config.fixed_ms, "image_ms": lab11_multinode.Config.image_ms,
