@@ -60,8 +60,11 @@ MAX_ROWS = 40
 
 
 def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
-    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]"."""
-    columns = [column for column in columns if column in frame]
+    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]".
+
+    A column `note` without any text is left out.
+    """
+    columns = [column for column in columns if column in frame and (column != "note" or frame[column].any())]
     rows = [[cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
     if len(frame) > MAX_ROWS:
         note = f"{note} The first {MAX_ROWS} of {len(frame)} rows.".strip()

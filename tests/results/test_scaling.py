@@ -73,7 +73,7 @@ def test_a_row_is_compared_with_its_own_configuration_alone():
     table = scaling.speedups(frame).set_index(["batch_size", "size"])
     assert table.loc[(32, 4), "speedup"] == 4
     assert table.loc[[128], "speedup"].isna().all()
-    assert table.loc[[128], "why"].eq("no run of 1 worker of this configuration to compare with").all()
+    assert table.loc[[128], "note"].eq("no run of 1 worker of this configuration to compare with").all()
     two = scaling.speedups(frame, base=2).set_index(["batch_size", "size"])
     assert two.loc[(128, 4), ["speedup", "scaling_efficiency"]].tolist() == [2, 1]
 
