@@ -147,7 +147,8 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
 
     Args:
-        frame: Runs with a ledger, from `records.load`: columns ledger_wall_seconds, ledger_input_seconds and so on. Rows that are equal in `by` are one bar, their mean.
+        frame: Runs with a ledger, from `records.load`: columns ledger_wall_seconds, ledger_input_seconds and so on.
+            Rows that are equal in `by` are one bar, their mean.
         by: The columns whose values distinguish the bars.
         axes: The axes to draw on; by default those of a new figure.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.run import terminal
@@ -114,6 +114,11 @@ def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
     middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
                          for column in (name, f"{name}_low", f"{name}_high"))
     return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")
+
+
+def listed(values: Iterable[float], digits: int = 2) -> str:
+    """Return numbers as text, separated by commas: "1.67, 1.68"."""
+    return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def shape(hosts: Sequence[str], machines: int) -> str:
