@@ -98,7 +98,7 @@ def bound(exceeding: pd.DataFrame) -> str:
     if abs(entries["excess"][OTHER]) >= largest["excess"]:
         return f"no entry explains the scaling: `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
     if not largest["low"] > 0:
-        return f"{entries.index[0]} has the largest excess, {figure}, which cannot be told from 0"
+        return f"{entries.index[0]} has the largest excess, {figure}: within noise"
     if rivals:
         return f"{entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as large"
     return f"{entries.index[0]} bounds the scaling: {figure}"
