@@ -106,14 +106,14 @@ def speedup_panels(panels: Mapping[str, Mapping[str, pd.DataFrame]], cores: int)
         cores: More workers than these share them; that part is shaded.
     """
     figure = empty(9, 3.3)
-    for axes, (title, lines) in zip(figure.subplots(1, len(panels), sharey=True), panels.items(), strict=True):
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (title, lines) in zip(row, panels.items(), strict=True):
         sizes = sorted({size for line in lines.values() for size in line["size"]})
         axes.plot(sizes, sizes, ":", color="0.4", label="ideal")
         for number, ((label, line), colour) in enumerate(zip(lines.items(), COLOURS, strict=False)):
             errors = _errors(line, "speedup")
-            style = {"fmt": "-o"} if errors else {"fmt": "--s", "markerfacecolor": "none"}
-            axes.errorbar(line["size"] + 0.06 * number, line["speedup"], errors, color=colour, capsize=3, label=label,
-                          **style)
+            axes.errorbar(line["size"] + 0.06 * number, line["speedup"], errors, fmt="-o" if errors else "--s",
+                          markerfacecolor=colour if errors else "none", color=colour, capsize=3, label=label)
         axes.axvspan(cores + 0.5, max(sizes) + 0.4, color="0.93", zorder=0)
         axes.set(title=title, xlabel="workers N", xticks=sizes, ylim=(0, max(sizes) + 0.2))
         axes.grid(alpha=0.3)
