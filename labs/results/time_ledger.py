@@ -130,8 +130,8 @@ def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
         cells: From `by_cell`.
     """
     shares = {cell: float(table(seconds)["share"][OTHER]) for cell, seconds in cells.items()}
-    large = [f"{share:.0%} (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
+    large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
              if abs(share) >= READABLE]
     if large:
         return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"
-    return f"`other` is at most {max(map(abs, shares.values())):.1%} of an epoch, so the entries can be trusted"
+    return f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch, so the entries can be trusted"

@@ -99,8 +99,8 @@ def test_ledgers_are_sorted_by_cell_and_say_whether_they_can_be_trusted():
     assert [*cells] == [(32, 1), (64, 2)]
     assert [len(samples) for samples in cells.values()] == [2, 2]
     assert time_ledger.readable(cells) == (
-        "`other` is 25% (N = 2, b = 64) of an epoch: do not trust the entries of these ledgers, measure again")
-    assert time_ledger.readable({(32, 1): cells[32, 1]}).startswith("`other` is at most 3.8% of an epoch")
+        "`other` is 25 % (N = 2, b = 64) of an epoch: do not trust the entries of these ledgers, measure again")
+    assert time_ledger.readable({(32, 1): cells[32, 1]}).startswith("`other` is at most 3.8 % of an epoch")
 
 
 def test_a_figure_within_its_interval_is_text():
