@@ -21,11 +21,11 @@ class Config:
     """"embedded" (synthetic images), "real" (after `labs data fetch cifar10`) or a folder with its .bin files."""
     model: Literal["resnet10", "resnet18"] = "resnet10"
     """The network, from labs/models/cifar.py."""
-    images: fields.ImageCount = 768
+    images: fields.ImageCount = 1920
     """Training images to use, to keep a demo short; 0: all."""
-    batch_size: fields.BatchSize = 16
+    batch_size: fields.BatchSize = 32
     """Images per worker and step."""
-    epochs: fields.Epochs = 3
+    epochs: fields.Epochs = 6
     """Passes over the training images; the first is not timed."""
     base_lr: fields.LearningRate = 0.02
     """Learning rate for 32 images per step, before scaling."""
@@ -46,7 +46,7 @@ class Config:
 PRESETS = {
     "demo": Config(),
     # Report C1: 50,000 images, 32 to 512 per GPU. More than one, because TensorFlow traces the model in the first.
-    "paper": Config(data="real", model="resnet18", images=0, batch_size=32, threads=0, base_lr=0.025),
+    "paper": Config(data="real", model="resnet18", images=0, epochs=3, threads=0, base_lr=0.025),
     # Report C's cells on two cores: a smaller network, and as many images as give four workers four steps of 512 each.
     "laptop": Config(data="real", images=8192),
 }
@@ -57,8 +57,8 @@ STRONG = "C2: speedup at the same global batch, divided among the workers"
 SWEEPS = {
     "demo": (
         # Half of this batch is the other one of the weak sweep: the same four runs answer both questions.
-        Sweep("weak", WEAK, {"batch_size": (16, 32)}),
-        Sweep("strong", STRONG, {"batch_size": (32,)}, adapt=divide),
+        Sweep("weak", WEAK, {"batch_size": (32, 64)}),
+        Sweep("strong", STRONG, {"batch_size": (64,)}, adapt=divide),
     ),
     "paper": (
         Sweep("weak", WEAK, {"batch_size": (32, 128, 512)}, workers=(1, 2, 4)),

@@ -226,7 +226,7 @@ def one_or_two(fixed: float, compute: float, exchanges: Mapping[str, float]) -> 
 
 
 def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figure:
-    """Draw the images of one step by rank: weak scaling holds the batch of each, strong scaling that of all together.
+    """Draw the images of one step by rank: weak scaling keeps the batch of each, strong scaling that of all together.
 
     Args:
         batch: Images of one worker's step, and global batch of the strong scaling.
@@ -248,7 +248,7 @@ def weak_and_strong(batch: int = 128, sizes: Sequence[int] = (1, 2, 4)) -> Figur
                 if share(n) * 16 >= batch * max(sizes):
                     axes.text((rank + 0.5) * share(n), y, f"{share(n)}", ha="center", va="center", fontsize=8,
                               color=_ink_on(_colour(rank)))
-        axes.set_title(f"{kind} scaling: {'b' if kind == 'weak' else 'B = N b'} is held", fontsize=11)
+        axes.set_title(f"{kind} scaling: {'b' if kind == 'weak' else 'B = N b'} is fixed", fontsize=11)
         axes.set_xlabel("images of one step, by rank")
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_yticks(range(len(sizes)), [str(n) for n in sizes])

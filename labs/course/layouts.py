@@ -32,7 +32,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     about = [*varied, "layout", "size", "global_batch_size"]
     contents = [("What each layout trains, and what its exchange takes", _with_digits(accuracies(frame)),
                  [*about, "scaled_lr", "seeds", "test_accuracy", "step_ms", "allreduce_ms"])]
-    ratios = ["repeats", "images_per_sec", "over", "speedup", "scaling_efficiency"]
+    ratios = ["repeats", "images_per_sec", "over", "speedup", "scaling_efficiency", "note"]
     contents += [(f"{kind.capitalize()} scaling", scaled(frame, kind), [*about, *ratios])
                  for kind in ("weak", "strong")]
     shown = [tables.grid(title, rows, columns).text() for title, rows, columns in contents if len(rows)]

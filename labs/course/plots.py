@@ -97,21 +97,28 @@ def _scaling(frame, by, value, title, reference, axes) -> Figure:
     return finished(axes)
 
 
-def shade_above(figure: Figure, size: float, text: str) -> Figure:
-    """Shade the part of each plot with more than `size` workers, say why at its bottom, and return the figure.
+def speedup_panels(panels: Mapping[str, Mapping[str, pd.DataFrame]], cores: int) -> Figure:
+    """Draw speedups over the number of workers, a panel each, with 95 % intervals, the ideal, and the cores as a limit.
 
     Args:
-        figure: From `scaling`, `speedup` or `efficiency`.
-        size: The most workers that are not shaded, such as the cores of the machine.
-        text: What is different there.
+        panels: By title, the lines of a panel by their label: columns `size`, `speedup` and, if known, its `_low` and
+            `_high`, without which a line is hollow and dashed.
+        cores: More workers than these share them; that part is shaded.
     """
-    for axes in figure.axes:
-        left, right = axes.get_xlim()
-        more = min(tick for tick in axes.get_xticks() if tick > size)
-        axes.axvspan((size + more) / 2, right, color="0.93", zorder=0)
-        axes.set_xlim(left, right)
-        axes.annotate(text, (right, 0), (-4, 4), ("data", "axes fraction"), "offset points", ha="right",
-                      fontsize=8, color="0.35")
+    figure = empty(9, 3.3)
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axes, (title, lines) in zip(row, panels.items(), strict=True):
+        sizes = sorted({size for line in lines.values() for size in line["size"]})
+        axes.plot(sizes, sizes, ":", color="0.4", label="ideal")
+        for number, ((label, line), colour) in enumerate(zip(lines.items(), COLOURS, strict=False)):
+            errors = _errors(line, "speedup")
+            axes.errorbar(line["size"] + 0.06 * number, line["speedup"], errors, fmt="-o" if errors else "--s",
+                          markerfacecolor=colour if errors else "none", color=colour, capsize=3, label=label)
+        axes.axvspan(cores + 0.5, max(sizes) + 0.4, color="0.93", zorder=0)
+        axes.set(title=title, xlabel="workers N", xticks=sizes, ylim=(0, max(sizes) + 0.2))
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=8, loc="upper left")
+    figure.axes[0].set_ylabel("speedup S = T(1) / T(N)")
     return figure
 
 
@@ -140,14 +147,14 @@ def ledger(frame: pd.DataFrame, by: Sequence[str] = ("batch_size", "size"), axes
     """Draw the seconds of one epoch as stacked bars, a colour for each entry of the ledger; a dash is the wall time.
 
     Args:
-        frame: Runs with a ledger, from `records.load` or `scaling.speedups`: columns ledger_wall_seconds,
-            ledger_input_seconds and so on. Rows that are equal in `by` are one bar, their median.
+        frame: Runs with a ledger, from `records.load`: columns ledger_wall_seconds, ledger_input_seconds and so on.
+            Rows that are equal in `by` are one bar, their mean.
         by: The columns whose values distinguish the bars.
         axes: The axes to draw on; by default those of a new figure.
     """
     by = [column for column in by if column in frame]
     columns = list(ledger_columns.COLUMNS)
-    bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].median()
+    bars = frame.dropna(subset=columns).groupby(by, dropna=False)[columns].mean()  # Medians would not sum.
     names = ["\n".join(map(label_of, by, key)) for key in bars.index.to_frame().itertuples(index=False)]
     axes = axes or empty(max(4.5, 2 + 0.95 * len(bars)), 3.6).subplots()
     above, below = np.zeros(len(bars)), np.zeros(len(bars))  # A difference of two measurements can be below zero.

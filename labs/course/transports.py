@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 SHAPE = ("width", "depth", "heads", "patch_size", "parameters")
 """Columns in which the models of one crossover may differ."""
 COLUMNS = ("parameters", "size", "backend", "global_batch_size", "repeats", "seconds_per_epoch", "test_accuracy",
-           "speedup", "verdict")
+           "speedup", "verdict", "note")
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:

@@ -45,7 +45,7 @@ def measure(
     metrics: tuple[str, ...] = ("accuracy",),
     batch_size: int,
     augment: Augment | None = None,
-    seconds: float = 0.2,
+    seconds: float = 0.3,
     rounds: int = 5,
 ) -> tuple[dict[str, float], list[dict[str, float]]]:
     """Return the ledger of an epoch, in seconds, and the rounds behind it.

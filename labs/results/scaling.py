@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from labs.measure import ledger_columns
 from labs.results import statistics
 from labs.run.errors import LabError
 from labs.run.text import plural
@@ -21,6 +20,20 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SECONDS = ("seconds_per_epoch", "first_epoch_seconds", "total_seconds")
+ROUNDED = 0.005
+"""How far above 1 an efficiency may be because its figures were rounded."""
+
+
+def above_one(efficiency: float, low: float = math.nan) -> str:
+    """Return a warning if a scaling efficiency is above 1; otherwise an empty string.
+
+    Args:
+        efficiency: Speedup / workers.
+        low: Lower end of its interval; NaN if it has none.
+    """
+    if not efficiency > 1 + ROUNDED:
+        return ""
+    return "E > 1, but its interval includes 1" if low <= 1 else "E > 1: the baseline is suspect, measure it again"
 
 
 def configuration(frame: pd.DataFrame) -> list[str]:
@@ -43,11 +56,11 @@ def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.
 
     `images_per_sec` is the median. `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
     the logarithms because throughputs are compared as ratios; they are NaN for a single run. Seconds (the
-    first epoch separately) and the entries of the ledger are medians.
+    first epoch separately) are medians.
     """
     by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
-    medians = [name for name in frame if name not in by and (name in SECONDS or ledger_columns.is_column(name))]
+    medians = [name for name in SECONDS if name in frame and name not in by]
     # Numbered once: pandas would compare all columns of the configuration again for each median.
     numbered = frame.groupby(by, dropna=False, sort=True).ngroup()
     first, groups = ~numbered.duplicated(), frame.groupby(numbered)
@@ -66,8 +79,7 @@ def _timed(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the runs that have a throughput, with numeric timings; a run of one epoch has none."""
     if "images_per_sec" not in frame:
         frame = frame.assign(images_per_sec=np.nan)
-    timings = ("images_per_sec", *SECONDS)
-    frame = numbers(frame, [name for name in frame if name in timings or ledger_columns.is_column(name)])
+    frame = numbers(frame, [name for name in ("images_per_sec", *SECONDS) if name in frame])
     frame = frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
     return frame.assign(_log=np.log(frame["images_per_sec"]))
 
@@ -93,7 +105,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), the efficiency
     speedup / (n / base), both with Welch's 95 % interval over the repeats (Welch 1947, on the logarithms; NaN if either
     side ran once). A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
-    and the column `why` says so.
+    and the column `note` says so; it also warns of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -113,7 +125,8 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         table[name] = [ratio[index] for ratio in ratios]
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
-    table["why"] = [missing if math.isnan(ratio[0]) else "" for ratio in ratios]
+    ends = zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)
+    table["note"] = [missing if math.isnan(value) else above_one(value, low) for value, low in ends]
     return table
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -38,8 +39,7 @@ class Speeds:
     def grid(self) -> Grid:
         """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
-        why = ["why"] if self.table["why"].any() else []
-        ratios = ["speedup", "scaling_efficiency", *why] if self.scaling else []
+        ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
         note = "images/s: median over the repeats, without the first epoch [95 % interval; " \
                f"{tables.FEW}]"
         if self.scaling:
@@ -107,7 +107,8 @@ def against_one_worker(record: dict[str, Any], results_root: Path, free: Collect
 def _speedup(table: pd.DataFrame, held: str) -> str:
     """Return the speedup of the only row with several workers; "" if there is nothing to compare it with."""
     (row,) = table[table["size"] > 1].to_dict("records")
-    if row["why"]:
+    if math.isnan(row["speedup"]):
         return ""
     return (f"{row['size']} workers against one, same {held}: speedup {row['speedup']:.2f}, scaling efficiency "
-            f"{row['scaling_efficiency']:.2f}, from {plural(row['repeats'], 'run')}")
+            f"{row['scaling_efficiency']:.2f}, from {plural(row['repeats'], 'run')}"
+            + f". {row['note']}" * bool(row["note"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.run import terminal
@@ -60,8 +60,11 @@ MAX_ROWS = 40
 
 
 def grid(title: str, frame: pd.DataFrame, columns: Sequence[str], note: str = "") -> Grid:
-    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]"."""
-    columns = [column for column in columns if column in frame]
+    """Return some columns of a frame as a table; `x` with `x_low` and `x_high` beside it becomes "x [low, high]".
+
+    A column `note` without any text is left out.
+    """
+    columns = [column for column in columns if column in frame and (column != "note" or frame[column].any())]
     rows = [[cell(row, column) for column in columns] for row in frame.head(MAX_ROWS).to_dict("records")]
     if len(frame) > MAX_ROWS:
         note = f"{note} The first {MAX_ROWS} of {len(frame)} rows.".strip()
@@ -111,6 +114,11 @@ def within(frame: pd.DataFrame, name: str, digits: int) -> pd.Series:
     middle, low, high = (frame[column].map(f"{{:.{digits}f}}".format)
                          for column in (name, f"{name}_low", f"{name}_high"))
     return middle.where(frame[f"{name}_low"].isna(), middle + " (" + low + " to " + high + ")")
+
+
+def listed(values: Iterable[float], digits: int = 2) -> str:
+    """Return numbers as text, separated by commas: "1.67, 1.68"."""
+    return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def shape(hosts: Sequence[str], machines: int) -> str:

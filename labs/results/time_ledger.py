@@ -6,7 +6,7 @@ else is computed from samples. `other` is the wall time without the measured ent
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labs.measure import ledger_columns
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from labs.results.records import Record
 
-WALL = "wall"
+WALL, OTHER = "wall", "other"
+READABLE = 0.05
+"""The largest share of `other` in an epoch whose other entries can be trusted."""
 
 
 def samples(runs: Sequence[Record]) -> pd.DataFrame:
@@ -40,6 +42,18 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
         rounds = ledger_columns.by_round(run["tables"]["ledger"], int(run["history"][-1]["steps"]))
         ledgers = [row | {"other": wall - sum(row.values()), WALL: wall} for row in rounds]
     return pd.DataFrame(ledgers, columns=[*ledger_columns.ENTRIES, WALL]).fillna(0.0)
+
+
+def by_cell(runs: Iterable[Record]) -> dict[tuple[int, int], pd.DataFrame]:
+    """Return the samples of each batch size per worker and number of workers, in this order.
+
+    Args:
+        runs: Records with a ledger that differ in nothing but these two and the seed.
+    """
+    cells: dict[tuple[int, int], list[Record]] = {}
+    for run in runs:
+        cells.setdefault((run["config"]["batch_size"], run["layout"]["size"]), []).append(run)
+    return {cell: samples(cells[cell]) for cell in sorted(cells)}
 
 
 def table(seconds: pd.DataFrame) -> pd.DataFrame:
@@ -70,14 +84,21 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
 
 
 def bound(exceeding: pd.DataFrame) -> str:
-    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may have it."""
+    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may have it.
+
+    An excess that is not larger than that of `other` is no explanation, and a superlinear speedup needs none.
+    """
     entries = exceeding.drop(index=WALL)
     largest, whole = entries.iloc[0], exceeding["excess"][WALL]
+    if not whole > 0:
+        return f"nothing bounds the scaling: the epoch is {-whole:.3f} s shorter than ideal, so the baseline is suspect"
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
     figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f}) "
               f"of {whole:+.3f} s in all")
+    if abs(entries["excess"][OTHER]) >= largest["excess"]:
+        return f"no entry explains the scaling: `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
     if not largest["low"] > 0:
-        return f"{entries.index[0]} has the largest excess, {figure}, which cannot be told from 0"
+        return f"{entries.index[0]} has the largest excess, {figure}: within noise"
     if rivals:
         return f"{entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as large"
     return f"{entries.index[0]} bounds the scaling: {figure}"
@@ -100,3 +121,17 @@ def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFra
                       for name, row in ledger.iterrows()}
         rows[cell]["share of other"] = f"{ledger['share']['other']:.1%}"
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
+    """Return a sentence on whether the entries of some ledgers can be trusted: `other` is below 5 % in each.
+
+    Args:
+        cells: From `by_cell`.
+    """
+    shares = {cell: float(table(seconds)["share"][OTHER]) for cell, seconds in cells.items()}
+    large = [f"{100 * share:.0f} % (N = {workers}, b = {batch})" for (batch, workers), share in shares.items()
+             if abs(share) >= READABLE]
+    if large:
+        return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"
+    return f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch, so the entries can be trusted"

@@ -19,6 +19,19 @@ def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
     assert len({colours[name] for name in ("batch 16", "batch 32", "report, batch 128")}) == 3
 
 
+def test_a_panel_of_speedups_has_its_lines_the_ideal_and_a_shade_from_the_cores_on():
+    ours = pd.DataFrame({"size": [1, 2, 4], "speedup": [1, 1.7, 1.4], "speedup_low": [None, 1.5, 1.3],
+                         "speedup_high": [None, 1.8, 1.5]}, dtype=float)
+    theirs = pd.DataFrame({"size": [1, 4], "speedup": [1, 1.6]})
+    left, right = plots.speedup_panels({"b = 32": {"ours": ours, "theirs": theirs}, "b = 64": {"ours": ours}}, 2).axes
+    assert (left.get_title(), right.get_title()) == ("b = 32", "b = 64")
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["ideal", "ours", "theirs"]
+    bars = left.containers[0].lines[2][0].get_segments()
+    assert bars[1][:, 1].tolist() == pytest.approx([1.5, 1.8])
+    assert left.containers[1].lines[2] == (), "a report has no intervals"
+    assert left.patches[0].get_x() == 2.5
+
+
 def test_measured_steps_lie_on_the_line_of_their_cost_in_both_panels():
     sizes = [8, 32, 128]
     cost = step_cost.fit(sizes, [0.006 + 0.0004 * size for size in sizes])

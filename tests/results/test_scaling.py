@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from labs.course import laws
-from labs.results import cost_model, scaling
+from labs.results import cost_model, scaling, speed_tables
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -73,9 +73,22 @@ def test_a_row_is_compared_with_its_own_configuration_alone():
     table = scaling.speedups(frame).set_index(["batch_size", "size"])
     assert table.loc[(32, 4), "speedup"] == 4
     assert table.loc[[128], "speedup"].isna().all()
-    assert table.loc[[128], "why"].eq("no run of 1 worker of this configuration to compare with").all()
+    assert table.loc[[128], "note"].eq("no run of 1 worker of this configuration to compare with").all()
     two = scaling.speedups(frame, base=2).set_index(["batch_size", "size"])
     assert two.loc[(128, 4), ["speedup", "scaling_efficiency"]].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(("throughputs", "note"), [
+    ({1: [768 / 0.950], 2: [768 / 0.426]}, "E > 1: the baseline is suspect, measure it again"),  # Once lab 4's own.
+    ({1: [100.0, 80.0, 120.0], 2: [205.0] * 3}, "E > 1, but its interval includes 1"),
+    ({1: [100.0, 100.0, 101.0], 2: [190.0] * 3}, ""),
+])
+def test_an_efficiency_above_1_is_marked_where_it_is_printed(throughputs, note):
+    seeds = range(1, len(throughputs[1]) + 1)
+    table = scaling.speedups(runs(lambda batch, size, seed: throughputs[size][seed - 1], (16,), (1, 2), seeds))
+    assert table["note"].tolist() == ["", note]
+    printed = speed_tables.Speeds("weak", table, ["batch_size"], 1).grid()
+    assert [row[-1] for row in printed.rows if printed.head[-1] == "note"] == ["", note] * bool(note)
 
 
 def test_strong_scaling_holds_the_global_batch():

@@ -74,12 +74,33 @@ def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():
 @pytest.mark.parametrize(("many", "sentence_of"), [
     ({"compute": 0.2, "communication": 0.1, "start": 0.02}, "communication bounds the scaling: +0.1"),
     ({"compute": 0.25, "communication": 0.0505}, "may be as large"),
-    ({"compute": 0.2}, "which cannot be told from 0"),
+    ({"compute": 0.2}, ": within noise"),
 ])
 def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, sentence_of):
     sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
     assert sentence_of in sentence
     assert "wall" not in sentence
+
+
+def test_nothing_bounds_a_speedup_that_cannot_be_and_other_explains_nothing():
+    one, superlinear = made(8, compute=0.6, other=0.2), made(8, 1, compute=0.3, communication=0.05)
+    assert "so the baseline is suspect" in time_ledger.bound(time_ledger.excess(one, superlinear, 2))
+    many = made(8, 1, compute=0.36, communication=0.1, other=-0.05)
+    assert "no entry explains the scaling: `other` has an excess of -0.150 s" in time_ledger.bound(
+        time_ledger.excess(one, many, 2))
+
+
+def test_ledgers_are_sorted_by_cell_and_say_whether_they_can_be_trusted():
+    def run(batch: int, size: int, other: float) -> dict:
+        entries = {"compute": 0.4 - other, "other": other}
+        return record(**entries) | {"config": {"batch_size": batch}, "layout": {"size": size}}
+
+    cells = time_ledger.by_cell([run(64, 2, 0.1), run(32, 1, 0.01), run(64, 2, 0.1), run(32, 1, 0.02)])
+    assert [*cells] == [(32, 1), (64, 2)]
+    assert [len(samples) for samples in cells.values()] == [2, 2]
+    assert time_ledger.readable(cells) == (
+        "`other` is 25 % (N = 2, b = 64) of an epoch: do not trust the entries of these ledgers, measure again")
+    assert time_ledger.readable({(32, 1): cells[32, 1]}).startswith("`other` is at most 3.8 % of an epoch")
 
 
 def test_a_figure_within_its_interval_is_text():

@@ -31,13 +31,13 @@ from labs.course.plausibility.table import (
     value,
     workers_text,
 )
-from labs.results import statistics
+from labs.results import scaling, statistics
 
 CLOSE = 20
 """How many rows are searched for the one that a wrong speedup was divided by."""
 
 NOISE = 0.1
-"""How far above 1 the efficiency of runs without repeats may be: one run has no interval, and caches help."""
+"""How far apart two figures of single runs may be by chance."""
 
 CONTROL = ("the base is slow for another reason (input?), or another number of workers ran than the row says; "
            "run synthetic data as the control")
@@ -56,22 +56,26 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
             rows, n = family[workers], workers[0] / first[0]
             ratio, low, _ = statistics.ratio([throughput(row, by) for row in rows],
                                              [throughput(row, by) for row in base])
-            margin = NOISE + _loose(rows[0], base[0], by)
-            above = ratio > (1 + margin) * n if math.isnan(low) else low > n and ratio > (1 + NOISE / 2) * n
+            above = ratio > (1 + scaling.ROUNDED + _loose(rows[0], base[0], by)) * n and not low <= n
             yield finding(rule, f"{number(ratio)} times the throughput of {workers_text(base[0])} with "
-                          f"{workers_text(rows[0])}: efficiency {ratio / n:.2f}; {CONTROL}", *rows
-                          ) if above and n > 1 else None
+                          f"{workers_text(rows[0])}: {_cause(ratio / n)}", *rows) if above and n > 1 else None
     bases = _smallest_rows(table)
     for row in table.having("speedup"):
         most = _most(row, bases[key(row, _setting(table))], table)
         if most > 0:
             unit = "nodes" if math.isnan(value(row, "size")) else "workers"
+            efficiency = row["speedup"] / most
             yield finding(rule, f"speedup {number(row['speedup'])} with {unit} {number(ideal_speedup(row))}: "
-                          f"efficiency {row['speedup'] / most:.2f}; {CONTROL}", row
-                          ) if row["speedup"] > (1 + NOISE) * most else None
+                          f"{_cause(efficiency)}", row) if efficiency > 1 + scaling.ROUNDED else None
     for row in table.having("scaling_efficiency"):
-        yield finding(rule, f"scaling efficiency {number(row['scaling_efficiency'])}; {CONTROL}", row
-                      ) if row["scaling_efficiency"] > 1 + NOISE else None
+        efficiency = row["scaling_efficiency"]
+        yield finding(rule, f"scaling {_cause(efficiency)}", row) if efficiency > 1 + scaling.ROUNDED else None
+
+
+def _cause(efficiency: float) -> str:
+    """Return an efficiency above 1 with its probable cause."""
+    noise = "single runs vary as much, and caches help; repeat both"
+    return f"efficiency {efficiency:.2f}; {CONTROL if efficiency > 1 + NOISE else noise}"
 
 
 def _smallest_rows(table: Table) -> dict[tuple, Row]:

@@ -301,10 +301,10 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
     if frame.empty:
         return
     by = [*(name for name in varying if name not in columns), "size"]
-    table = frame.groupby(by, dropna=False)[columns].median().reset_index()
+    table = frame.groupby(by, dropna=False)[columns].mean().reset_index()
     short = {column: ledger_columns.entry(column) for column in columns}
     yield grid("Where the seconds of an epoch go", table.rename(columns=short), [*by, *short.values()],
-               "medians over the repeats; other: the rest of the wall time")
+               "means over the repeats; other: the rest of the wall time")
     if len(table) <= BARS:
         yield _plot("Where the seconds of an epoch go", plots.ledger(table, by))
 

@@ -90,7 +90,7 @@ def test_an_interval_needs_three_repeats(tmp_path):
     page.write(write_runs(tmp_path, *(run for run in cells("weak") if run["config"]["seed"] < 3)),
                tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "| 16 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
+    assert "| 32 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
     assert "none with fewer than 3 repeats" in text
 
 
@@ -99,9 +99,9 @@ def test_a_question_is_answered_by_its_own_runs(written):
     lab = text.partition(lab04_speedup.__doc__.splitlines()[0])[2].partition("\n## ")[0]
     weak, strong = (lab.index(question(text)) for text in (lab04_speedup.WEAK, lab04_speedup.STRONG))
     assert lab.startswith("\n\nlab04_speedup: 12 runs")
-    assert "| 16 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
-    assert "| 16 | 1 | 1 | 6 | 2 | 0 | 1 | 10 |" in lab[weak:strong], "the ledger"
-    assert "| 16 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
+    assert "| 32 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
+    assert "| 32 | 1 | 1 | 6 | 2 | 0 | 1 | 10 |" in lab[weak:strong], "the ledger"
+    assert "| 32 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
     assert "makes the others" not in lab
     assert "12 runs;" not in lab[weak:strong]
 
@@ -215,7 +215,10 @@ def test_speedups_are_drawn_with_intervals_and_the_ideal():
 
 
 def test_the_parts_of_a_ledger_stand_on_each_other():
-    frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in LEDGER.items()} | {"size": 2}] * 2)
+    """Bars are means, as in the table: the medians of these three runs would not sum to the wall time."""
+    parts = [LEDGER | {"wall": 7.0, "compute": 3.0}] * 2 + [LEDGER | {"wall": 16.0, "compute": 12.0}]
+    frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in each.items()} | {"size": 2}
+                          for each in parts])
     axes = plots.ledger(frame).axes[0]
     assert [bar.get_height() for bar in axes.patches] == [1, 6, 2, 0, 1]
     assert [bar.get_y() for bar in axes.patches] == [0, 1, 7, 9, 9]
