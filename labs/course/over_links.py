@@ -277,7 +277,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
                                _judged(link_model.errors(rows), "as predicted"),
                                _judged(link_model.errors(rows, "predicted_in_turn_seconds"),
                                        "with the computation timed in turns with the step")]))
-        if between := unseen(runs).to_dict("records"):
+        if between := [row for run in runs if "cells" in run["tables"] for row in _unseen(run)]:
             text.append(_judged(link_model.errors(between, "unseen_seconds"),
                                 f"{len(between)} of them without an all-reduce over their link"))
     return "\n\n".join(text)
