@@ -61,6 +61,11 @@ def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(["nodes", "backend"], kind="stable", ignore_index=True)
 
 
+def _allreduces(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the all-reduces of the runs of study "links"; those of "bandwidth" have other sizes and cycles."""
+    return _rows([run for run in runs if "links" in run.get("tables", {})], "over_links")
+
+
 def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     """Draw the share of the link that an all-reduce uses over the link's bandwidth; a panel per backend.
 
@@ -90,7 +95,7 @@ def times(runs: Sequence[dict[str, Any]], bandwidth: str, nodes: int = 2, backen
         bandwidth: Of the link, such as "100mbit".
         nodes, backend: Of the run.
     """
-    rows = _rows(runs, "over_links").query("bandwidth == @bandwidth and nodes == @nodes and backend == @backend")
+    rows = _allreduces(runs).query("bandwidth == @bandwidth and nodes == @nodes and backend == @backend")
     return rows.pivot(index="bytes", columns="library", values="seconds")
 
 
@@ -119,7 +124,7 @@ def by_nodes(runs: Sequence[dict[str, Any]], bandwidth: str) -> pd.DataFrame:
         runs: Records of lab 5's study "links".
         bandwidth: Of the link, such as "100mbit".
     """
-    rows = _rows(runs, "over_links").query("bandwidth == @bandwidth and library.str.startswith('Horovod')")
+    rows = _allreduces(runs).query("bandwidth == @bandwidth and library.str.startswith('Horovod')")
     names = {rows["bytes"].max(): "4 MiB", 2**18: "256 KiB"}
     size = [names.get(count, "4 bytes per node" if count < 64 else None) for count in rows["bytes"]]
     table = rows.assign(size=size, ms=1e3 * rows["seconds"]).dropna(subset="size")
@@ -158,6 +163,27 @@ def _unseen(run: dict[str, Any]) -> list[dict[str, Any]]:
         rows.append(cell | {"unseen_seconds": before, "error": before / step - 1, "error_in_turn": in_turn / step - 1,
                             "bytes_over_ring": largest["sent_bytes"] / largest["predicted_bytes"]})
     return rows
+
+
+def verdict(table: pd.DataFrame) -> str:
+    """Return how well the steps of `unseen` were predicted, by number of nodes, and what is known where they were not.
+
+    Args:
+        table: From `unseen`.
+    """
+    by_nodes = table.groupby("nodes")
+    median = by_nodes[["error", "error_in_turn"]].agg(lambda errors: errors.abs().median())
+    bytes_sent = by_nodes["bytes_over_ring"].first()
+    text = [f"{len(table)} steps over links that the fit has not seen; median error " + ", ".join(
+        f"{error:.1%} on {nodes} nodes" for nodes, error in median["error"].items()) + "."]
+    for nodes, error in median["error"].items():
+        if error >= 0.05:
+            text.append(f"On {nodes} nodes the model does not hold within 5 %: with the computation timed in turns "
+                        f"with the step it is off by {median['error_in_turn'][nodes]:.1%}, and a node sent "
+                        f"{bytes_sent[nodes]:.2f} times a ring's bytes.")
+    if (median["error"] < 0.05).all():
+        text.append("So the model holds within 5 % on all of them.")
+    return " ".join(text)
 
 
 def prediction_figure(table: pd.DataFrame) -> Figure:
@@ -225,7 +251,7 @@ def transports_compared(runs: Sequence[dict[str, Any]], nbytes: int, nodes: int 
         nbytes: Size of the message, one of those that were measured.
         nodes: Number of nodes.
     """
-    rows = _rows(runs, "over_links")
+    rows = _allreduces(runs)
     horovod = rows["library"].str.startswith("Horovod") & (rows["nodes"] == nodes) & (rows["bytes"] == nbytes)
     table = 1e3 * rows[horovod].pivot_table(index="bandwidth", columns="backend", values="seconds")
     table = table.loc[sorted(table.index, key=bits_per_second), ["MPI", "Gloo"]]
