@@ -88,7 +88,7 @@ def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
 
 
 def times(runs: Sequence[dict[str, Any]], bandwidth: str, nodes: int = 2, backend: str = "MPI") -> pd.DataFrame:
-    """Return the seconds of all-reduces over one link, a row per size in bytes, a column per library.
+    """Return the milliseconds of all-reduces over one link, a row per size in bytes, a column per library.
 
     Args:
         runs: Records of lab 5's study "links".
@@ -96,7 +96,7 @@ def times(runs: Sequence[dict[str, Any]], bandwidth: str, nodes: int = 2, backen
         nodes, backend: Of the run.
     """
     rows = _allreduces(runs).query("bandwidth == @bandwidth and nodes == @nodes and backend == @backend")
-    return rows.pivot(index="bytes", columns="library", values="seconds")
+    return 1e3 * rows.pivot(index="bytes", columns="library", values="seconds")
 
 
 def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str) -> Figure:
@@ -104,14 +104,14 @@ def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str
 
     Args:
         table: From `times`.
-        latency: Seconds of an empty all-reduce.
-        per_byte: Seconds per byte of an all-reduce.
+        latency: Milliseconds of an empty all-reduce.
+        per_byte: Milliseconds per byte of an all-reduce.
         title: Of the figure.
     """
     axes, sizes = plots.empty(6.4, 3.6).subplots(), np.geomspace(table.index.min(), table.index.max(), 200)
-    for colour, marker, (library, seconds) in zip(plots.COLOURS, ("o", "x"), table.items(), strict=False):
-        axes.plot(table.index, 1e3 * seconds, marker, color=colour, markersize=7, label=library)
-    axes.plot(sizes, 1e3 * (latency + per_byte * sizes), color="0.3", linewidth=1, label=r"$2\alpha + \beta M$")
+    for colour, marker, (library, ms) in zip(plots.COLOURS, ("o", "x"), table.items(), strict=False):
+        axes.plot(table.index, ms, marker, color=colour, markersize=7, label=library)
+    axes.plot(sizes, latency + per_byte * sizes, color="0.3", linewidth=1, label=r"$2\alpha + \beta M$")
     axes.set(xscale="log", yscale="log", xlabel="message M (bytes)", ylabel="all-reduce (ms)", title=title)
     axes.grid(alpha=0.3)
     return plots.finished(axes)

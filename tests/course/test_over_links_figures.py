@@ -83,6 +83,7 @@ def test_alpha_and_beta_of_an_emulated_link_predict_messages_that_they_were_not_
     for nbytes in (2**16, 2**18, 2**22):
         assert empty + beta * nbytes == pytest.approx(times["raw MPI"][nbytes], rel=0.05)
     (axes,) = over_links.time_figure(times, empty, beta, "100 Mbit/s").axes
+    assert 300 < max(axes.lines[0].get_ydata()) < 400, "milliseconds of 4 MiB"
     assert labels(axes) == ["Horovod over MPI", "raw MPI", r"$2\alpha + \beta M$"]
 
 
