@@ -4,6 +4,7 @@
     labs run lab05_allreduce --workers 2 --study traffic --backend gloo
     labs run lab05_allreduce --workers 2 --study messages
     labs cluster run lab05_allreduce --study links
+    labs cluster sweep lab05_allreduce --preset cluster --only bandwidth
     sbatch --ntasks-per-node=4 jobs/lab05_allreduce.sh --preset paper
 """
 
@@ -11,31 +12,29 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import time
+import itertools
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
-from labs.run import paths
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """What a student may change in lab 5."""
 
-    study: Literal["speed", "traffic", "transport", "steps", "messages", "links"] = "speed"
-    """"speed" times collectives, "links" all-reduces over links of several bandwidths (on `labs cluster`); "traffic"
-    counts the bytes of training steps, "transport" is "speed" and "traffic"; "steps" follows a step over time;
-    "messages" lists the messages of an epoch."""
+    study: Literal["speed", "traffic", "transport", "messages", "links", "bandwidth"] = "speed"
+    """"speed" times collectives; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
+    "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
+    all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
     backend: fields.Backend = "mpi"
     """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
-    """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4."""
+    """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
-    """Approximate seconds for which the collectives are timed."""
+    """Approximate seconds for which the collectives are timed; study "bandwidth": for which a step is timed."""
     bandwidths: str = "50mbit,100mbit,200mbit,500mbit,1gbit,2gbit,5gbit,10gbit"
-    """Study "links": the bandwidths to which the links are set, separated by commas."""
+    """Studies "links" and "bandwidth": the bandwidths to which the links are set, separated by commas."""
     cycle_time_ms: fields.CycleTime = 1
     """Milliseconds that Horovod waits for more tensors before it sends those that are ready."""
     fusion_threshold_mb: fields.FusionThreshold = 128
@@ -66,8 +65,16 @@ MESSAGES = "C6, C7: messages of an epoch by kind, and what differs if only gradi
 CYCLE = "C3.2: latency of small messages against Horovod's cycle time"
 FUSION = "C3.2: many small tensors, with and without tensor fusion"
 LINKS = "C3.2, T4, T5: an all-reduce over links of several bandwidths: time, share of the link, bytes of each node"
+BANDWIDTH = "C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LARGEST_OVER_LINKS = 4 * 2**20
 """Bytes: larger messages would take minutes over the slowest link, and show the same bandwidth."""
+UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
+"""The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
+and its batches."""
+MESSAGES = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
+"""Bytes of the all-reduces to which it fits each link's constants: up to more than the largest network's gradients."""
+STEPS = {"study": ("bandwidth",), "bandwidths": ("100mbit,500mbit,1gbit,2gbit",), "cycle_time_ms": (0.1,),
+         "seconds": (2.0,)}
 SMALL = {"largest_mb": (0.0001,), "seconds": (1.0,)}
 SWEEPS = {
     "demo": (
@@ -86,21 +93,20 @@ SWEEPS = {
     ),
     "cluster": (
         Sweep("links", LINKS, {"backend": ("mpi", "gloo")}, (2, 4, 8), (1,), nodes=Sweep.node_per_worker),
+        Sweep("bandwidth", BANDWIDTH, STEPS, (2, 3, 4, 8), (1,), nodes=Sweep.node_per_worker),
     ),
 }
 
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Time the collectives, or count the bytes or messages of a training, and return the run's record."""
-    if config.study == "steps":
-        return _steps(config, options)
     if config.study == "messages":
         options = dataclasses.replace(options, timeline=True)  # This costs a core, but nothing is timed in this study.
     with training.start(config, options) as job:
         job.print_once("Horovod was built with " + ", ".join(f"{name}: {what}" for name, what in built().items()))
         if config.study in MEASUREMENTS:
             return _measured(job)
-        return {"messages": _messages, "links": _links}[config.study](job)
+        return {"messages": _messages, "links": _links, "bandwidth": _bandwidth}[config.study](job)
 
 
 def built() -> dict[str, str]:
@@ -126,13 +132,17 @@ def _measured(job):
     return results.finish(job, [], tables=tables, **metrics)
 
 
+TENSORS = 200
+"""Small tensors that are fused, or not."""
+
+
 def _speed(job):
     """Time the collectives and the fusion of many small tensors; return tables and metrics."""
     config = job.config
     sizes = measure.collectives.message_sizes(int(config.largest_mb * 2**20))
     first = measure.collectives.settle(job.layout.backend)
     rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
-    small = measure.collectives.fusion(tensors=32, nbytes=4096, seconds=config.seconds / 10)
+    small = measure.collectives.fusion(TENSORS, nbytes=4096, seconds=config.seconds / 10)
     reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
     tables = {"first_calls": first, "collectives": rows, "fusion": small}
     return tables, {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
@@ -169,6 +179,57 @@ def _link(rows, size):
             "sent_bytes": last["sent_bytes"], "predicted_bytes": last["predicted_bytes"]}
 
 
+def _bandwidth(job):
+    """Fit each link's constants, predict the steps of all networks over it, and measure them."""
+    bandwidths = measure.network.bandwidths(job.config.bandwidths)
+    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", "embedded")), 0.0, job.seed)
+    with measure.network.links_of(job) as set_bandwidth:
+        measure.collectives.settle(job.layout.backend)
+        constants, rows = _constants(job, bandwidths, set_bandwidth)
+        networks = itertools.product(UNITS, BATCH_SIZES, [False])
+        cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
+        compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
+    figures = results.link_model.errors(cells)
+    return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
+                          **{f"prediction_{name}": value for name, value in figures.items()})
+
+
+def _constants(job, bandwidths, set_bandwidth):
+    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to.
+
+    "busy" is an unlimited link between nodes whose cores also run something else.
+    """
+    constants, rows = {}, []
+    for name in ("unlimited", "busy", *bandwidths):
+        set_bandwidth("unlimited" if name == "busy" else name)
+        with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
+            measured = measure.network.allreduces(job, MESSAGES, job.config.seconds)
+        rows += [{"bandwidth": name} | row for row in measured]
+        through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
+        constants[name] = results.link_model.fit(through_horovod, job.size)
+    return constants, rows
+
+
+def _cells(job, train, set_bandwidth, constants, networks):
+    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured.
+
+    The prediction of half-precision gradients leaves out the time to convert them.
+    """
+    import tensorflow as tf
+
+    def predict(cell, bandwidth, alone=None):
+        links = (constants[name] for name in (bandwidth, "unlimited", "busy"))
+        return results.link_model.step(cell, job.size, *links, alone)
+
+    bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
+    for units, batch_size, fp16 in networks:
+        model = models.mnist_cnn(units=units)
+        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
+        for cell in measure.network.cells(
+                job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds, fp16):
+            yield {"units": units, "fp16_allreduce": fp16} | cell
+
+
 def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, Any]]:
     """Return the rows of one library's all-reduces, smallest message first.
 
@@ -178,120 +239,6 @@ def allreduces(rows: Sequence[dict[str, Any]], library: str) -> list[dict[str, A
     """
     mine = [row for row in rows if row["collective"] == "allreduce" and row["library"] == library]
     return sorted(mine, key=lambda row: row["bytes"])
-
-
-def small_messages(record: dict[str, Any]) -> str:
-    """Describe how long a small all-reduce takes, in the first calls of a run and later.
-
-    Args:
-        record: The record of a run with study "speed".
-    """
-    library, cycle = f"Horovod over {record['layout']['backend']}", record["machine"]["cycle_time_ms"]
-    (first,) = [row for row in record["tables"]["first_calls"] if row["library"] == library]
-    small = allreduces(record["tables"]["collectives"], library)[0]
-    later = 1e3 * small["seconds"]
-    return (f"{library}, {small['bytes']} bytes: {1e3 * first['first_seconds']:.1f} ms in the run's first call, "
-            f"{1e3 * first['next_seconds']:.1f} ms in the next nine, {later:.1f} ms once settled "
-            f"({later / cycle:.1f} cycles of {cycle:g} ms)")
-
-
-TIMELINE = {"HOROVOD_TIMELINE": "DYNAMIC", "HOROVOD_CACHE_CAPACITY": "0"}
-"""Environment variables for `step_over_time`: the timeline can start, and without a cache each rank's request shows."""
-FILE = "step.json"
-STEPS = 9
-"""Steps with the timeline on; one of median length is shown."""
-
-
-def _steps(config, options):
-    """Follow a step over time with the Config's cycle and fusion threshold; the run's folder has the timeline."""
-    os.environ |= TIMELINE
-    with training.start(config, options) as job:
-        mine = step_over_time(str(job.folder / FILE))
-        rows = [row for each in training.hvd_ops.gather_object(mine) for row in each]
-        return results.finish(job, [], tables={"steps": rows, "built": [built()]})
-
-
-def followed(record: dict[str, Any]) -> tuple[list, list]:
-    """Return the events and the computation of a run with study "steps", as `drawings.typical_step` takes them.
-
-    Args:
-        record: Of a run in the results folder.
-    """
-    folder = paths.results_dir() / record["lab"] / record["run"]
-    return measure.timeline.read(folder / FILE), record["tables"]["steps"]
-
-
-def step_over_time(path: str, pause: float = 0.0, layers: int = 4, width: int = 512, images: int = 256,
-                   steps: int = STEPS) -> list[dict[str, Any]]:
-    """Take training steps of a dense network with Horovod's timeline on; return when this rank computed what.
-
-    Every rank calls it, after an `hvd.init` with the environment variables of TIMELINE. The rows are those that
-    `labs.course.drawings.typical_step` takes. The backward pass is written out, so that the clock can be read after
-    each layer.
-
-    Args:
-        path: Where rank 0 writes the timeline.
-        pause: Seconds that this rank sleeps before its backward pass: a slow rank.
-        layers: Dense layers without bias, with ReLU.
-        width: Inputs and outputs of each layer.
-        images: Rows of this rank's batch.
-        steps: Steps with the timeline; three before it let the run settle.
-    """
-    import horovod.tensorflow as hvd
-    import tensorflow as tf
-
-    weights = [tf.Variable(tf.random.stateless_normal([width, width], [layer, 1], stddev=(2 / width)**0.5))
-               for layer in range(layers)]
-    inputs = tf.random.stateless_normal([images, width], [hvd.rank(), 2])
-
-    def read_clock(*done):
-        with tf.control_dependencies(done):
-            return tf.timestamp()
-
-    @tf.function(autograph=False)
-    def step():
-        clock = [read_clock()]
-        with tf.control_dependencies(clock):
-            hidden = [tf.identity(inputs)]
-        for weight in weights:
-            hidden.append(tf.nn.relu(hidden[-1] @ weight))
-        clock.append(read_clock(hidden[-1]))
-        with tf.control_dependencies(clock[-1:]):
-            slept = tf.numpy_function(_sleep, [tf.constant(pause, tf.float64)], tf.float64) if pause else clock[-1]
-        clock.append(read_clock(slept))
-        delta, means = hidden[-1] - inputs, []  # The loss is half of the squared distance to the inputs.
-        for layer in reversed(range(layers)):
-            with tf.control_dependencies(clock[-1:]):
-                delta = tf.where(hidden[layer + 1] > 0, delta, 0.0)
-                gradient = tf.matmul(hidden[layer], delta, transpose_a=True) / images
-                delta = tf.matmul(delta, weights[layer], transpose_b=True)
-            clock.append(read_clock(gradient, delta))
-            # Horovod: the gradient of a layer is sent while those of the layers before it are still computed.
-            means.append((weights[layer], hvd.allreduce(gradient, name=f"layer{layer + 1}")))
-        clock.append(read_clock(*(mean for _, mean in means)))
-        with tf.control_dependencies(clock[-1:]):
-            updates = [weight.assign_sub(0.001 * mean, read_value=False) for weight, mean in means]
-        clock.append(read_clock(*updates))
-        return tf.stack(clock)
-
-    for _ in range(3):
-        step()
-    hvd.start_timeline(path)
-    time.sleep(0.1)  # Horovod: the timeline starts with the next cycle, of 20 ms on the page of this lab.
-    marks = [step().numpy() for _ in range(steps)]
-    hvd.stop_timeline()
-    time.sleep(0.1)  # The file is written by a thread.
-    names = [("forward", ""), ("sleep", ""), *(("backward", f"layer {layer}") for layer in range(layers, 0, -1)),
-             ("wait", ""), ("apply", "")]
-    rows = [{"rank": hvd.rank(), "step": number, "phase": phase, "name": name, "began": float(began),
-             "ended": float(ended)} for number, clock in enumerate(marks)
-            for (phase, name), began, ended in zip(names, clock, clock[1:], strict=False)]
-    return [row for row in rows if row["phase"] != "wait" and (pause or row["phase"] != "sleep")]
-
-
-def _sleep(seconds):
-    time.sleep(seconds)
-    return seconds
 
 
 def _training(job):

@@ -10,9 +10,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
 import os
 import time
 from collections import Counter
@@ -29,14 +27,13 @@ Milliseconds = Annotated[float, fields.Range(0, 1e6)]
 class Config:
     """What a student may change in lab 11. Nodes and workers are options of the launch, not of the experiment."""
 
-    study: Literal["training", "bandwidth", "sleep"] = "training"
-    """"training" trains. On `labs cluster`, "bandwidth" predicts and then times training steps over links of several
-    bandwidths, with three networks and two batch sizes; "sleep" times steps whose computation is a sleep, so that
-    nodes that share cores do not slow each other down."""
+    study: Literal["training", "sleep"] = "training"
+    """"training" trains. On `labs cluster`, "sleep" times steps whose computation is a sleep, so that nodes that share
+    cores do not slow each other down."""
     bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
-    """Studies "bandwidth" and "sleep": the links to measure, separated by commas."""
     backend: fields.Backend = "mpi"
     """What carries the tensors: "mpi" or "gloo"."""
+    """Study "sleep": the links to measure, separated by commas."""
     fixed_ms: Milliseconds = 6.9
     """Study "sleep": the part of a step that does not depend on the batch. Default: fitted to steps of 4 to 32 images
     on one core of a virtual Intel Xeon."""
@@ -75,13 +72,8 @@ PRESETS = {
     # One thread, because two runs side by side use two cores better than one run with two threads.
     "laptop": Config(data="real", images=0, validation_split=1 / 12, batch_size=128, base_batch_size=128, epochs=40),
 }
-UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
-"""The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
-and its batches."""
-MESSAGES = (2**18, 2**20, 2**22, 2**23, 2**24)
-"""Bytes of the all-reduces to which it fits each link's constants."""
-SECONDS = 2.0
-"""Approximate time of one of its measurements."""
+SECONDS = 4.0
+"""Approximate time of one measurement of the study "sleep"."""
 
 
 def _two_nodes(workers: int) -> int:
@@ -94,7 +86,6 @@ STRONG = "A6: strong scaling, at a constant global batch and learning rate; one 
 LARGE_BATCH = ("M6: best validation accuracy, and the test accuracy of that epoch, of one process with the global "
                "batch of 1, 2, 6 and 8 workers")
 SLEEP = "A5, A6: steps of 1 to 8 nodes over links; a sleep in place of the computation"
-BANDWIDTH = "A5, C3.2: the step that link and computation predict, and the step that is measured; one worker per node"
 LINKS = ("100mbit", "1gbit", "10gbit")
 SHORT = {"epochs": (3,)}  # Two epochs are timed: the first is not.
 
@@ -118,7 +109,6 @@ SWEEPS = {
         # Gloo's all-reduce is a ring, and so as fast as the page predicts.
         Sweep("sleep", SLEEP, {"study": ("sleep",), "backend": ("gloo",), "bandwidths": (",".join(LINKS),)},
               (1, 2, 4, 8), nodes=Sweep.node_per_worker),
-        Sweep("bandwidth", BANDWIDTH, {"study": ("bandwidth",)}, (2, 4, 8), (1,), nodes=Sweep.node_per_worker),
         Sweep("weak", WEAK, SHORT, (1, 2, 4, 8), (1, 2), nodes=Sweep.node_per_worker, links=LINKS),
         Sweep("strong", STRONG, SHORT, (1, 2, 4, 8), (1, 2), adapt=divide, nodes=Sweep.node_per_worker, links=LINKS),
     ),
@@ -130,8 +120,8 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     import tensorflow as tf
 
     with training.start(config, options) as job:
-        if config.study != "training":
-            return {"bandwidth": _bandwidth, "sleep": _sleep}[config.study](job)
+        if config.study == "sleep":
+            return _sleep(job)
         arrays = datasets.read_mnist(datasets.locate("mnist", config.data))
         digits = datasets.from_arrays(arrays, config.validation_split, config.seed)
         train = dataclasses.replace(digits.train, positions=digits.train.positions[:config.images or None])
@@ -220,56 +210,6 @@ def _machines() -> int:
     return len(set(training.hvd_ops.gather_object(Path("/proc/sys/kernel/random/boot_id").read_text())))
 
 
-def _bandwidth(job):
-    """Fit each link's constants, predict the steps of all networks over it, and measure them."""
-    bandwidths = measure.network.bandwidths(job.config.bandwidths)
-    digits = datasets.from_arrays(datasets.read_mnist(datasets.locate("mnist", job.config.data)), 0.0, job.seed)
-    with measure.network.links_of(job) as set_bandwidth:
-        measure.collectives.settle(job.layout.backend)
-        constants, rows = _constants(job, bandwidths, set_bandwidth)
-        networks = itertools.product(UNITS, BATCH_SIZES, [False])
-        cells = list(_cells(job, digits.train, set_bandwidth, constants, networks))
-        compressed = list(_cells(job, digits.train, set_bandwidth, constants, [(UNITS[1], BATCH_SIZES[0], True)]))
-    figures = results.link_model.errors(cells)
-    return results.finish(job, [], tables={"over_links": rows, "cells": cells, "compressed": compressed},
-                           machines=_machines(), **{f"prediction_{name}": value for name, value in figures.items()})
-
-
-def _constants(job, bandwidths, set_bandwidth):
-    """Return the constants of a link of each bandwidth, and the rows of the all-reduces that they are fitted to.
-
-    "busy" is an unlimited link between nodes whose cores also run something else.
-    """
-    constants, rows = {}, []
-    for name in ("unlimited", "busy", *bandwidths):
-        set_bandwidth("unlimited" if name == "busy" else name)
-        with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
-            measured = measure.network.allreduces(job, MESSAGES, SECONDS)
-        rows += [{"bandwidth": name} | row for row in measured]
-        through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
-        constants[name] = results.link_model.fit(through_horovod, job.size)
-    return constants, rows
-
-
-def _cells(job, train, set_bandwidth, constants, networks):
-    """Yield a row per network, batch size and bandwidth: the step as predicted and as measured.
-
-    The prediction of half-precision gradients leaves out the time to convert them.
-    """
-    import tensorflow as tf
-
-    def predict(cell, bandwidth):
-        return results.link_model.step(cell, job.size, *(constants[name] for name in (bandwidth, "unlimited", "busy")))
-
-    bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
-    for units, batch_size, fp16 in networks:
-        model = models.mnist_cnn(units=units)
-        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
-        for cell in measure.network.cells(
-                job, model, train, batch_size, bandwidths, set_bandwidth, predict, SECONDS, fp16):
-            yield {"units": units, "fp16_allreduce": fp16} | cell
-
-
 def _sleep(job):
     """Time steps of weak and of strong scaling over each link: a sleep, then the all-reduce of the real gradients.
 
@@ -293,6 +233,7 @@ def _sleep(job):
                         reduce(gradients)
 
                 ((median, low, high),) = measure.network.timed([step], 2 * SECONDS)
+                median, low, high = measure.network.timed(step, SECONDS)
                 rows.append({"bandwidth": bandwidth, "kind": kind, "batch_size": batch_size,
                              "compute_seconds": computing, "step_seconds": median, "step_seconds_low": low,
                              "step_seconds_high": high})

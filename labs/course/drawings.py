@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from labs.course import plots
-from labs.measure import timeline
 from labs.results import cost_model
 from labs.run.errors import LabError
 from labs.run.text import plural
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
-Row = dict[str, Any]
+Bar = tuple[str, float, float]
 WIDTH = 9.0
 """Width of every figure, in inches."""
 MOST_RANKS = 8
@@ -423,10 +422,12 @@ def _ring_legend(figure: Figure, n: int) -> None:
 
 
 def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> Figure:
-    """Draw the seconds of three all-reduces over the message size on logarithmic axes, from their formulas.
+    """Draw the seconds of four all-reduces over the message size on logarithmic axes, from their formulas.
 
     - naive: all ranks send to rank 0, which adds and sends back: 2 (N - 1) (alpha + beta M)
     - tree: reduce and broadcast along a binomial tree: 2 ceil(log2 N) (alpha + beta M)
+    - halving-doubling: reduce-scatter and all-gather with partners 1, 2, 4 ... ranks away: a tree's messages, a ring's
+      bytes: 2 log2 N alpha + 2 (N - 1) / N beta M
     - ring: reduce-scatter and all-gather: 2 (N - 1) (alpha + beta M / N)
 
     Source: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19(1),
@@ -441,7 +442,8 @@ def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float =
     sizes = np.geomspace(8, 1e9, 200) if nbytes is None else np.sort(np.asarray(nbytes, float))
     figure = plots.empty(WIDTH, 4.4)
     axes = figure.subplots()
-    styles = {"naive": (":", "0.45"), "tree": ("--", "0.25"), "ring": ("-", "black")}
+    styles = {"naive": (":", "0.45"), "tree": ("--", "0.25"), "ring": ("-", "black"),
+              "halving-doubling": ("-.", plots.COLOURS[1])}
     for name, (style, colour) in styles.items():
         seconds = [COSTS[name](size, n, alpha, 1 / beta) for size in sizes]
         axes.plot(sizes, seconds, style, color=colour, linewidth=2.2, label=name)
@@ -464,7 +466,8 @@ def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float =
 
 
 COSTS: dict[str, Callable[[float, int, float, float], float]] = {
-    "naive": cost_model.naive_seconds, "tree": cost_model.tree_seconds, "ring": cost_model.ring_seconds}
+    "naive": cost_model.naive_seconds, "tree": cost_model.tree_seconds, "ring": cost_model.ring_seconds,
+    "halving-doubling": cost_model.halving_seconds}
 """The formula of each topology; arguments: bytes, ranks, latency, bandwidth."""
 
 
@@ -476,7 +479,7 @@ def _break_even(n: int, alpha: float, beta: float) -> float | None:
 
 
 def topology_table(nbytes: float, n: int = 8, alpha: float = 50e-6, beta: float = 8e-10) -> pd.DataFrame:
-    """Return steps, bytes and seconds of the three all-reduces of `topologies`, counted from their messages.
+    """Return steps, bytes and seconds of the all-reduces of `topologies`, counted from their messages.
 
     Columns: `steps` one after the other; `most_bytes_sent` by one rank; `bytes_sent` by all ranks together; `seconds`.
 
@@ -490,6 +493,8 @@ def topology_table(nbytes: float, n: int = 8, alpha: float = 50e-6, beta: float 
 
     rows = {}
     for name in COSTS:
+        if name == "halving-doubling" and n & (n - 1):
+            continue
         steps = messages(name, n)
         sent = np.zeros(n)
         for source, _, share in (each for step in steps for each in step):
@@ -503,11 +508,20 @@ def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
     """Return the messages of an all-reduce, by step: source, target, and share of the message's bytes.
 
     Args:
-        topology: "naive", "tree" (binomial) or "ring".
+        topology: "naive", "tree" (binomial), "ring" or "halving-doubling".
         n: Number of ranks.
+
+    Raises:
+        LabError: Halving-doubling on a number of ranks that is no power of two.
     """
     if topology == "ring":
         return [[(rank, (rank + 1) % n, 1 / n) for rank in range(n)] for _ in range(2 * (n - 1))]
+    if topology == "halving-doubling":
+        if n & (n - 1):
+            raise LabError(f"halving-doubling pairs 2, 4, 8 ... ranks, not {n}")
+        distances = [n >> level for level in range(1, n.bit_length())]  # n / 2, n / 4 ... 1
+        halve = [[(rank, rank ^ far, far / n) for rank in range(n)] for far in distances]
+        return halve + halve[::-1]
     if topology == "naive":
         reduce = [[(rank, 0, 1.0)] for rank in range(1, n)]
     else:
@@ -516,186 +530,51 @@ def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
     return reduce + [[(target, source, share) for source, target, share in step] for step in reversed(reduce)]
 
 
-PHASES = {"forward": 0.45, "backward": 1.0, "apply": 0.7}
-"""Share of the rank's colour, the rest white, in the bars of each phase."""
-LIGHTEST = 0.25
-"""The same for negotiations and for other phases, such as a sleep."""
-
-
-def step_gantts(steps: Mapping[str, Seen]) -> Figure:
-    """Draw several steps as small Gantt charts, one below the other, on one axis of time.
-
-    The lanes of a rank: forward, backward and apply; its negotiations; the all-reduces. The title of a panel says how
-    long the step took, how many messages were sent, and how long after the last gradient the last of them ended.
+def typical(steps: Sequence[Sequence[Sequence[Bar]]]) -> list[list[Bar]]:
+    """Return each rank's bars of the step of median length, in milliseconds since its first bar began.
 
     Args:
-        steps: By title, from `seen_step` or `typical_step`.
+        steps: By rank, by step: the bars (text, began, ended) of `step_bars`, in seconds of one clock.
     """
-    from matplotlib.patches import Patch
+    together = list(zip(*steps, strict=True))
+    edges = [(min(bar[1] for rank in step for bar in rank), max(bar[2] for rank in step for bar in rank))
+             for step in together]
+    middle = sorted(range(len(edges)), key=lambda number: edges[number][1] - edges[number][0])[len(edges) // 2]
+    began = edges[middle][0]
+    return [[(text, 1e3 * (start - began), 1e3 * (end - began)) for text, start, end in rank]
+            for rank in together[middle]]
 
-    all_lanes = [_lanes(seen) for seen in steps.values()]
-    longest = max(seen.ended - seen.began for seen in steps.values())
-    heights = [sum(len(lane.lines) * lane.high + GAP for lane in lanes) + GAP for lanes in all_lanes]
-    figure = plots.empty(WIDTH, 1.1 + 0.5 * len(steps) + 0.24 * sum(heights))
-    panels = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, lanes, (title, seen) in zip(panels, all_lanes, steps.items(), strict=True):
-        _draw_lanes(axes, lanes, seen.began, longest)
-        axes.set_title(f"{title}: {seen.summary()}", fontsize=10, loc="left")
-    panels[-1].set_xlabel("milliseconds since the step began")
-    shades = {"sleep, negotiate": LIGHTEST, **PHASES, "all-reduce": 1.0}
-    figure.legend(handles=[Patch(facecolor=str(1 - 0.65 * share), edgecolor="black", label=name)
-                           for name, share in shades.items()],
-                  title="shades of a rank's colour", loc="outside lower center", ncols=len(shades), fontsize=8,
-                  title_fontsize=8)
+
+def step_bars(steps: Mapping[str, Sequence[Sequence[Bar]]]) -> Figure:
+    """Draw steps of all ranks over time: computations in the rank's colour, below them its all-reduces.
+
+    Args:
+        steps: By title: each rank's bars (text, began, ended) in milliseconds, from `typical`. An all-reduce's text
+            begins with "all-reduce".
+    """
+    lanes = sum(len(ranks) for ranks in steps.values())
+    figure = plots.empty(WIDTH, 0.7 + 0.6 * len(steps) + 0.55 * lanes)
+    panels = figure.subplots(len(steps), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, (title, ranks) in zip(panels, steps.items(), strict=True):
+        for rank, bars in enumerate(ranks):
+            exchanges = [bar for bar in bars if bar[0].startswith("all-reduce")]
+            for bar in bars:
+                line = exchanges.index(bar) if bar in exchanges else None
+                high = 0.4 if line is None else 0.4 / len(exchanges)
+                y = rank - 0.2 if line is None else rank + 0.02 + (line + 0.5) * high
+                colour = _colour(rank) if line is None else "0.35"
+                axes.barh(y, bar[2] - bar[1], high, bar[1], color=colour, edgecolor="black", linewidth=0.5)
+                if line is None:
+                    axes.text((bar[1] + bar[2]) / 2, y, bar[0], ha="center", va="center", fontsize=8,
+                              color=_ink_on(colour))
+        length = max(bar[2] for bars in ranks for bar in bars)
+        axes.set_title(f"{title}: {length:.0f} ms", fontsize=10, loc="left")
+        axes.set_yticks(range(len(ranks)), [f"rank {rank}" for rank in range(len(ranks))])
+        axes.set(ylim=(len(ranks) - 0.45, -0.55))
+        axes.grid(axis="x", alpha=0.3)
+        axes.set_axisbelow(True)
+    panels[-1].set_xlabel("milliseconds since the step began (dark: all-reduces, one line per layer)")
     return _padded(figure)
-
-
-class Seen(NamedTuple):
-    """What was seen of one step: bars of computation, and exchanges; times in seconds since the timeline began."""
-
-    bars: list[Row]
-    exchanges: list[Row]
-    ranks: list[int]
-    began: float
-    ended: float
-
-    @property
-    def messages(self) -> int:
-        """Number of messages; tensors that were fused are one."""
-        return len({row["message"] for row in self.exchanges})
-
-    @property
-    def exposed(self) -> float:
-        """Seconds from the end of the last backward pass to the end of the last message: nothing hides them."""
-        backward = [row["ended"] for row in self.bars if row["phase"] == "backward"]
-        if not backward or not self.exchanges:
-            return 0.0
-        return max(0.0, max(row["ended"] for row in self.exchanges) - max(backward))
-
-    def summary(self) -> str:
-        """Return the step's length, its messages, and what no computation hides, as text."""
-        text = f"{1e3 * (self.ended - self.began):.3g} ms, {plural(self.messages, 'message')}"
-        return f"{text}; the last ends {1e3 * self.exposed:.3g} ms after the last gradient"
-
-
-def seen_step(events: Iterable[Row], computed: Iterable[Row] = (), step: int = 0) -> Seen:
-    """Return one step as seen in Horovod's timeline, which rank 0 writes, and in the measured computations.
-
-    A negotiation of rank r begins when its request reached rank 0 (with HOROVOD_CACHE_CAPACITY=0; otherwise when the
-    first request did) and ends when all ranks have the tensor. Tensors that were fused are one all-reduce.
-
-    Args:
-        events: From `timeline.read`. Gradients are shown; if there are none, all tensors.
-        computed: What each rank computed: rows with `rank`, `phase` ("forward", "backward", "apply" or another),
-            `name` (the layer, or ""), `began` and `ended`, in seconds since 1970 (`time.time()`).
-        step: The exchange to show of each tensor, from 0.
-
-    Raises:
-        LabError: There is neither an exchange of this step nor a computation.
-    """
-    events = list(events)
-    began = timeline.started(events)
-    bars = [row | {"began": row["began"] - began, "ended": row["ended"] - began} for row in computed]
-    exchanges = _of_step(timeline.exchanges(events), step)
-    if not bars and not exchanges:
-        raise LabError(f"the timeline has no step {step}, and no computation was given")
-    ranks = sorted({row["rank"] for row in bars} | {rank for row in exchanges for rank in row["announced"]} | {0})
-    return Seen(bars, exchanges, ranks, min([row["began"] for row in bars] + [row["requested"] for row in exchanges]),
-                max(row["ended"] for row in bars + exchanges))
-
-
-def typical_step(events: Iterable[Row], computed: Iterable[Row]) -> Seen:
-    """Return the step of median length; arguments as in `seen_step`; a computation's `step` is its number."""
-    events, computed = list(events), list(computed)
-    numbers = sorted({row["step"] for row in computed})
-    steps = [seen_step(events, [row for row in computed if row["step"] == number], number) for number in numbers]
-    return sorted(steps, key=lambda seen: seen.ended - seen.began)[len(steps) // 2]
-
-
-def _draw_lanes(axes: Axes, lanes: Sequence[_Lane], began: float, length: float) -> None:
-    """Draw the bars of all lanes.
-
-    Args:
-        axes: Where to draw.
-        lanes: From top to bottom.
-        began: The time at the left end, in seconds.
-        length: Seconds that the axis shows.
-    """
-    y, middles = 0.0, []
-    for lane in lanes:
-        middles.append(y + len(lane.lines) * lane.high / 2)
-        for line in lane.lines:
-            for bar in line:
-                _bar(axes, bar, lane, y + lane.high / 2, began, length)
-            y += lane.high
-        y += GAP
-    axes.set_yticks(middles, [f"rank {lane.rank}: {lane.name}" for lane in lanes], fontsize=8)
-    axes.set(ylim=(y, -GAP), xlim=(-10 * length, 1010 * length))
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-
-
-def _of_step(rows: Iterable[Row], step: int) -> list[Row]:
-    """Return the exchanges of a step: the one with this number of each tensor, gradients alone if there are any."""
-    by_tensor: dict[str, list[Row]] = {}
-    for row in rows:
-        by_tensor.setdefault(row["tensor"], []).append(row)
-    each = [rows[step] for rows in by_tensor.values() if len(rows) > step]
-    gradients = [row for row in each if row["kind"] == "gradients"]
-    return sorted(gradients or each, key=lambda row: row["requested"])
-
-
-GAP = 0.3
-"""Space between two lanes of a Gantt chart; a line of a lane with text is 1 high."""
-
-
-class _Lane(NamedTuple):
-    """One kind of bars of one rank, in one or several lines."""
-
-    rank: int
-    name: str
-    lines: list[list[Row]]
-    high: float = 1.0
-
-
-def _lanes(seen: Seen) -> list[_Lane]:
-    """Return the lanes from top to bottom; bars that can overlap in time have separate lines."""
-    transfers: dict[int, list[Row]] = {}
-    for row in seen.exchanges:
-        transfers.setdefault(row["message"], []).append(row)
-    reductions = [{"began": min(row["began"] for row in rows), "ended": max(row["ended"] for row in rows),
-                   "text": _si(sum(row["bytes"] or 0 for row in rows), "B"), "share": 1.0,
-                   "longer": f"{plural(len(rows), 'tensor')}, "} for rows in transfers.values()]
-    lanes = []
-    for rank in seen.ranks:
-        own = [_computation(row) for row in seen.bars if row["rank"] == rank]
-        if own:
-            lanes.append(_Lane(rank, "compute", [own]))
-        waits = [[{"began": row["announced"].get(rank, row["requested"]), "ended": row["agreed"], "share": LIGHTEST}]
-                 for row in seen.exchanges]
-        if waits:
-            lanes += [_Lane(rank, "negotiate", waits, 0.3), _Lane(rank, "all-reduce", [reductions])]
-    return lanes
-
-
-def _computation(row: Row) -> Row:
-    """Return the bar of a computation: "layer 4" is "4" on a short one."""
-    longer, space, text = (row["name"] or row["phase"]).rpartition(" ")
-    return row | {"longer": longer + space, "text": text, "share": PHASES.get(row["phase"], LIGHTEST)}
-
-
-def _bar(axes: Axes, bar: Row, lane: _Lane, y: float, began: float, longest: float) -> None:
-    """Draw a bar, and its text where the bar is large enough for it; times in seconds."""
-    from matplotlib.colors import to_rgb
-
-    colour = tuple(1 - bar["share"] * (1 - part) for part in to_rgb(_colour(lane.rank)))
-    left, length = bar["began"] - began, bar["ended"] - bar["began"]
-    axes.barh(y, 1e3 * length, 0.84 * lane.high, 1e3 * left, color=[colour], edgecolor="black", linewidth=0.5)
-    characters = (7.2 * length / longest - 0.06) / 0.075
-    text = bar.get("longer", "") + bar.get("text", "")
-    text = text if len(text) < characters else bar.get("text", "")
-    if text and len(text) < characters:
-        axes.text(1e3 * (left + length / 2), y, text, ha="center", va="center", fontsize=8, color=_ink_on(colour))
 
 
 def loss_paths(paths: Sequence[ArrayLike] | Mapping[str, Sequence[ArrayLike]],

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of lab 11 that are of a training, not of the studies "bandwidth" and "sleep"."""
+    """Return the records of lab 11 that are of a training, not of the study "sleep" (until
+    November 2026 also "bandwidth")."""
     return [run for run in runs if not {"cells", "sleep"} & {*run.get("tables", {})}]
 
 

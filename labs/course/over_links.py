@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,7 @@ def cells(runs: Sequence[dict[str, Any]], table: str = "cells") -> pd.DataFrame:
     """Return a row per predicted and measured step of some runs, with `link` in megabits per second.
 
     Args:
-        runs: Records of lab 11's study "bandwidth".
+        runs: Records of lab 5's study "bandwidth" (lab 11's until November 2026).
         table: "cells", or "compressed" for gradients in half precision.
 
     Raises:
@@ -60,6 +59,11 @@ def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:
     if not rows:
         raise LabError(f"no run has a table {table!r}; make one with `labs cluster sweep LAB --preset cluster`")
     return pd.DataFrame(rows).sort_values(["nodes", "backend"], kind="stable", ignore_index=True)
+
+
+def _allreduces(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the all-reduces of the runs of study "links"; those of "bandwidth" have other sizes and cycles."""
+    return _rows([run for run in runs if "links" in run.get("tables", {})], "over_links")
 
 
 def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
@@ -83,35 +87,119 @@ def share_figure(runs: Sequence[dict[str, Any]]) -> Figure:
     return figure
 
 
-def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
-    """Draw the time of an all-reduce over its bytes, per bandwidth: points are measured, lines are the fitted ring.
-
-    The ring of n nodes: 2 (n - 1) (alpha + bytes / (n bandwidth)).
+def times(runs: Sequence[dict[str, Any]], bandwidth: str, nodes: int = 2, backend: str = "MPI") -> pd.DataFrame:
+    """Return the milliseconds of all-reduces over one link, a row per size in bytes, a column per library.
 
     Args:
-        runs: Records of lab 5's study "links", of one backend.
-        nodes: Number of nodes whose runs are plotted.
+        runs: Records of lab 5's study "links".
+        bandwidth: Of the link, such as "100mbit".
+        nodes, backend: Of the run.
     """
-    from matplotlib import colormaps
-
-    run = next(run for run in runs if run["layout"]["nodes"] == nodes)
-    library = f"Horovod over {run['layout']['backend']}"
-    points = _rows([run], "over_links").query("library == @library")
-    axes, links = plots.empty(6.4, 3.8).subplots(), list(points.groupby("bandwidth", sort=False))
-    colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
-    for colour, (bandwidth, rows) in zip(colours, links, strict=True):
-        axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=_with_unit(bandwidth))
-        sizes = np.geomspace(link_model.SMALLEST, rows["bytes"].max())
-        link = link_model.fit(rows.to_dict("records"), nodes)
-        axes.plot(sizes, [1e3 * link.allreduce_seconds(size, nodes) for size in sizes], color=colour, linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="message (bytes)", ylabel="all-reduce (ms)",
-             title=f"{nodes} nodes, {library}")
-    return plots.finished(axes, title="each link")
+    rows = _allreduces(runs).query("bandwidth == @bandwidth and nodes == @nodes and backend == @backend")
+    return 1e3 * rows.pivot(index="bytes", columns="library", values="seconds")
 
 
-def _with_unit(bandwidth: str) -> str:
-    """Return "100 Mbit/s" for "100mbit"."""
-    return re.sub(r"^([\d.]+)([a-z])bit$", lambda match: f"{match[1]} {match[2].upper()}bit/s", bandwidth)
+def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str) -> Figure:
+    """Draw the time of an all-reduce over its bytes: points are measured, the line is latency + per_byte x bytes.
+
+    Args:
+        table: From `times`.
+        latency: Milliseconds of an empty all-reduce.
+        per_byte: Milliseconds per byte of an all-reduce.
+        title: Of the figure.
+    """
+    axes, sizes = plots.empty(6.4, 3.6).subplots(), np.geomspace(table.index.min(), table.index.max(), 200)
+    for colour, marker, (library, ms) in zip(plots.COLOURS, ("o", "x"), table.items(), strict=False):
+        axes.plot(table.index, ms, marker, color=colour, markersize=7, label=library)
+    axes.plot(sizes, latency + per_byte * sizes, color="0.3", linewidth=1, label=r"$2\alpha + \beta M$")
+    axes.set(xscale="log", yscale="log", xlabel="message M (bytes)", ylabel="all-reduce (ms)", title=title)
+    axes.grid(alpha=0.3)
+    return plots.finished(axes)
+
+
+def by_nodes(runs: Sequence[dict[str, Any]], bandwidth: str) -> pd.DataFrame:
+    """Return the milliseconds of Horovod's smallest, a middle and the largest all-reduce, by backend and nodes.
+
+    Args:
+        runs: Records of lab 5's study "links".
+        bandwidth: Of the link, such as "100mbit".
+    """
+    rows = _allreduces(runs).query("bandwidth == @bandwidth and library.str.startswith('Horovod')")
+    names = {rows["bytes"].max(): "4 MiB", 2**18: "256 KiB"}
+    size = [names.get(count, "4 bytes per node" if count < 64 else None) for count in rows["bytes"]]
+    table = rows.assign(size=size, ms=1e3 * rows["seconds"]).dropna(subset="size")
+    table = table.pivot(index=["size", "nodes"], columns="backend", values="ms")
+    return table.reindex(["4 bytes per node", "256 KiB", "4 MiB"], level="size")
+
+
+def unseen(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the steps over links between the slowest and the fastest, predicted without any run over that link.
+
+    `unseen_seconds` is the prediction with the link's constants from `link_model.between`, `error` its relative error,
+    and `error_in_turn` that of the prediction for the machine's speed during the measurement.
+    `bytes_over_ring`: the bytes that a node sent for the largest all-reduce, on average, divided by a ring's.
+
+    Args:
+        runs: Records of lab 5's study "bandwidth".
+    """
+    return _rows([run | {"tables": {"unseen": _unseen(run)}} for run in runs if "cells" in run["tables"]], "unseen")
+
+
+def _unseen(run: dict[str, Any]) -> list[dict[str, Any]]:
+    n, tables = run["layout"]["size"], run["tables"]
+    measured = [row for row in tables["over_links"] if row["library"].startswith("Horovod")]
+    by_link = {name: [row for row in measured if row["bandwidth"] == name] for name in ("unlimited", "busy")}
+    unlimited, busy = (link_model.fit(rows, n) for rows in by_link.values())
+    links = sorted({cell["bandwidth"] for cell in tables["cells"]}, key=bits_per_second)
+    largest = max(measured, key=lambda row: (row["bytes"], row["bandwidth"] == links[0]))
+    rows = []
+    for cell in (cell for cell in tables["cells"] if cell["bandwidth"] in links[1:-1]):
+        others = [row | {"bits_per_second": bits_per_second(row["bandwidth"])} for row in measured
+                  if row["bandwidth"] not in (cell["bandwidth"], "busy")]
+        link = link_model.between(others, n, bits_per_second(cell["bandwidth"]))
+        before, in_turn = (link_model.step(cell, n, link, unlimited, busy, alone)
+                           for alone in (None, cell["alone_in_turn_seconds"]))
+        step = cell["step_seconds"]
+        rows.append(cell | {"unseen_seconds": before, "error": before / step - 1, "error_in_turn": in_turn / step - 1,
+                            "bytes_over_ring": largest["sent_bytes"] / largest["predicted_bytes"]})
+    return rows
+
+
+def verdict(table: pd.DataFrame) -> str:
+    """Return how well the steps of `unseen` were predicted, by number of nodes, and what is known where they were not.
+
+    Args:
+        table: From `unseen`.
+    """
+    by_nodes = table.groupby("nodes")
+    median = by_nodes[["error", "error_in_turn"]].agg(lambda errors: errors.abs().median())
+    bytes_sent = by_nodes["bytes_over_ring"].first()
+    text = [f"{len(table)} steps over links that the fit has not seen; median error " + ", ".join(
+        f"{error:.1%} on {nodes} nodes" for nodes, error in median["error"].items()) + "."]
+    for nodes, error in median["error"].items():
+        if error >= 0.05:
+            text.append(f"On {nodes} nodes the model does not hold within 5 %: with the computation timed in turns "
+                        f"with the step it is off by {median['error_in_turn'][nodes]:.1%}, and a node sent "
+                        f"{bytes_sent[nodes]:.2f} times a ring's bytes.")
+    if (median["error"] < 0.05).all():
+        text.append("So the model holds within 5 % on all of them.")
+    return " ".join(text)
+
+
+def prediction_figure(table: pd.DataFrame) -> Figure:
+    """Draw how far each step was from its prediction, over the predicted step; a colour per number of nodes.
+
+    Args:
+        table: From `unseen`.
+    """
+    axes = plots.empty(7.6, 3.4).subplots()
+    axes.axhspan(-5, 5, color="0.92", zorder=0)
+    axes.axhline(0, color="0.4", linewidth=0.9)
+    for colour, (nodes, rows) in zip(plots.COLOURS, table.groupby("nodes"), strict=False):
+        axes.plot(1e3 * rows["unseen_seconds"], 100 * rows["error"], "o", color=colour, label=f"{nodes} nodes")
+    axes.set(xscale="log", xlabel="predicted step (ms)", ylabel="predicted / measured - 1 (%)")
+    axes.grid(alpha=0.3)
+    return plots.finished(axes)
 
 
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -163,7 +251,7 @@ def transports_compared(runs: Sequence[dict[str, Any]], nbytes: int, nodes: int 
         nbytes: Size of the message, one of those that were measured.
         nodes: Number of nodes.
     """
-    rows = _rows(runs, "over_links")
+    rows = _allreduces(runs)
     horovod = rows["library"].str.startswith("Horovod") & (rows["nodes"] == nodes) & (rows["bytes"] == nbytes)
     table = 1e3 * rows[horovod].pivot_table(index="bandwidth", columns="backend", values="seconds")
     table = table.loc[sorted(table.index, key=bits_per_second), ["MPI", "Gloo"]]
@@ -203,7 +291,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     """Return what the studies over links have found, as text; an empty string if there are no such runs.
 
     Args:
-        runs: Records of lab 5 or lab 11.
+        runs: Records of lab 5.
     """
     text = []
     if any("links" in run.get("tables", {}) for run in runs):
@@ -215,6 +303,9 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
                                _judged(link_model.errors(rows), "as predicted"),
                                _judged(link_model.errors(rows, "predicted_in_turn_seconds"),
                                        "with the computation timed in turns with the step")]))
+        if between := [row for run in runs if "cells" in run["tables"] for row in _unseen(run)]:
+            text.append(_judged(link_model.errors(between, "unseen_seconds"),
+                                f"{len(between)} of them without an all-reduce over their link"))
     return "\n\n".join(text)
 
 

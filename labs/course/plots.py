@@ -203,13 +203,9 @@ def step_times(turns: pd.DataFrame, cost: StepCost) -> Figure:
 def busy_and_fast(gpu: pd.DataFrame, report: pd.Series, half: float) -> Figure:
     """Draw how busy GPUs are over the batch size, and the throughput of the one that was measured.
 
-    Args:
         gpu: Columns `gpu0_percent` and `images_per_sec`; the index is the batch size.
         report: Percentages of another GPU by batch size.
         half: The batch that keeps the other GPU half busy, by the formula b / (b + half).
-    """
-    figure = empty(9, 3.6)
-    left, right = figure.subplots(1, 2)
     batch = np.geomspace(gpu.index[0], gpu.index[-1])
     left.plot(gpu.index, gpu["gpu0_percent"], "-o", color=COLOURS[0], label="H200, measured")
     left.plot(report.index, report, "s", color=COLOURS[1], label="report M's GPU")
@@ -221,45 +217,16 @@ def busy_and_fast(gpu: pd.DataFrame, report: pd.Series, half: float) -> Figure:
     for axes in (left, right):
         _batch_axis(axes, list(gpu.index))
     figure.legend(loc="outside lower center", ncols=3, fontsize=9)
-    return figure
 
 
 def _batch_axis(axes: Axes, ticks: Sequence[int]) -> None:
     axes.set(xscale="log", xlabel="batch size b (images per step)")
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], fontsize=8)
     axes.minorticks_off()
-    axes.grid(alpha=0.3)
 
 
-def alpha_beta(nbytes: Sequence[float], seconds: Sequence[float], alpha: float, beta: float, n: int) -> Figure:
-    """Draw measured all-reduces over the message size, and the ring's time on the same logarithmic axes.
 
-    The ring of N ranks: 2 (N - 1) (alpha + beta M / N). The figure shows its two terms as well; where they cross, half
-    of the time is latency.
 
-    Args:
-        nbytes: M, the bytes of each message.
-        seconds: The time of each all-reduce.
-        alpha: Latency: seconds of an empty message.
-        beta: Seconds per byte.
-        n: Number of ranks.
-    """
-    figure = empty(9, 3.6)
-    axes = figure.subplots()
-    sizes = np.geomspace(min(nbytes), max(nbytes), 200)
-    constant, per_byte = 2 * (n - 1) * alpha, 2 * (n - 1) / n * beta
-    axes.plot(sizes, 1e3 * (constant + per_byte * sizes), color="0.3",
-              label=r"fit: $2\,(N-1)\,(\alpha + \beta M / N)$")
-    axes.plot(sizes, 1e3 * per_byte * sizes, ":", color="0.3", label=r"bytes alone: $2\,(N-1)\,\beta M / N$")
-    axes.axhline(1e3 * constant, color="0.3", linestyle="--", linewidth=1, label=r"latency alone: $2\,(N-1)\,\alpha$")
-    axes.plot(nbytes, 1e3 * np.asarray(seconds), "o", color=COLOURS[0], label="measured", zorder=3)
-    lowest = 1e3 * min(*seconds, constant if constant > 0 else min(seconds))
-    axes.set(xlabel="message M (bytes)", ylabel="all-reduce (milliseconds)")
-    _logarithmic(axes)
-    axes.set_ylim(lowest / 3, None)
-    axes.set_xscale("log", base=16)
-    axes.xaxis.set_major_formatter(_bytes)
-    return finished(axes)
 
 
 def _logarithmic(axes: Axes) -> None:

@@ -16,7 +16,7 @@ SUMMARIES: Mapping[str, Sequence[Callable[[Runs], str]]] = {
     "lab05_allreduce": (over_links.summary,),
     "lab06_memory": (memory_limits.summary,),
     "lab07_vit": (transports.summary,),
-    "lab11_multinode": (layouts.summary, over_links.summary),
+    "lab11_multinode": (layouts.summary,),
 }
 FIGURES: Mapping[str, Callable[[Runs], Iterable[tuple[str, Figure]]]] = {"lab06_memory": memory_limits.figures}
 

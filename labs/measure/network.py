@@ -97,7 +97,7 @@ def _sent_per_node(job: Job, nbytes: int, calls: int = 3) -> float:
 
 
 def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandwidths: Sequence[str],
-          set_bandwidth: Callable[[str], None], predict: Callable[[Row, str], float],
+          set_bandwidth: Callable[[str], None], predict: Callable[..., float],
           seconds: float, fp16_allreduce: bool = False) -> Iterator[Row]:
     """Yield a row per bandwidth: the step that is predicted, then the step that is measured.
 
@@ -107,6 +107,8 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
     Args:
         model: Compiled as `fit` compiles it.
         set_bandwidth: From `links_of`.
+        predict: Returns a step's seconds from its row, the bandwidth and, once they are known, the seconds of a step
+            that exchanges nothing (`link_model.step`).
         fp16_allreduce: Whether the model's optimizer sends its gradients in half precision.
     """
     nbytes = throughput.gradient_bytes(model, fp16_allreduce)
@@ -118,18 +120,12 @@ def cells(job: Job, model: tf.keras.Model, train: Subset, batch_size: int, bandw
         job.print_once(f"{nbytes / 1e6:.1f} MB, batch {batch_size}, {bandwidth}: {1e3 * predicted:.0f} ms predicted")
         set_bandwidth(bandwidth)
         alone, (step, low, high) = _timed([local, model], batches, seconds)
-        again = predict(_scaled(known, alone[0]), bandwidth)
+        again = predict(known, bandwidth, alone[0])
         job.print_once(f"{'':>40} {1e3 * step:.0f} ms measured ({predicted / step - 1:+.1%}; for the machine's speed "
                        f"in these seconds {again / step - 1:+.1%})")
         yield known | {"bandwidth": bandwidth, "predicted_seconds": predicted, "step_seconds": step,
                        "step_seconds_low": low, "step_seconds_high": high,
                        "alone_in_turn_seconds": alone[0], "predicted_in_turn_seconds": again}
-
-
-def _scaled(cell: Row, alone: float) -> Row:
-    """Return a row as on a machine on which the step that exchanges nothing takes `alone` seconds."""
-    return cell | {name: cell[name] * alone / cell["alone_seconds"]
-                   for name in ("alone_seconds", "ready_seconds", "computed_seconds")}
 
 
 def _alone(local: tf.keras.Model, batches: Iterator, seconds: float) -> Row:

@@ -47,12 +47,6 @@ def read(path: Path) -> list[Row]:
     return events
 
 
-def started(events: Iterable[Row]) -> float:
-    """Return when a timeline began, in seconds since 1970; its other times count from there."""
-    times = (event.get("args", {}).get("start_time_since_epoch_in_micros") for event in events)
-    return next((time / 1e6 for time in times if time is not None), 0.0)
-
-
 def repair(path: Path) -> list[Row]:
     """Rewrite a truncated timeline as valid JSON, which Perfetto needs, and return its events."""
     events = read(path)

@@ -1,7 +1,8 @@
 """Predicted time of a training step, from a link's constants and a computation that are measured separately.
 
-    fit     a link's latency and bandwidth, from the times of all-reduces
-    step    the computation of a step, and the part of its exchange that no computation hides
+    fit      a link's latency and bandwidth, from the times of all-reduces
+    between  those of a link that was not measured, from all-reduces over slower and faster ones
+    step     the computation of a step, and the part of its exchange that no computation hides
 """
 
 from __future__ import annotations
@@ -48,16 +49,52 @@ def fit(rows: Sequence[Mapping[str, Any]], n: int) -> Link:
         raise LabError(f"a fit needs two workers, and messages of two sizes from {SMALLEST // 2**10} KiB on")
     nbytes, seconds = np.array(used, float).T
     # A ring: seconds = 2 (n - 1) latency + 2 (n - 1) / n nbytes / bandwidth.
-    terms = np.stack([np.full_like(nbytes, 2 * (n - 1)), 2 * (n - 1) / n * nbytes], axis=1) / seconds[:, None]
-    (latency, per_byte), *_ = np.linalg.lstsq(terms, np.ones_like(seconds), rcond=None)
-    if latency < 0:  # Noise of the large messages; without it, the line goes through zero.
-        latency, per_byte = 0.0, float(terms[:, 1].sum() / (terms[:, 1]**2).sum())
+    latency, per_byte = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), 2 * (n - 1) / n * nbytes], seconds)
     if per_byte <= 0:
         raise LabError("no bandwidth explains these times: they do not grow with the bytes")
-    return Link(float(latency), float(1 / per_byte))
+    return Link(latency, 1 / per_byte)
 
 
-def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link) -> float:
+def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -> Link:
+    """Return the constants of a link that was not measured, from the all-reduces over others.
+
+    Fits seconds = 2 (n - 1) latency + 2 (n - 1) / n bytes (processor + factor / bandwidth) to all of them. `processor`
+    is what a byte costs on any link. `factor` is 1 for a ring; an algorithm that sends more bytes over its busiest link
+    has a larger one, as Open MPI's may for a number of nodes that is no power of two.
+
+    Args:
+        rows: With `bytes`, `seconds` and `bits_per_second` of the link, infinity for an unlimited one.
+        n: Number of workers, one on each node.
+        bits_per_second: Bandwidth of the link that was not measured.
+
+    Raises:
+        LabError: There are fewer than two links, or the times depend neither on the bytes nor on the link.
+    """
+    used = [(row["bytes"], row["seconds"], row["bits_per_second"]) for row in rows if row["bytes"] >= SMALLEST]
+    if n < 2 or len({bits for *_, bits in used}) < 2:
+        raise LabError("this needs two workers, and all-reduces over two links")
+    nbytes, seconds, bits = np.array(used, float).T
+    sent = 2 * (n - 1) / n * nbytes
+    latency, processor, factor = _smallest_errors([np.full_like(nbytes, 2 * (n - 1)), sent, 8 * sent / bits], seconds)
+    if processor + factor <= 0:
+        raise LabError("no constants explain these times: they do not grow with the bytes")
+    return Link(latency, 1 / (processor + 8 * factor / bits_per_second))
+
+
+def _smallest_errors(terms: Sequence[np.ndarray], seconds: np.ndarray) -> list[float]:
+    """Return the coefficients, none below 0, that minimize the squared relative errors of sums of these terms."""
+    columns, values, used = np.stack(terms, axis=1) / seconds[:, None], np.zeros(len(terms)), list(range(len(terms)))
+    while used:
+        values[:] = 0.0
+        values[used], *_ = np.linalg.lstsq(columns[:, used], np.ones_like(seconds), rcond=None)
+        if (values >= 0).all():
+            break
+        used.remove(int(values.argmin()))  # Noise: without this term, the errors are smallest at zero.
+        values[:] = 0.0
+    return values.tolist()
+
+
+def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link, alone: float | None = None) -> float:
     """Return the seconds of a training step on n nodes of one worker each.
 
     An exchange needs the processor (copies, sums, the kernel's TCP) and waits for the link. The processor's part is
@@ -72,12 +109,15 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Lin
         link: The link's constants.
         unlimited: The same nodes' constants without a limit.
         busy: Those while a program keeps each node's cores busy.
+        alone: Seconds of a step that exchanges nothing, where they were measured again; the machine's speed may have
+            changed since the cell's.
     """
+    speed = 1.0 if alone is None else alone / cell["alone_seconds"]
     exchange = link.allreduce_seconds(cell["gradient_bytes"], n)
     processor = min(unlimited.allreduce_seconds(cell["gradient_bytes"], n), exchange)
     for_core = max(0.0, busy.allreduce_seconds(cell["gradient_bytes"], n) - processor)
-    window = max(0.0, cell["computed_seconds"] - cell["ready_seconds"] - for_core)
-    return cell["alone_seconds"] + processor + max(0.0, exchange - processor - window)
+    window = max(0.0, speed * (cell["computed_seconds"] - cell["ready_seconds"]) - for_core)
+    return speed * cell["alone_seconds"] + processor + max(0.0, exchange - processor - window)
 
 
 def errors(cells: Sequence[Mapping[str, Any]], predicted: str = "predicted_seconds") -> dict[str, float]:

@@ -10,45 +10,10 @@ import pytest
 
 from labs.course import drawings
 from labs.run.errors import LabError
-from tests.measure.test_timeline import begin, end, tensor
 
-START = 1_795_451_724.0
-LAYERS = {"dense": 1280, "conv2": 18_432, "conv1": 864}
-"""Elements of each layer's gradient, the last layer first."""
-
-
-def timeline_of_a_step(fused: bool = False) -> list[dict]:
-    """Return Horovod's events of one step of two ranks, of which rank 1 is 4 ms late; times in microseconds."""
-    events = [{"name": "process_name", "ph": "M", "pid": 0,
-               "args": {"start_time_since_epoch_in_micros": int(1e6 * START)}}]
-    events += [tensor(number, f"HorovodAllreduce_DistributedSGD_{layer}") for number, layer in enumerate(LAYERS, 1)]
-    for number in range(1, 4):
-        ready = 15_000 + 9000 * number
-        events.append(begin(number, "NEGOTIATE_ALLREDUCE", ready))
-        events += [{"ph": "X", "name": str(rank), "ts": ready + 4000 * rank, "pid": number, "dur": 0}
-                   for rank in (0, 1)]
-        events.append(end(number, ready + 5000))
-    order = [[1, 2, 3]] if fused else [[1], [2], [3]]
-    for numbers in order:
-        at = 15_000 + 9000 * numbers[-1] + 5000
-        events += [begin(number, name, at + late) for name, late in (("ALLREDUCE", 0), ("MPI_ALLREDUCE", 200))
-                   for number in numbers]
-        events += [end(number, at + 3000) for number in numbers]
-        events += [end(number, at + 3100, dtype="float32", shape=f"[{[*LAYERS.values()][number - 1]}]")
-                   for number in numbers]
-    return events
-
-
-def computation() -> list[dict]:
-    """Return what each rank computes around `timeline_of_a_step`."""
-    rows = []
-    for rank in (0, 1):
-        late = START + 0.004 * rank
-        rows.append({"rank": rank, "phase": "forward", "name": "", "began": START, "ended": late + 0.02})
-        rows += [{"rank": rank, "phase": "backward", "name": layer, "began": late + 0.02 + 0.007 * number,
-                  "ended": late + 0.027 + 0.007 * number} for number, layer in enumerate(LAYERS)]
-        rows.append({"rank": rank, "phase": "apply", "name": "", "began": START + 0.051, "ended": START + 0.056})
-    return rows
+STEPS = [[[("4", 5.0, 5.02), ("all-reduce", 5.02, 5.03 + late), ("3", 5.02, 5.04)] for late in lates]
+         for lates in ((0.5, 0.03, 0.01), (0.0, 0.0, 0.0))]
+"""Bars of three steps of two ranks, in seconds."""
 
 
 def bowl(first, second):
@@ -67,7 +32,7 @@ EXAMPLES = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [2.0, 1.0]]), np.array(
     lambda: drawings.epoch_over_time(0.02, 0.001, 0.0, 4, 12), lambda: drawings.weak_and_strong(128, [2, 8]),
     lambda: drawings.node_cuts(), lambda: drawings.node_cuts(16, [2, 8]),
     lambda: drawings.one_or_two(0.0, 0.05, {"one link": 2.0}),
-    lambda: drawings.step_gantts({"one": drawings.seen_step(timeline_of_a_step())}),
+    lambda: drawings.step_bars({"one": drawings.typical(STEPS)}),
     lambda: drawings.loss_paths(TRACKS, bowl), lambda: drawings.loss_paths(PANELS, bowl),
     lambda: drawings.least_squares_paths(PANELS, *EXAMPLES),
 ])
@@ -83,7 +48,7 @@ def test_a_figure_can_be_drawn_and_is_as_wide_as_a_page(draw):
     (lambda: drawings.weak_and_strong(3), "cannot be divided among 2"),
     (lambda: drawings.node_cuts(6), "4 processes cannot share 6 cores evenly"),
     (lambda: drawings.ring_steps([[1, 2], [1, 2, 3]]), "all of the same shape"),
-    (lambda: drawings.seen_step(timeline_of_a_step(), step=1), "no step 1"),
+    (lambda: drawings.messages("halving-doubling", 6), "pairs 2, 4, 8 ... ranks, not 6"),
     (lambda: drawings.loss_paths([[1, 2, 3]], bowl), "two columns"),
 ])
 def test_what_cannot_be_shown_is_refused_in_one_line(draw, why):
@@ -147,6 +112,8 @@ def test_a_ring_has_a_panel_for_each_step_with_a_stripe_for_each_rank_in_a_sum()
 def test_messages_of_a_topology_reduce_and_agree_with_its_formula(topology, n):
     """Carry out the messages on sets of ranks: in the end every rank has heard of all others."""
     known = [[{rank} for _ in range(n)] for rank in range(n)]  # By rank and chunk.
+    if topology == "halving-doubling" and n == 6:
+        pytest.skip("pairs 2, 4, 8 ... ranks")
     for number, step in enumerate(drawings.messages(topology, n)):
         sent = [(source, target, [set(known[source][chunk]) for chunk in range(n)]) for source, target, _ in step]
         for source, target, chunks in sent:
@@ -158,6 +125,13 @@ def test_messages_of_a_topology_reduce_and_agree_with_its_formula(topology, n):
     assert row["bytes_sent"] == pytest.approx(2 * (n - 1) * 1e6), "no all-reduce by messages to one rank sends fewer"
 
 
+def test_halving_doubling_has_a_trees_messages_and_a_rings_bytes():
+    table = drawings.topology_table(44.7e6, 8)
+    assert table.loc["halving-doubling", "steps"] == table.loc["tree", "steps"] == 6
+    assert table.loc["halving-doubling", "most_bytes_sent"] == pytest.approx(table.loc["ring", "most_bytes_sent"])
+    assert "halving-doubling" not in drawings.topology_table(1e6, 6).index
+
+
 def test_the_tree_wins_below_the_size_in_the_title_and_the_ring_above():
     tree, ring = (np.array([drawings.COSTS[name](size, 8, 50e-6, 1.25e9) for size in (117_000, 119_000)])
                   for name in ("tree", "ring"))
@@ -165,33 +139,15 @@ def test_the_tree_wins_below_the_size_in_the_title_and_the_ring_above():
     assert "118 kB" in drawings.topologies(None, 8, 50e-6, 8e-10).axes[0].get_title()
 
 
-def test_gantts_have_a_lane_for_each_activity_of_each_rank_and_tell_what_differs():
-    long = [row | {"ended": row["ended"] + 0.044} if row["phase"] == "apply" else row for row in computation()]
-    figure = drawings.step_gantts({"separate": drawings.seen_step(timeline_of_a_step(), computation()),
-                                   "fused": drawings.seen_step(timeline_of_a_step(fused=True), long)})
-    separate, fused = figure.axes
-    assert separate.get_title(loc="left") == "separate: 56 ms, 3 messages; the last ends 5 ms after the last gradient"
-    assert fused.get_title(loc="left").startswith("fused: 100 ms, 1 message;")
-    assert separate.get_xlim() == fused.get_xlim()
-    assert [label.get_text() for label in separate.get_yticklabels()] == [
-        f"rank {rank}: {lane}" for rank in (0, 1) for lane in ("compute", "negotiate", "all-reduce")]
-    assert (len(separate.patches), len(fused.patches)) == (2 * (5 + 3 + 3), 2 * (5 + 3 + 1))
-    assert {"forward", "dense"} <= {each.get_text() for each in separate.texts}
-
-
-def test_a_negotiation_begins_when_the_rank_announces_its_tensor():
-    axes = drawings.step_gantts({"": drawings.seen_step(timeline_of_a_step())}).axes[0]
-    widths = [bar.get_width() for bar in axes.patches]
-    assert widths[:3] == pytest.approx([5] * 3)
-    assert widths[6:9] == pytest.approx([1] * 3), "rank 1 is 4 ms late"
-
-
-def test_the_typical_step_is_the_one_of_median_length():
-    rows = [row | {"step": number, "ended": row["ended"] + late * (row["phase"] == "apply")}
-            for number, late in enumerate((0.5, 0.02, 0)) for row in computation()]
-    events = timeline_of_a_step()[:4] + 3 * timeline_of_a_step()[4:]
-    seen = drawings.typical_step(events, rows)
-    assert seen.ended - seen.began == pytest.approx(0.076)
+def test_the_step_of_median_length_has_a_bar_for_each_computation_and_each_all_reduce():
+    first, second = drawings.typical(STEPS)
+    assert first == [("4", 0.0, pytest.approx(20)), ("all-reduce", pytest.approx(20), pytest.approx(60)),
+                     ("3", pytest.approx(20), pytest.approx(40))]
+    (axes,) = drawings.step_bars({"overlap": [first, second]}).axes
+    assert axes.get_title(loc="left") == "overlap: 60 ms"
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert [bar.get_width() for bar in axes.patches[:3]] == pytest.approx([20, 40, 20])
+    assert [text.get_text() for text in axes.texts] == ["4", "3"] * 2
 
 
 def test_paths_of_ranks_that_exchange_are_one():

@@ -13,14 +13,15 @@ CLUSTER = "laptop-cluster"
 
 @pytest.fixture(scope="module")
 def steps() -> list[dict]:
-    """The runs of lab 11's study of bandwidth."""
-    return [run for run in reference.read_all(CLUSTER, "lab11_multinode") if run["config"]["study"] == "bandwidth"]
+    """The runs of lab 5's study of bandwidth; those of November 2026 are of lab 11, where it was then."""
+    return [run for lab in ("lab05_allreduce", "lab11_multinode") for run in reference.read_all(CLUSTER, lab)
+            if run["config"]["study"] == "bandwidth"]
 
 
 @pytest.fixture(scope="module")
 def allreduces() -> list[dict]:
     """The runs of lab 5's study of links."""
-    return reference.read_all(CLUSTER, "lab05_allreduce")
+    return [run for run in reference.read_all(CLUSTER, "lab05_allreduce") if run["config"]["study"] == "links"]
 
 
 def labels(axes) -> list[str]:
@@ -30,7 +31,7 @@ def labels(axes) -> list[str]:
 def test_the_reference_steps_are_predicted_as_the_page_says(steps):
     cells = over_links.cells(steps)
     assert len(cells) >= 60
-    assert set(cells["nodes"]) == {2, 4, 8}
+    assert set(cells["nodes"]) >= {2, 4, 8}
     errors = (cells["predicted_in_turn_seconds"] / cells["step_seconds"] - 1).abs()
     assert errors.median() < 0.05
     assert errors[cells["nodes"] == 2].max() < 0.15, "with a core for each node"
@@ -52,11 +53,47 @@ def test_a_slow_link_is_used_almost_whole_and_carries_a_rings_bytes(allreduces):
     assert slow["bytes_over_ring"].between(0.98, 1.1).all()
 
 
-def test_an_all_reduce_takes_longer_over_each_slower_link(allreduces):
-    (axes,) = over_links.time_figure([run for run in allreduces if run["layout"]["backend"] == "MPI"], nodes=2).axes
-    points = {line.get_label(): max(line.get_ydata()) for line in axes.lines if line.get_marker() == "o"}
-    assert list(points)[:5] == ["50 Mbit/s", "100 Mbit/s", "200 Mbit/s", "500 Mbit/s", "1 Gbit/s"]
-    assert [*points.values()][:5] == sorted([*points.values()][:5], reverse=True)
+def test_steps_over_links_that_the_fit_has_not_seen_are_predicted_within_five_percent(steps):
+    table = over_links.unseen(steps)
+    assert len(table) >= 36
+    assert table["bandwidth"].isin(["500mbit", "1gbit"]).all(), "between the slowest and the fastest"
+    for _, rows in table[table["nodes"].isin([2, 4, 8])].groupby("nodes"):
+        assert rows["error"].abs().median() < 0.05
+    (axes,) = over_links.prediction_figure(table).axes
+    assert labels(axes)[0] == "2 nodes"
+    assert sum(len(line.get_xdata()) for line in axes.lines if line.get_marker() == "o") == len(table)
+
+
+def test_a_verdict_names_the_nodes_on_which_the_model_does_not_hold(steps):
+    table = over_links.unseen(steps)
+    table = table[table["nodes"].isin([2, 4, 8])]
+    assert over_links.verdict(table).endswith("So the model holds within 5 % on all of them.")
+    table.loc[table["nodes"] == 8, "error"] = -0.3
+    text = over_links.verdict(table)
+    assert "30.0% on 8 nodes." in text
+    assert "On 8 nodes the model does not hold within 5 %" in text
+    assert "1.00 times a ring's bytes" in text
+
+
+def test_alpha_and_beta_of_an_emulated_link_predict_messages_that_they_were_not_fitted_to(allreduces):
+    """On the machine's shared memory they missed by 43 and 24 %."""
+    times = over_links.times(allreduces, "100mbit")
+    empty, mebibyte = times["raw MPI"][[8, 2**20]]
+    beta = (mebibyte - empty) / 2**20
+    for nbytes in (2**16, 2**18, 2**22):
+        assert empty + beta * nbytes == pytest.approx(times["raw MPI"][nbytes], rel=0.05)
+    (axes,) = over_links.time_figure(times, empty, beta, "100 Mbit/s").axes
+    assert 300 < max(axes.lines[0].get_ydata()) < 400, "milliseconds of 4 MiB"
+    assert labels(axes) == ["Horovod over MPI", "raw MPI", r"$2\alpha + \beta M$"]
+
+
+def test_gloo_costs_more_at_small_messages_on_more_than_two_nodes(allreduces):
+    table = over_links.by_nodes(allreduces, "100mbit")
+    assert list(table.index.unique("size")) == ["4 bytes per node", "256 KiB", "4 MiB"]
+    small = table.loc["4 bytes per node"].loc[[4, 8]]
+    assert (small["Gloo"] > 5 * small["MPI"]).all()
+    assert table.loc[("256 KiB", 4), "Gloo"] > 2 * table.loc[("256 KiB", 4), "MPI"]
+    assert table.loc[("4 MiB", 8), "Gloo"] < table.loc[("4 MiB", 8), "MPI"]
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +138,11 @@ def test_predictions_are_lines_and_measurements_are_points(largest):
 
 
 def test_a_summary_says_how_well_the_steps_were_predicted(steps):
-    first, *rest = over_links.summary(steps).splitlines()
+    first, *rest = [line for line in over_links.summary(steps).splitlines() if line]
     assert first == f"{len(over_links.cells(steps))} steps predicted before they were measured:"
     assert [line.partition(":")[0] for line in rest] == [
-        "as predicted", "with the computation timed in turns with the step"]
+        "as predicted", "with the computation timed in turns with the step",
+        f"{len(over_links.unseen(steps))} of them without an all-reduce over their link"]
 
 
 def test_runs_without_such_a_table_are_refused_with_the_command(allreduces):

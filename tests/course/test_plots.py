@@ -65,14 +65,6 @@ def test_the_steps_of_a_disturbed_run_are_drawn_without_the_limit_that_has_no_pl
     assert len(figure.axes[0].lines) == 2
 
 
-def test_the_terms_of_a_ring_are_drawn_with_their_sum():
-    (axes,) = plots.alpha_beta([8, 2**16, 2**24], [0.004, 0.005, 0.03], 0.5e-3, 1e-9, 4).axes
-    fit, per_byte, latency, measured = axes.lines
-    assert list(fit.get_ydata()) == pytest.approx([6 * (0.5 + 1e-6 * size / 4) for size in fit.get_xdata()])
-    assert list(per_byte.get_ydata() + latency.get_ydata()[0]) == pytest.approx(list(fit.get_ydata()))
-    assert list(measured.get_ydata()) == pytest.approx([4, 5, 30]), "milliseconds"
-
-
 def test_a_band_reaches_from_the_lowest_to_the_highest_seed_around_their_mean():
     def run(*losses):
         return {"history": [{"epoch": 1 + epoch, "loss": loss, "val_accuracy": 0.1 * (1 + epoch)}

@@ -45,6 +45,28 @@ def test_what_no_link_explains_is_refused(points, n, problem):
         link_model.fit(points, n)
 
 
+def over(n: int, gigabits: float, factor: float) -> list[dict]:
+    """Return all-reduces that send `factor` times a ring's bytes, each of which costs the processor 1 ns."""
+    ring = 2 * (n - 1) / n
+    return [{"bytes": nbytes, "bits_per_second": 1e9 * gigabits,
+             "seconds": 2 * (n - 1) * 2e-4 + ring * nbytes * (1e-9 + 8 * factor / (1e9 * gigabits))}
+            for nbytes in (4, 2**18, 2**20, 2**22)]
+
+
+@pytest.mark.parametrize(("n", "factor"), [(2, 1.0), (3, 2.25)])
+def test_a_link_between_two_others_follows_from_their_all_reduces_whatever_the_algorithm(n, factor):
+    """On three nodes Rabenseifner's algorithm sends 3 M over its busiest link, a ring 4/3 M: 2.25 times as much."""
+    measured = [*over(n, 0.1, factor), *over(n, 1, factor), *over(n, float("inf"), factor)]
+    link = link_model.between(measured, n, 5e8)
+    for row in over(n, 0.5, factor):
+        assert link.allreduce_seconds(row["bytes"], n) == pytest.approx(row["seconds"])
+
+
+def test_one_link_says_nothing_of_another():
+    with pytest.raises(LabError, match="two links"):
+        link_model.between(over(2, 1, 1.0), 2, 5e8)
+
+
 FAST = link_model.Link(0.0, 1e18)
 
 
@@ -72,6 +94,12 @@ def test_an_exchange_waits_for_a_busy_core_before_it_hides():
     busy = link_model.Link(0.005, 1e18)  # 2 messages of 5 ms.
     assert step(0.05, 12.5, busy=busy) == pytest.approx(0.1 + 0.1 - 0.04)
     assert step(0.095, 12.5, busy=busy) == pytest.approx(0.1 + 0.1), "the window is never negative"
+
+
+def test_a_machine_at_half_its_speed_computes_for_twice_as_long():
+    cell = {"alone_seconds": 0.1, "ready_seconds": 0.05, "computed_seconds": 0.1, "gradient_bytes": 12.5e6}
+    link = link_model.Link(0.0, GIGABIT)
+    assert link_model.step(cell, 2, link, FAST, FAST, alone=0.2) == pytest.approx(0.2)  # 100 ms to send and to hide.
 
 
 def test_an_update_hides_nothing_because_it_needs_the_averaged_gradients():

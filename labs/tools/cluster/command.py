@@ -30,7 +30,7 @@ this machine's cores. The links' bandwidth can be changed at any time.
   labs cluster link node2 --bandwidth 100mbit     slow one link down
   labs cluster link --bandwidth unlimited         all links
   labs cluster shell node2                        look around on a node
-  labs cluster sweep lab11 --preset cluster       lab 11's study of bandwidth
+  labs cluster sweep lab05 --preset cluster       lab 5's studies of links
   labs cluster down                               end it; nothing is left
 
 With `up --slurm`, `labs cluster shell` is a login node: sbatch, squeue, scancel."""
