@@ -203,9 +203,13 @@ def step_times(turns: pd.DataFrame, cost: StepCost) -> Figure:
 def busy_and_fast(gpu: pd.DataFrame, report: pd.Series, half: float) -> Figure:
     """Draw how busy GPUs are over the batch size, and the throughput of the one that was measured.
 
+    Args:
         gpu: Columns `gpu0_percent` and `images_per_sec`; the index is the batch size.
         report: Percentages of another GPU by batch size.
         half: The batch that keeps the other GPU half busy, by the formula b / (b + half).
+    """
+    figure = empty(9, 3.6)
+    left, right = figure.subplots(1, 2)
     batch = np.geomspace(gpu.index[0], gpu.index[-1])
     left.plot(gpu.index, gpu["gpu0_percent"], "-o", color=COLOURS[0], label="H200, measured")
     left.plot(report.index, report, "s", color=COLOURS[1], label="report M's GPU")
@@ -217,6 +221,7 @@ def busy_and_fast(gpu: pd.DataFrame, report: pd.Series, half: float) -> Figure:
     for axes in (left, right):
         _batch_axis(axes, list(gpu.index))
     figure.legend(loc="outside lower center", ncols=3, fontsize=9)
+    return figure
 
 
 def _batch_axis(axes: Axes, ticks: Sequence[int]) -> None:
