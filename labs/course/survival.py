@@ -129,7 +129,7 @@ def waste_figure(save: float, life: float, restart: float, measured: pd.DataFram
     intervals = np.geomspace(best / 12, max(12 * best, 2 * life), 200)
     simple = first_order(intervals, save, life, restart)
     axes.plot(intervals[simple <= 1], simple[simple <= 1], "--", color="0.4", label="first order (Young)")
-    axes.plot(intervals, exponential(intervals, save, life, restart), color="0.2", label="random failures (Daly)")
+    axes.plot(intervals, exponential(intervals, save, life, restart), color="0.2", label="all orders (Daly)")
     axes.axvline(best, color=plots.COLOURS[2], linestyle=":", label=f"$\\sqrt{{2\\,C\\,M}}$ = {best:.2g} s")
     if measured is not None:
         errors = [(measured["wasted"] - measured["wasted_low"]).clip(lower=0),

@@ -174,7 +174,7 @@ def rest(order, seen, rank, size):
 
     After a reset there may be more or fewer workers than before. All of them
     know how many images of the epoch have been used. Each image that is left
-    goes to one worker, and no worker gets two more than another.
+    goes to one worker, and their counts differ by at most one.
 
     Args:
         order: The epoch's images in their shuffled order, a list.
