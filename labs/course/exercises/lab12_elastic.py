@@ -221,7 +221,7 @@ TASKS = {
     "load_latest": code("Write the function that chooses the checkpoint to resume from.", load_latest,
                         _grade_load_latest),
     "waste": code("Write the function that predicts the wasted share of the clock.", waste, _grade_waste),
-    "rest": code("Write the function that divides the rest of an epoch among the workers of the moment.", rest,
+    "rest": code("Write the function that divides the rest of an epoch among the workers that are running now.", rest,
                  _grade_rest),
     "bug": bug("lab12", before="The script trains for two epochs, is interrupted in the middle of the second one, and "
                                "resumes from its checkpoint.",
