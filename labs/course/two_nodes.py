@@ -93,7 +93,8 @@ def batch_figure(table: pd.DataFrame) -> Figure:
     axes.plot(where - 0.12, table["validation"], "o", color="0.6", markersize=5, label="best validation accuracy")
     test = (where, table["test"], table["test_images"], plots.COLOURS[0], "o", "test, that epoch")
     others = {places[n]: value for n, value in REPORT_M.items() if n in places}
-    report = (np.array(list(others)) + 0.12, np.array(list(others.values())), 10_000, "black", "x", "report M")
+    report = (np.array(list(others)) + 0.12, np.array(list(others.values())), 10_000, "black", "x",
+              "report M, workers as it\nstates them")
     for where, values, images, colour, marker, label in (test, report):
         axes.errorbar(where, values, 2 * np.sqrt(values * (1 - values) / images), fmt=marker, color=colour, capsize=3,
                       markersize=5, label=label)
@@ -148,8 +149,12 @@ def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
     Args:
         speedups: From `speedups`.
     """
-    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {bits_per_second(link) / 1e6:,.0f} Mbit/s"
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {_named(bits_per_second(link))}"
                               for link, (mean, low, high) in speedups.items())
+
+
+def _named(link: float) -> str:
+    return f"{link / 1e9:g} Gbit/s" if link >= 1e9 else f"{link / 1e6:g} Mbit/s"
 
 
 def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float], float]) -> Figure:
@@ -164,8 +169,8 @@ def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float],
     for axes, kind in zip(figure.subplots(1, 2, sharey=True), ("weak", "strong"), strict=True):
         for link, colour in zip(links, plots.COLOURS, strict=False):
             points = table[(table["link"] == link) & (table["kind"] == kind)]
-            line = np.geomspace(1, points["nodes"].max(), 50)
-            name = f"{link / 1e6:,.0f} Mbit/s"
+            line = sorted(points["nodes"].unique())
+            name = _named(link)
             axes.plot(line, [predicted(kind, n, link) for n in line], color=colour, label=f"{name}, predicted")
             axes.plot(points["nodes"], points["speedup"], "o", color=colour, markersize=4, label=f"{name}, a run")
         axes.plot(line, line, ":", color="0.4", label="ideal")
