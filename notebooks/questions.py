@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import nbformat
 
+from labs.course import reports
 from labs.run import atomic, catalogue
 from labs.run.paths import ROOT
 
@@ -84,17 +85,11 @@ def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
 
 
-def questions() -> dict[str, str]:
-    """Return the questions by code, as docs/glossary.md has them."""
-    rows = re.findall(r"(?m)^\| ([A-Z]\d(?:\.\d)?) \| (.*?) \|", (ROOT / "docs/glossary.md").read_text())
-    return dict(rows)
-
-
 def page() -> str:
     """Return docs/questions.md."""
     found = [box for lab in catalogue.lab_names() for box in boxes(lab)]
     rows = []
-    for code, question in questions().items():
+    for code, question in reports.questions().items():
         mine = [box for box in found if box.code == code]
         kinds = dict.fromkeys(kind for box in mine for kind in box.kinds)
         columns = (f"**{code}**", question, *("<br>".join(filter(None, (getattr(box, name) for box in mine)))

@@ -775,7 +775,7 @@ def subsets_and_shards(train: int, validation: int, test: int, n: int = 2) -> Fi
     axes.axis("off")
     left, top, scale = 1.1, high - 0.35, 7.7 / (train + validation + test)
     texts = ((train, "training", "moves the weights", "in every step"),
-             (validation, "validation", "chooses", "epoch, learning rate, network"),
+             (validation, "validation", "chooses", "epoch, network"),
              (test, "test", "reports", "once, at the end"))
     for images, name, task, when in texts:
         wide = scale * images

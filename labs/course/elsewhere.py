@@ -117,7 +117,7 @@ def ledger_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
     axes.barh(places, table["compute"], 0.62, color="0.8", edgecolor="black", linewidth=0.8, label="compute")
     errors = np.array([table["exchange"] - table["exchange_low"], table["exchange_high"] - table["exchange"]])
     axes.barh(places, table["exchange"], 0.62, table["compute"], xerr=errors, capsize=3, color="tab:orange",
-              edgecolor="black", linewidth=0.8, label="exchange (bar: its\n95 % interval)")
+              edgecolor="black", linewidth=0.8, label="exchange (whisker:\nits 95 % interval)")
     steps = (live["compute"] + live["exchange"]).reindex(table.index)
     axes.plot(steps, places, "D", color="black", markersize=5, label="whole step,\nthis page's run")
     axes.set_yticks(places, table.index)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 WIDTH = 9.0
 USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
-        "restart": "0.55"}
+        "ending and queue": "0.88", "restart": "0.55"}
 """What the wall clock is spent on, with its colour."""
 
 
@@ -129,7 +129,7 @@ def waste_figure(save: float, life: float, restart: float, measured: pd.DataFram
     intervals = np.geomspace(best / 12, max(12 * best, 2 * life), 200)
     simple = first_order(intervals, save, life, restart)
     axes.plot(intervals[simple <= 1], simple[simple <= 1], "--", color="0.4", label="first order (Young)")
-    axes.plot(intervals, exponential(intervals, save, life, restart), color="0.2", label="random failures (Daly)")
+    axes.plot(intervals, exponential(intervals, save, life, restart), color="0.2", label="all orders (Daly)")
     axes.axvline(best, color=plots.COLOURS[2], linestyle=":", label=f"$\\sqrt{{2\\,C\\,M}}$ = {best:.2g} s")
     if measured is not None:
         errors = [(measured["wasted"] - measured["wasted_low"]).clip(lower=0),
@@ -149,7 +149,7 @@ def job_parts(run: Record) -> list[tuple[str, float]]:
     parts, now = [], 0.0
     for event in run["tables"]["events"]:
         stopped = event["seconds"] - event["seconds_lost"]
-        parts += [("training", stopped - now), ("queue", event["seconds_lost"] - event["seconds_starting"]),
+        parts += [("training", stopped - now), ("ending and queue", event["seconds_lost"] - event["seconds_starting"]),
                   ("restart", event["seconds_starting"])]
         now = event["seconds"]
     return [*parts, ("training", run["metrics"]["wall_seconds"] - now)]

@@ -55,7 +55,7 @@ def test_the_parts_of_a_job_fill_its_clock():
     run = {"tables": {"events": events}, "history": history, "metrics": {"wall_seconds": 220.0}}
     parts = survival.job_parts(run)
     assert sum(length for _, length in parts) == pytest.approx(220)
-    assert [use for use, _ in parts] == [*("training", "queue", "restart") * 2, "training"]
+    assert [use for use, _ in parts] == [*("training", "ending and queue", "restart") * 2, "training"]
     seconds = survival.job_seconds(run)
     assert sum(seconds.values()) == pytest.approx(220)
     assert seconds["lost steps"] == 10

@@ -39,7 +39,7 @@ def test_a_speedup_is_over_one_node(points):
         assert row["speedup"] == pytest.approx(predicted(row["kind"], row["nodes"], row["link"]))
     speedups = two_nodes.speedups(points, "weak")
     assert list(speedups) == ["100mbit", "1gbit"], "from slow to fast"
-    assert two_nodes.listed({"1gbit": (2.5, 2.4, 2.61)}) == "S = 2.50 (2.40 to 2.61) at 1,000 Mbit/s"
+    assert two_nodes.listed({"1gbit": (2.5, 2.4, 2.61)}) == "S = 2.50 (2.40 to 2.61) at 1 Gbit/s"
 
 
 def test_each_link_has_a_line_and_its_runs(points):

@@ -68,7 +68,7 @@ def test_cells_on_other_nodes_are_other_cells_and_wait_for_their_nodes(monkeypat
 @pytest.mark.parametrize(("arguments", "output"), [
     (["lab04", "--workers", "1,999"], r"999 workers on \d+ cores would wait for each other; .*--oversubscribe"),
     (["lab04", "--only", "nothing"], "has no sweep 'nothing'; there are: weak, strong"),
-    (["lab10"], "lab10_caltech has no sweep for preset 'demo'; `labs run` runs it once"),
+    (["lab01"], "lab01_baseline has no sweep for preset 'demo'; `labs run` runs it once"),
     (["lab04", "--name", "mine"], "--name is for one run"),
     (["lab04", "--cell", "500"], "--cell 500: there are 12 runs, numbered from 0"),
 ])

@@ -40,7 +40,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("run lab10 --name ../../x", "--name '../../x' is not the name of one folder"),
     (r"run lab10 --name $'\e[31mred'", r"--name '\x1b[31mred' is not the name"),
     ("run lab10 --results ~nosuchuser/x", "this machine has no such home folder"),
-    ("sweep lab10", "lab10_caltech has no sweep"),
+    ("sweep lab01", "lab01_baseline has no sweep"),
     ("sweep lab04 --workers 1,", "--workers: '' is not a whole number"),
     ("sweep lab04 --list --sbatch", "not allowed with argument"),
     ("sweep lab04 --cell 9999", "--cell 9999"),

@@ -20,7 +20,9 @@ LINES = {stack: (ROOT / name).read_text().splitlines() for stack, name in CONSTR
 PINS = {stack: dict(line.split("==") for line in lines) for stack, lines in LINES.items()}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-WANTED = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
+ELSEWHERE = {"frames"}
+"""Extras for an environment of their own, without the kit's pins."""
+WANTED = PROJECT["dependencies"] + [line for name, extra in EXTRAS.items() if name not in ELSEWHERE for line in extra]
 GPU_FILES = {"default": "environment.yml", "classic": "setup/environment-classic.yml"}
 
 
@@ -63,7 +65,7 @@ def test_the_gpu_environment_has_the_same_versions(stack):
 def test_the_gpu_environment_takes_all_else_from_the_pins(stack):
     conda, pip = gpu_environment(GPU_FILES[stack])
     kit = next(entry.removeprefix("-e ").lstrip(".") for entry in pip if entry.startswith("-e ."))
-    assert Requirement(f"labs{kit}").extras == set(EXTRAS) - {"nvcc"}, "conda brings CUDA's compiler"
+    assert Requirement(f"labs{kit}").extras == set(EXTRAS) - ELSEWHERE - {"nvcc"}, "conda brings CUDA's compiler"
     assert SpecifierSet(PROJECT["requires-python"]).contains(conda["python"])
     assert conda["cuda-nvcc"] == PINS[stack]["nvidia-cuda-nvcc-cu12"]
     assert conda["cuda-cudart-dev"] == conda["cuda-cudart-static"] == PINS[stack]["nvidia-cuda-runtime-cu12"]

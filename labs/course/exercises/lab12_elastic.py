@@ -174,7 +174,7 @@ def rest(order, seen, rank, size):
 
     After a reset there may be more or fewer workers than before. All of them
     know how many images of the epoch have been used. Each image that is left
-    goes to one worker, and no worker gets two more than another.
+    goes to one worker, and their counts differ by at most one.
 
     Args:
         order: The epoch's images in their shuffled order, a list.
@@ -221,7 +221,7 @@ TASKS = {
     "load_latest": code("Write the function that chooses the checkpoint to resume from.", load_latest,
                         _grade_load_latest),
     "waste": code("Write the function that predicts the wasted share of the clock.", waste, _grade_waste),
-    "rest": code("Write the function that divides the rest of an epoch among the workers of the moment.", rest,
+    "rest": code("Write the function that divides the rest of an epoch among the workers that are running now.", rest,
                  _grade_rest),
     "bug": bug("lab12", before="The script trains for two epochs, is interrupted in the middle of the second one, and "
                                "resumes from its checkpoint.",

@@ -68,7 +68,7 @@ QUESTIONS = {
     "q1": Question("Which share of a step of the method `plain` is exchange in this run? Take the medians of "
                    "`step_seconds` and `compute_seconds` in the table `rounds`.", "a share, from 0 to 1", MEASURED,
                    _share),
-    "q2": Question("Which method exchanges for the longest time per step in this run, by the same two medians?",
+    "q2": Question("Which method spends the most time per step on its exchange in this run, by the same two medians?",
                    "a `method` of the table `rounds`", MEASURED, _longest),
     "q3": Question("The workers of this run switch to Adam and ZeRO, stage 1. How many bytes of weights, gradients and "
                    "moments does each keep? Take `parameters` from the metrics.", "a number of bytes", MEASURED, _kept),

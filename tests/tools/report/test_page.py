@@ -110,7 +110,7 @@ def test_a_question_that_lacks_runs_says_so(tmp_path):
     page.write(write_runs(tmp_path, *cells("strong")), tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "6 of 12 runs; `labs sweep lab04_speedup --only weak` makes the others" in text
-    assert "no run of lab10_caltech; `labs run lab10_caltech --workers 2` makes one" in text
+    assert "no run of lab01_baseline; `labs run lab01_baseline --workers 1` makes one" in text
 
 
 def test_what_the_lab_says_and_draws_of_a_sweep_stands_there(tmp_path, monkeypatch):
