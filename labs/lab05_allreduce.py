@@ -71,7 +71,7 @@ LARGEST_OVER_LINKS = 4 * 2**20
 UNITS, BATCH_SIZES = (32, 128, 640), (32, 128)
 """The networks of the study "bandwidth" (outputs of the MNIST CNN's dense layer: 1.3, 4.8 and 23.7 MB of gradients),
 and its batches."""
-MESSAGES = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
+FITTED = (2**18, 2**20, 2**22, 2**23, 3 * 2**23)
 """Bytes of the all-reduces to which it fits each link's constants: up to more than the largest network's gradients."""
 STEPS = {"study": ("bandwidth",), "bandwidths": ("100mbit,500mbit,1gbit,2gbit",), "cycle_time_ms": (0.1,),
          "seconds": (2.0,)}
@@ -203,7 +203,7 @@ def _constants(job, bandwidths, set_bandwidth):
     for name in ("unlimited", "busy", *bandwidths):
         set_bandwidth("unlimited" if name == "busy" else name)
         with measure.network.busy_core() if name == "busy" else contextlib.nullcontext():
-            measured = measure.network.allreduces(job, MESSAGES, job.config.seconds)
+            measured = measure.network.allreduces(job, FITTED, job.config.seconds)
         rows += [{"bandwidth": name} | row for row in measured]
         through_horovod = [row for row in measured if row["library"].startswith("Horovod")]
         constants[name] = results.link_model.fit(through_horovod, job.size)
