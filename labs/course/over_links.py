@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from labs.course import plots
 from labs.results import link_model, statistics
-from labs.run.cluster_state import bits_per_second
+from labs.run.cluster_state import bits_per_second, spelled
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -100,18 +99,13 @@ def time_figure(runs: Sequence[dict[str, Any]], nodes: int) -> Figure:
     axes, links = plots.empty(6.4, 3.8).subplots(), list(points.groupby("bandwidth", sort=False))
     colours = colormaps["viridis"](np.linspace(0, 0.9, len(links)))  # From slow to fast.
     for colour, (bandwidth, rows) in zip(colours, links, strict=True):
-        axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=_with_unit(bandwidth))
+        axes.plot(rows["bytes"], 1e3 * rows["seconds"], "o", color=colour, markersize=4, label=spelled(bandwidth))
         sizes = np.geomspace(link_model.SMALLEST, rows["bytes"].max())
         link = link_model.fit(rows.to_dict("records"), nodes)
         axes.plot(sizes, [1e3 * link.allreduce_seconds(size, nodes) for size in sizes], color=colour, linewidth=1)
     axes.set(xscale="log", yscale="log", xlabel="message (bytes)", ylabel="all-reduce (ms)",
              title=f"{nodes} nodes, {library}")
     return plots.finished(axes, title="each link")
-
-
-def _with_unit(bandwidth: str) -> str:
-    """Return "100 Mbit/s" for "100mbit"."""
-    return re.sub(r"^([\d.]+)([a-z])bit$", lambda match: f"{match[1]} {match[2].upper()}bit/s", bandwidth)
 
 
 def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
