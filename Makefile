@@ -112,7 +112,7 @@ horovod: ## Build Horovod with NCCL into the active environment, for a GPU node 
 notebook: env ## Open the notebooks in JupyterLab
 	@$(BIN)/labs notebook
 
-notebooks: env ## Execute all notebooks, save their outputs and README's pictures (14 minutes)
+notebooks: env ## Execute all notebooks, save their outputs, README's pictures and tables of docs (14 minutes)
 	@$(BIN)/python notebooks/execute.py && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
 notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05

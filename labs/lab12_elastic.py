@@ -30,7 +30,7 @@ class Config:
 
     study: Literal["elastic", "resume", "kills"] = "elastic"
     """"elastic": the other workers continue, and another may join; "resume": the run ends, --resume continues it;
-    "kills": a small training in numpy is killed again and again, and resumed from its last checkpoint."""
+    "kills": a small numpy training run is killed repeatedly and resumed from its last checkpoint."""
     data: str = "embedded"
     """"embedded" (1,797 small digits), "real" (after `labs data fetch mnist`) or a folder with mnist.npz."""
     batch_size: fields.BatchSize = 64
@@ -52,7 +52,7 @@ class Config:
     mean_life: Annotated[float, fields.Range(0.01, 2**20)] = 1.0
     """Mean seconds from a start to the next kill (study kills)."""
     kills: Annotated[int, fields.Range(1, 2**20)] = 67
-    """How often to kill the training (study kills)."""
+    """Number of kills (study kills)."""
     seed: fields.Seed = 1
     """Seed of the weights, the order of the images, dropout, and the moments of the kills."""
 
@@ -80,7 +80,7 @@ def launcher(config: Config, workers: int, folder: Path) -> list[str] | None:
 
 
 def check(config: Config, workers: int) -> None:
-    """Refuse several workers that would each kill a training of their own."""
+    """Refuse several workers: each would run and kill its own training."""
     if config.study == "kills" and workers > 1:
         raise LabError("the study of kills has one worker; add --workers 1")
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import subprocess
 import sys
@@ -37,7 +38,7 @@ class Config:
     momentum: fields.Momentum = 0.9
     """Momentum of SGD in the study of frameworks."""
     every: SHORT = 4
-    """Steps for which accumulation and local SGD exchange once."""
+    """Steps between two exchanges of accumulation and local SGD."""
     rounds: SHORT = 12
     """Rounds of timing; in each, every method is timed with its exchange and without."""
     threads: fields.Threads = 1
@@ -184,7 +185,7 @@ def _methods(job):
     import numpy as np
     import tensorflow as tf
 
-    tf.get_logger().setLevel("ERROR")  # TensorFlow takes the methods' functions for one that is traced often.
+    tf.get_logger().setLevel("ERROR")  # TensorFlow mistakes the methods' functions for one that is retraced often.
     config = job.config
     images, labels = _first_images(config, config.every * config.batch_size * job.size)
     shape = (config.every, config.batch_size * job.size)
@@ -192,9 +193,10 @@ def _methods(job):
     mine = tuple(array[:, job.rank::job.size] for array in whole)  # Horovod: every worker takes its own images.
     pairs = {name: (Method(name, config, False), Method(name, config, True)) for name in METHODS}
     messages = []
+    # One worker with the images of all: what accumulation and local SGD only approximate.
+    ones = {name: pairs[name][0].end(*whole) for name in ("plain", "batch norm")}
     for name, (_, together) in pairs.items():
-        # One worker with the images of all: what accumulation and local SGD only approximate.
-        one = pairs["batch norm" if name == "SyncBN" else name if name == "batch norm" else "plain"][0].end(*whole)
+        one = ones["batch norm" if name in ("batch norm", "SyncBN") else "plain"]
         distance = np.linalg.norm(together.end(*mine) - one) / np.linalg.norm(one)
         count, nbytes = together.messages()
         messages.append({"method": name, "exchanges_per_step": count, "bytes_per_step": nbytes,
@@ -227,15 +229,16 @@ def _first_images(config: Config, count: int):
 
 # Frameworks.
 
-PROGRAMS: dict[str, tuple[str, str, list[str]]] = {
-    "Horovod": ("keras_horovod.py", "horovod", ["horovodrun", "-np", "2", "python"]),
-    "PyTorch DDP": ("pytorch_ddp.py", "torch", ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2"]),
-    "keras.distribution on JAX": ("keras_jax.py", "jax", ["python"]),
+PROGRAMS: dict[str, tuple[str, str, str, list[str]]] = {
+    "Horovod": ("keras_horovod.py", "horovod.npz", "horovod", ["horovodrun", "-np", "2", "python"]),
+    "PyTorch DDP": ("pytorch_ddp.py", "ddp.npz", "torch",
+                    ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2"]),
+    "keras.distribution on JAX": ("keras_jax.py", "jax.npz", "jax", ["python"]),
 }
-"""By framework: its program in examples/lab13_elsewhere, the package that it needs, and the words that start it."""
-RESULTS = {"Horovod": "horovod.npz", "PyTorch DDP": "ddp.npz", "keras.distribution on JAX": "jax.npz"}
+"""By framework, Horovod first: its program in examples/lab13_elsewhere, the file that it writes, the package that it
+needs, and the command that starts it."""
 FRAMES = ROOT / ".venv-frames/bin/python"
-"""A Python with torch and jax, which TensorFlow's environment need not have; without it, the kit's own is tried."""
+"""A Python with torch and jax, which may be missing beside TensorFlow; otherwise the kit's Python is tried."""
 
 
 def _frameworks(job):
@@ -269,7 +272,7 @@ def _write_start(config: Config, path: Path) -> None:
 
 def _start(name: str, folder: Path) -> dict[str, Any]:
     """Run a framework's program, and return its seconds, or why it was skipped."""
-    file, package, words = PROGRAMS[name]
+    file, _, package, words = PROGRAMS[name]
     python = str(FRAMES) if FRAMES.exists() and package != "horovod" else sys.executable
     env = mpirun.environment() | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "OMP_NUM_THREADS": "1",
                                   "JAX_PLATFORMS": "cpu",
@@ -298,11 +301,11 @@ def _compare(rows: list[dict[str, Any]], folder: Path) -> None:
     for row in rows:
         if row["skipped"]:
             continue
-        mine, saved = weights(RESULTS[row["framework"]])
+        mine, saved = weights(PROGRAMS[row["framework"]][1])
         row |= {"workers": int(saved["workers"]), "version": str(saved["version"]),
                 "change": float(np.abs(mine - start).max())}
-        if (folder / "horovod.npz").exists():
-            row["difference"] = float(np.abs(mine - weights("horovod.npz")[0]).max())
+        row["difference"] = math.nan if rows[0]["skipped"] else float(
+            np.abs(mine - weights(PROGRAMS["Horovod"][1])[0]).max())
 
 
 LAB = Lab(Config, PRESETS, run, sweeps=SWEEPS, data_set="mnist",

@@ -1,6 +1,6 @@
 """Write docs/questions.md from the answer boxes of the executed notebooks: a row per question of the course reports.
 
-    python notebooks/questions.py       `make notebooks` and `make notebook-run` do it, too
+    python notebooks/questions.py       `make notebooks` and `make notebook-run` also run it
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KINDS = {
     "H200": (r"\bH200\b.*reference|reference.*\bH200\b", r'"h200"'),
     "a real Slurm": (r"\bSlurm\b", r"slurm_queue\.Queue\("),
     "by formula": (r"\b[Bb]y formula\b", "(?!)"), "counted": (r"\b[Cc]ounted\b", "(?!)")}
-"""Kinds of runs: what a box says of its own, and, if it says nothing, what the code of its section contains."""
+"""Kinds of runs: a pattern for the box's text and, if no pattern matches, one for the code of its section."""
 
 
 class Box(NamedTuple):
@@ -47,7 +47,7 @@ class Box(NamedTuple):
 
 
 def boxes(lab: str) -> Iterator[Box]:
-    """Yield the answer boxes of an executed notebook, in their order; its title stands in for sections before any."""
+    """Yield the answer boxes of an executed notebook, in order, each with the heading of its section."""
     section, code = "", ""
     for cell in nbformat.read(ROOT / f"notebooks/{lab}.ipynb", 4).cells:
         if cell.cell_type == "markdown":

@@ -1,6 +1,6 @@
 """Write the tables of docs/five-reports.md from data/reference: what each report printed, and what its figures give.
 
-    python notebooks/reports.py       `make notebooks` and `make notebook-run` do it, too
+    python notebooks/reports.py       `make notebooks` and `make notebook-run` also run it
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def cifar_steps() -> Iterator[dict[str, str]]:
         yield {"b": str(row.b), "GPUs": str(row.N), "images/s": f"{50_000 / row.epoch:,.0f}",
                "ms per step": f"{row.step:.1f}", "ms more than one GPU": f"{row.step - one[row.b]:.1f}",
                "times one GPU": f"{row.step / one[row.b]:.2f}",
-               "of it compute (ms)": figure(row.compute / row.epoch * row.step, ".1f")}
+               "compute part (ms)": figure(row.compute / row.epoch * row.step, ".1f")}
 
 
 def cifar_errors() -> str:
@@ -202,7 +202,7 @@ def traffic() -> Iterator[dict[str, str]]:
                "backward bytes per step": figure(per_step["backward"], "g")}
 
 
-MISSING = ("depth, width, batch, memory of the GPU", "the batch per GPU, which alone becomes smaller",
+MISSING = ("depth, width, batch, memory of the GPU", "the batch per GPU, the only thing that shrinks",
            "seconds; bytes of the gradients and the link", "seconds; bytes of the gradients and the link",
            "the two values, seeds", "the two values, seeds", "seconds, the network, the link")
 """What report T's answers in words lack, in the order of its table."""

@@ -40,7 +40,7 @@ def waste(interval, save, life, restart):
 
 
 def rest(order, seen, rank, size):
-    """Shard what is left, by the rank and size of now."""
+    """Shard what is left, by the current rank and size."""
     return order[seen:][rank::size]
 
 

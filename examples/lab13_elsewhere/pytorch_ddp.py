@@ -27,7 +27,7 @@ TO_KERAS = {1: (0,), 2: (1, 0), 4: (2, 3, 1, 0)}
 folder, start = sys.argv[1], np.load(f"{sys.argv[1]}/start.npz")
 batch_size, base_lr, momentum = int(start["batch_size"]), float(start["base_lr"]), float(start["momentum"])
 
-dist.init_process_group("gloo")  # As hvd.init(). On GPUs "nccl".
+dist.init_process_group("gloo")  # Like hvd.init(). Use "nccl" on GPUs.
 rank, size = dist.get_rank(), dist.get_world_size()
 network = nn.Sequential(nn.Conv2d(1, 16, 3, 2), nn.ReLU(), nn.Conv2d(16, 32, 3, 2), nn.ReLU(), Flatten(),
                         nn.Linear(1152, 10))

@@ -23,7 +23,8 @@ from typing import Any
 
 import cloudpickle
 
-from labs.run.paths import ROOT
+from labs.run.errors import LabError
+from labs.run.paths import python_path
 
 
 def loaded_after(save: Callable[[str, Any], Any], load: Callable[[str], Any], states: tuple[Any, Any],
@@ -42,11 +43,11 @@ def loaded_after(save: Callable[[str, Any], Any], load: Callable[[str], Any], st
     with warnings.catch_warnings():  # cloudpickle searches all modules, including deprecated ones.
         warnings.simplefilter("ignore")
         task = cloudpickle.dumps((sys.path, save, load, states, list(kills)))
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run([sys.executable, "-m", "labs.course.cut_writes"], input=task, capture_output=True,
-                          check=False, env=os.environ | {"PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1"})
+                          check=False, env=os.environ | {"PYTHONPATH": python_path(), "OPENBLAS_NUM_THREADS": "1"})
     if done.returncode:
-        raise RuntimeError(done.stderr.decode(errors="replace").strip().splitlines()[-1])
+        errors = done.stderr.decode(errors="replace").strip() or "the process ended without a message"
+        raise LabError(errors.splitlines()[-1])
     return list(json.loads(done.stdout))
 
 

@@ -1,6 +1,6 @@
 """A queue on a real Slurm: `labs cluster` for a page, six jobs that wait, and Slurm's plan for them.
 
-    python -m labs.course.slurm_queue      runs the jobs, and keeps what Slurm answered for machines without a Slurm
+    python -m labs.course.slurm_queue      runs the jobs, and saves Slurm's answers for machines without Slurm
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ from labs.course import plots
 from labs.results import records, reference
 from labs.run import atomic, cluster_state
 from labs.run.errors import ERROR_PREFIX, LabError
-from labs.run.paths import ROOT, python_path
+from labs.run.paths import ROOT, python_path, results_dir
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ KEPT = reference.FOLDER / "laptop-cluster" / "queue.json"
 FORMAT = "%j|%i|%P|%D|%l|%T|%r|%S|%N|%Y"
 PATIENCE = 60.0
 SETTLED = 12.0
-"""Seconds after which the reasons are taken as they are; E runs for longer."""
+"""Seconds after which any reasons are accepted; job E runs for longer."""
 
 
 class Cluster:
@@ -50,14 +51,14 @@ class Cluster:
         """Start it; it ends with this process."""
         self._folder = Path(tempfile.mkdtemp(prefix="labs-page-")) / "cluster"
         self.missing = ""
+        atexit.register(self.stop)
         try:
             self.labs("up", "--nodes", nodes, "--bandwidth", bandwidth, "--slurm", "--partitions", "course")
-            atexit.register(self.stop)
         except LabError as problem:
             self.missing = str(problem)
 
     def __repr__(self) -> str:
-        return f"no cluster here ({self.missing}): the page shows kept runs" if self.missing else self.labs("status")
+        return f"no cluster here ({self.missing}): the page shows saved runs" if self.missing else self.labs("status")
 
     def labs(self, *words: object) -> str:
         """Run `labs cluster ...` and return what it prints.
@@ -80,16 +81,18 @@ class Cluster:
     def train(self, lab: str, link: str, *options: object) -> dict[str, Any]:
         """Train a lab on two nodes whose links have a bandwidth, and return its record.
 
-        Without a cluster the record is a kept one, of weak scaling with the lab's own options.
+        Without a cluster, return a saved record of weak scaling with the lab's default options.
         """
         if self.missing:
-            kept = [run for run in reference.read_all("laptop-cluster", lab) if run["history"]
-                    and run["machine"]["link"] == link and run["layout"]["global_batch_size"] == 64]
-            return next(run for run in kept if run["layout"]["nodes"] == 2)
+            for run in reference.read_all("laptop-cluster", lab):
+                if (run["history"] and run["machine"]["link"] == link and run["layout"]["nodes"] == 2
+                        and run["layout"]["global_batch_size"] == 64):
+                    return run
+            raise LabError(f"there is no saved run of two nodes over links of {link}; choose 100mbit or 1gbit")
         self.labs("link", "--bandwidth", link)
         name = f"two-nodes-{link}-{time.strftime('%H%M%S')}"
         self.labs("run", lab, "--workers", 2, "--name", name, *options)
-        return next(run for run in records.read_all(lab) if run["run"] == name)
+        return records.read(results_dir() / lab / name)
 
     def stop(self) -> None:
         """End the cluster and all that runs on it."""
@@ -97,19 +100,19 @@ class Cluster:
         if not self.missing:
             self.labs("down")
             self.missing = "it has been stopped"
-        Path(self._folder.parent).rmdir()
+        shutil.rmtree(self._folder.parent, ignore_errors=True)
 
 
 class Queue:
-    """Six jobs in the queue of a cluster with the partitions "course", or what was kept of such a queue."""
+    """Six jobs in the queue of a cluster with the partitions "course", or a saved record of such a queue."""
 
     def __init__(self, cluster: Cluster):
         """Submit the jobs, and wait until Slurm has a plan for each that can start."""
-        self._cluster = None if cluster.missing else cluster
-        self._kept = {} if self._cluster else json.loads(atomic.read_text(KEPT))
+        self._cluster = cluster
+        self._kept: dict[str, Any] = json.loads(atomic.read_text(KEPT)) if cluster.missing else {}
         self._ids: dict[str, str] = {}
         self._began = time.monotonic()
-        if self._cluster:
+        if not cluster.missing:
             answers = cluster.shell("\n".join(line.replace("sbatch", "sbatch --parsable --output=/dev/null", 1)
                                               for line in commands())).split()
             self._ids = dict(zip(JOBS, answers, strict=True))
@@ -119,8 +122,8 @@ class Queue:
             any(row["reason"] == "Resources" for row in plan) or time.monotonic() > self._began + SETTLED))
 
     def shorten(self, name: str, minutes: int) -> pd.DataFrame:
-        """Give a job a shorter limit, and return Slurm's new plan."""
-        if self._cluster:
+        """Give a job a shorter limit, and return Slurm's new plan; without Slurm the saved one, of D and 5 minutes."""
+        if not self._cluster.missing:
             self._cluster.shell(f"scontrol update jobid={self._ids[name]} timelimit={minutes}")
         old = self.before.loc[name, "start"]
         return self._planned("after", lambda plan: any(
@@ -128,7 +131,7 @@ class Queue:
 
     def started_after(self, name: str) -> float:
         """Wait until a job runs, and return the seconds since the jobs were submitted."""
-        if self._cluster:
+        if not self._cluster.missing:
             _await(self._cluster, lambda plan: any(row["job"] == name and row["state"] == "RUNNING" for row in plan))
             self._kept["seconds"] = time.monotonic() - self._began
         return self._kept["seconds"]
@@ -136,33 +139,33 @@ class Queue:
     def advice(self, *names: str) -> str:
         """Return what `labs queue` says of some jobs."""
         kept = self._kept.setdefault("advice", {})
-        if self._cluster:
+        if not self._cluster.missing:
             kept |= {name: self._cluster.shell(f"labs queue {self._ids[name]}") for name in names}
-        lines = [line for name in names for line in kept[name].splitlines()]
+        lines = [line for name in names for line in kept.get(name, f"{name}: no saved answer of Slurm").splitlines()]
         return "\n".join(textwrap.fill(line, 100, subsequent_indent=" " * 8) for line in lines)
 
     def cancel(self) -> None:
         """Cancel the jobs."""
-        if self._cluster:
+        if not self._cluster.missing:
             self._cluster.shell("scancel --me")
 
     def keep(self, path: Path = KEPT) -> None:
         """Write what Slurm has answered, for machines without a Slurm."""
-        atomic.write_text(path, json.dumps(self._kept, indent=1) + "\n")
+        atomic.write_json(path, self._kept)
 
     def _planned(self, moment: str, is_complete: Callable[[list[dict[str, Any]]], bool]) -> pd.DataFrame:
         import pandas as pd
 
-        if self._cluster:
+        if not self._cluster.missing:
             self._kept[moment] = _await(self._cluster, is_complete)
         return pd.DataFrame(self._kept[moment]).set_index("job")
 
 
 def _await(cluster: Cluster, is_complete: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
-    """Return the queue as soon as it is complete and twice the same.
+    """Return the queue once it is complete and two readings agree.
 
     Raises:
-        LabError: It is not, for PATIENCE seconds.
+        LabError: This takes more than PATIENCE seconds.
     """
     last, deadline = None, time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

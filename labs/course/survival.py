@@ -1,4 +1,4 @@
-"""Lab 12's models and figures: where the wall clock goes when a training is killed, preempted, or elastic."""
+"""Lab 12's models and figures: where a run's wall time goes when it is killed, preempted, or elastic."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from labs.course import plots
 from labs.results import statistics
+from labs.results.records import Record
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-Record = dict[str, Any]
 WIDTH = 9.0
 USES = {"training": plots.COLOURS[0], "saving": plots.COLOURS[2], "lost": plots.COLOURS[1], "queue": "0.88",
         "ending and queue": "0.88", "restart": "0.55"}
@@ -59,7 +59,7 @@ def first_order(interval, save: float, life: float, restart: float):
     """Return the wasted share of the clock: a save per interval; per failure half an interval and a restart.
 
     Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974. It holds while all three
-    are short beside the mean time between failures.
+    are short compared with the mean time between failures.
 
     Args:
         interval: T, seconds of training between two checkpoints; a number or an array.
@@ -219,7 +219,7 @@ def progress_figure(run: Record) -> Figure:
         if second["epochs"] < first["epochs"]:
             axes.plot(*ends, color="black", linewidth=3, zorder=3, label="lost steps")
             continue
-        axes.plot(*ends, color=plots.COLOURS[second["size"] - 1], marker=".", markersize=3,
+        axes.plot(*ends, color=plots.COLOURS[(second["size"] - 1) % len(plots.COLOURS)], marker=".", markersize=3,
                   label=f"{second['size']} worker" + "s" * (second["size"] > 1))
     for event in run["tables"]["events"]:
         axes.axvspan(event["seconds"] - event["seconds_lost"], event["seconds"], color="0.85", zorder=0)

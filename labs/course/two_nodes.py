@@ -9,7 +9,7 @@ import numpy as np
 
 from labs.course import plots
 from labs.results import statistics
-from labs.run.cluster_state import bits_per_second
+from labs.run.cluster_state import bits_per_second, spelled
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -60,7 +60,7 @@ def layout_figure(nodes: int = 2, workers: int = 4, batch: int = 128, images: in
 
 
 def large_batches(runs: Runs) -> pd.DataFrame:
-    """Return a row per run: workers whose global batch it has, seed, best validation and test accuracy.
+    """Return a row per run: number of workers that its batch stands for, seed, best validation and test accuracy.
 
     Args:
         runs: Records of lab 11's sweep "large".
@@ -81,7 +81,7 @@ def large_batches(runs: Runs) -> pd.DataFrame:
 
 
 def batch_figure(table: pd.DataFrame) -> Figure:
-    """Draw validation and test accuracy over the workers whose batch a run has; bars are two standard errors.
+    """Draw validation and test accuracy over the number of workers that a run stands for; bars are two standard errors.
 
     Args:
         table: From `large_batches`.
@@ -151,12 +151,8 @@ def listed(speedups: Mapping[str, tuple[float, float, float]]) -> str:
     Args:
         speedups: From `speedups`.
     """
-    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {_named(bits_per_second(link))}"
+    return "S = " + ", ".join(f"{mean:.2f} ({low:.2f} to {high:.2f}) at {spelled(link)}"
                               for link, (mean, low, high) in speedups.items())
-
-
-def _named(link: float) -> str:
-    return f"{link / 1e9:g} Gbit/s" if link >= 1e9 else f"{link / 1e6:g} Mbit/s"
 
 
 def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float], float]) -> Figure:
@@ -167,13 +163,13 @@ def scaling_figure(table: pd.DataFrame, predicted: Callable[[str, float, float],
         predicted: Returns the speedup of a kind of scaling, a number of nodes, and bits per second.
     """
     figure = plots.empty(9, 4)
-    links = sorted(table["link"].unique())
+    links = sorted(table["bandwidth"].unique(), key=bits_per_second)
     for axes, kind in zip(figure.subplots(1, 2, sharey=True), ("weak", "strong"), strict=True):
         for link, colour in zip(links, plots.COLOURS, strict=False):
-            points = table[(table["link"] == link) & (table["kind"] == kind)]
+            points = table[(table["bandwidth"] == link) & (table["kind"] == kind)]
             line = sorted(points["nodes"].unique())
-            name = _named(link)
-            axes.plot(line, [predicted(kind, n, link) for n in line], color=colour, label=f"{name}, predicted")
+            name, bits = spelled(link), bits_per_second(link)
+            axes.plot(line, [predicted(kind, n, bits) for n in line], color=colour, label=f"{name}, predicted")
             axes.plot(points["nodes"], points["speedup"], "o", color=colour, markersize=4, label=f"{name}, a run")
         axes.plot(line, line, ":", color="0.4", label="ideal")
         axes.axhline(1, color="0.4", linewidth=0.8)

@@ -1,4 +1,4 @@
-"""What random kills cost a training: a process that is killed with SIGKILL and started again, on a real clock.
+"""Cost of random kills: a training process is killed with SIGKILL and restarted, and its real time is measured.
 
     python -m labs.measure.kills FOLDER SAVE_EVERY SEED       the process that is killed
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -20,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from labs.run import atomic
+from labs.run import atomic, stop
 from labs.run.errors import LabError
-from labs.run.paths import ROOT
+from labs.run.paths import ROOT, python_path
 
 HIDDEN, BATCH = 1024, 64
 """Units of the hidden layer, which make a state of 6.5 MB with images of 28 x 28 pixels; images per step."""
@@ -31,7 +32,7 @@ CLOCK = struct.Struct("4d")
 
 @dataclasses.dataclass(frozen=True)
 class Life:
-    """The seconds of one start of the training, until its kill; the steps that its last checkpoint holds."""
+    """Seconds of one training process, from its start to its kill, and the steps in its last checkpoint."""
 
     life: float = 0.0
     """From the start of the process to the kill: the sum of the next four."""
@@ -56,7 +57,7 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
         labels: Their classes.
         save_every: Seconds of steps between two checkpoints.
         mean_life: Mean seconds from the start of a process to its kill; exponentially distributed, as failures are.
-        kills: How often to kill it.
+        kills: Number of kills.
         seed: Of the network and of the moments.
 
     Raises:
@@ -78,19 +79,19 @@ def study(images: np.ndarray, labels: np.ndarray, *, save_every: float, mean_lif
 def _live(folder: Path, save_every: float, seed: int, seconds: float) -> Life:
     """Start the training, kill it after some seconds, and return what it has done with them."""
     clock = folder / "clock"
-    for left in (clock, *folder.glob(".*.part")):  # What the life before has left.
+    for left in (clock, *folder.glob(".*.part")):  # Left by the previous process.
         left.unlink(missing_ok=True)
     program = [sys.executable, "-m", "labs.measure.kills", str(folder), str(save_every), str(seed)]
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    env = os.environ | {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     began = time.monotonic()
-    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {
-        "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        _, errors = process.communicate(timeout=seconds)
-        raise LabError(f"the training ended by itself: {(errors.strip() or 'no message').splitlines()[-1]}")
-    process.kill()
-    ended = time.monotonic()
-    process.communicate()
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env) as process:
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                _, errors = process.communicate(timeout=seconds)
+                raise LabError(f"the training ended by itself: {(errors.strip() or 'no message').splitlines()[-1]}")
+        finally:  # Also on Ctrl-C: nobody else ends it.
+            process.kill()
+            ended = time.monotonic()
     content = clock.read_bytes() if clock.exists() else b""
     first, kept, saving, saves = CLOCK.unpack(content) if content else 4 * (0.0,)
     life = ended - began
@@ -158,4 +159,5 @@ def _step(state: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray, 
 
 
 if __name__ == "__main__":
+    stop.end_with_parent(signal.SIGKILL)
     train(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))

@@ -194,7 +194,7 @@ def timed(steps: Sequence[Callable[[], Any]], seconds: float) -> list[tuple[floa
 
 
 def _timed(models: Sequence[tf.keras.Model], batches: Iterator, seconds: float) -> list[tuple[float, ...]]:
-    """Return the same for a training step of each model.
+    """Return what timed() returns, for a training step of each model.
 
     Args:
         batches: Endless.

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 from filelock import Timeout
 
-from labs.run import atomic
+from labs.run import atomic, resources
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.lock import Lock
 from labs.run.paths import named
@@ -115,19 +115,14 @@ def head_process() -> psutil.Process | None:
         pid, began = map(int, atomic.read_text(folder() / "head.pid").split())
         process = psutil.Process(pid)
         # A later process may have the same number.
-        return process if _began(pid) == began else None
+        return process if resources.began(pid) == began else None
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None
 
 
 def sign(head: psutil.Process) -> None:
     """Record the PID of the cluster's first process, as seen outside."""
-    atomic.write_text(folder() / "head.pid", f"{head.pid} {_began(head.pid)}\n")
-
-
-def _began(pid: int) -> int:
-    """Return when a process began, in the kernel's ticks: psutil's time of day moves when the clock is set."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    atomic.write_text(folder() / "head.pid", f"{head.pid} {resources.began(head.pid)}\n")
 
 
 def current() -> Cluster | None:
@@ -150,6 +145,14 @@ def require() -> Cluster:
     if cluster := current():
         return cluster
     raise LabError("no cluster is up; start one with `labs cluster up --nodes 2`")
+
+
+PREFIXES = {"k": "k", "m": "M", "g": "G"}
+
+
+def spelled(bandwidth: str) -> str:
+    """Return "100 Mbit/s" for "100mbit"."""
+    return re.sub(r"^([\d.]+)([kmg])bit$", lambda match: f"{match[1]} {PREFIXES[match[2]]}bit/s", bandwidth)
 
 
 def bits_per_second(bandwidth: str) -> float:

@@ -46,10 +46,15 @@ def gpus() -> list:
     return handles
 
 
+def began(pid: int | str = "self") -> int:
+    """Return when a process began, in the kernel's ticks: psutil's time of day moves when the clock is set."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 def process_seconds() -> float:
-    """Return for how long this process has been running, whether or not the system time has changed since the boot."""
+    """Return the seconds since this process started, even if the system time has been changed since boot."""
     try:
-        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        ticks = began()
     except OSError:  # Not Linux.
         import psutil
 

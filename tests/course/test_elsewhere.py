@@ -21,6 +21,7 @@ RUNS = [run(0.0050, 0.0070), run(0.0051, 0.0072), run(0.0049, 0.0069)]
 
 def test_a_ledger_has_medians_of_a_run_and_means_of_runs():
     table = elsewhere.ledger(RUNS)
+    assert table["compute"].tolist() == pytest.approx([4.0, 4.0])
     assert table["exchange"].tolist() == pytest.approx([1.0, 9.1 / 3])
     assert (table["exchange_low"] < table["exchange"]).all()
     assert elsewhere.ledger(RUNS[:1])["exchange_low"].isna().all()

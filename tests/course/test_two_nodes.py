@@ -39,6 +39,7 @@ def test_a_speedup_is_over_one_node(points):
         assert row["speedup"] == pytest.approx(predicted(row["kind"], row["nodes"], row["link"]))
     speedups = two_nodes.speedups(points, "weak")
     assert list(speedups) == ["100mbit", "1gbit"], "from slow to fast"
+    assert speedups["1gbit"] == pytest.approx(3 * (predicted("weak", 8, 1e9),)), "the runs do not differ"
     assert two_nodes.listed({"1gbit": (2.5, 2.4, 2.61)}) == "S = 2.50 (2.40 to 2.61) at 1 Gbit/s"
 
 

@@ -31,7 +31,8 @@ PARSED = {
     r"sudo |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "changes the machine, or needs another program; tests/setup/test_containers.py and "
         "tests/launch/test_read_only.py have the like",
-    r"python3\.13 -m venv gpu|pip install -c |sbatch .*accept-gpu|labs accept-gpu$": "on GPU nodes",
+    r"labs sweep \w+ --preset paper(?!.*--sbatch)|python3\.13 -m venv gpu|pip install -c |"
+    r"sbatch .*accept-gpu|labs accept-gpu$": "on GPU nodes",
 }
 """The commands that are not run, and why."""
 
@@ -137,7 +138,7 @@ def test_commands_on_a_cluster_run_as_written(shell, tmp_path, walk):
     """They run in one shell, and the page's own `down` ends each cluster."""
     script = "\n".join(walk).replace("~/", f"{tmp_path}/").replace("/tmp/photos", f"{tmp_path}/photos")
     if "--slurm" in script and (reason := unavailable()):
-        pytest.skip(reason)
+        pytest.skip(f"no Slurm to test with: {reason}")
     for pattern, instead in CHANGES.items():
         script = re.sub(pattern, instead, script)
     script = TYPED.sub(r"\1 <<'TYPED'\nset -eu\n\2TYPED", script)

@@ -35,6 +35,7 @@ def test_frameworks_end_with_the_same_weights_or_say_what_is_missing():
     rows = {row["framework"]: row for row in record["tables"]["frameworks"]}
     assert set(rows) == set(lab.PROGRAMS)
     assert not rows["Horovod"]["skipped"]
+    skipped = [row["skipped"] for row in rows.values() if row["skipped"]]
     for row in rows.values():
         if row["skipped"]:
             assert "is not installed" in row["skipped"]
@@ -42,3 +43,5 @@ def test_frameworks_end_with_the_same_weights_or_say_what_is_missing():
         assert row["workers"] == 2
         assert row["change"] > 0.01
         assert row["difference"] < 1e-5
+    if skipped:
+        pytest.skip("; ".join(skipped))

@@ -24,8 +24,9 @@ def read_only(tmp_path):
     home.mkdir()
     # A test's environment may lie inside the clone.
     mount = READ_ONLY.format(folders=shlex.join(map(str, dict.fromkeys([ROOT, Path(sys.prefix).resolve()]))))
-    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
-        pytest.skip("this machine has no user namespaces")
+    done = subprocess.run(["unshare", "-rm", "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this machine makes no namespaces: {done.stderr.strip()}")
     mount = f"{mount}; ! touch {ROOT}/new {sys.prefix}/new 2>/dev/null"
 
     def run(command: str, **variables: str) -> subprocess.CompletedProcess:

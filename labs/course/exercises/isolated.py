@@ -16,7 +16,7 @@ import cloudpickle
 
 from labs.course.exercises.grading import described, require
 from labs.launch.supervisor import Outcome, complete
-from labs.run.paths import ROOT
+from labs.run.paths import python_path
 from labs.run.text import printable_lines
 
 SECONDS = 20
@@ -63,8 +63,7 @@ def _copied(function: Callable) -> bytes:
 
 def _environment() -> dict[str, str]:
     # Small inputs: more threads and a GPU only take longer to start.
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    return os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    return os.environ | {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
                          "MALLOC_ARENA_MAX": "2", "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 
 

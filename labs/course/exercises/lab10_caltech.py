@@ -118,7 +118,7 @@ _hash = hash
 
 def _no_hash(value):
     if isinstance(value, str | bytes):
-        raise ValueError("hash() of a text is another number in every process; use hashlib")
+        raise ValueError("hash() of a text differs from process to process; use hashlib")
     return _hash(value)
 
 
@@ -140,7 +140,7 @@ def _grade_subset(run: StudentFunction) -> str:
     call = calls[-1]
     call.expect(abs(share["test"] - 0.4) < LARGEST_ERROR, "of many names, the share in the test is not test_split")
     call.expect(abs(share["validation"] - 0.5) > LARGEST_ERROR,
-                "of many names, validation_split is the share of all that are for validation; it must be the share of "
+                "over many names, validation gets validation_split of all images; it must get validation_split of "
                 "those outside the test")
     call.expect(abs(share["validation"] - 0.3) < LARGEST_ERROR,
                 "of many names outside the test, the share for validation is not validation_split")
@@ -159,7 +159,7 @@ def global_accuracy(accuracies, counts):
 
     Args:
         accuracies: Share of right answers of each worker.
-        counts: Number of images of each worker; one of them has some.
+        counts: Number of images of each worker; at least one is not 0.
     """
     ...  # YOUR CODE
 
@@ -221,7 +221,8 @@ def _grade_select(run: StudentFunction) -> str:
             call.expect(pair is not None and pair[0] in range(len(test)), "the result is an index and an accuracy")
             index, accuracy = pair or (0, 0.0)
             call.expect(validation[int(index)] == max(validation),
-                        "another network has a better validation accuracy; the test must not choose, in any order")
+                        "another network has a better validation accuracy; the test accuracies must not "
+                        "influence the choice")
             call.expect(index == best, "of equally good networks the first is chosen; the test must not decide")
             call.expect(not close(accuracy, validation[best]),
                         "the network was chosen for that accuracy, so it is biased upwards")

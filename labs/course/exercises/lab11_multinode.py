@@ -100,9 +100,9 @@ QUESTIONS = {
 # Code.
 
 def plan(nodes, tasks, batch_size, images, lr, base_batch, rule):
-    """Return what the number of all workers decides, as a dictionary.
+    """Return the settings that depend on the number of workers.
 
-    Its keys: "global_batch_size"; "scaled_lr", the learning rate; and
+    A dictionary: "global_batch_size"; "scaled_lr", the learning rate; and
     "steps_per_epoch", where the last step may be smaller. With
     k = global batch / base_batch, the rule "linear" multiplies lr by k,
     "sqrt" by the root of k, and "none" leaves it.
@@ -219,7 +219,7 @@ def _grade_starts(run: StudentFunction) -> str:
                       if not close(start, wanted)), None)
         if first is not None:
             call.expect(starts[first] > right[first],
-                        f"job {first} (counted from 0) starts so early that it does not respect the plan before it")
+                        f"job {first} (counted from 0) starts too early: it conflicts with jobs planned before it")
             call.expect(not any(right[first] < start for start in right[:first]),
                         f"job {first} could start earlier without delaying any job before it: backfill")
             call.expect(not any(start < starts[first] for start in starts[first + 1:]),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from labs.course import survival
 from labs.course.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
 from labs.course.exercises.grading import Question, Record, grade_entries, grade_number, newest
 
@@ -155,7 +156,7 @@ def _grade_waste(run: StudentFunction) -> str:
         call = run(interval, save, life, restart)
         value = number(call.value)
         call.expect(value is not None, "the result is a number, a share of the clock")
-        right = save / interval + (interval / 2 + restart) / life
+        right = survival.first_order(interval, save, life, restart)
         for other, hint in {
             save / interval + (interval + restart) / life: "a failure at a random moment loses half of an interval",
             save / interval + interval / 2 / life: "after each failure there is a restart",
@@ -207,11 +208,11 @@ def _grade_rest(run: StudentFunction) -> str:
             mine = _images(call.value)
             call.expect(mine is not None, "the result is a list of images")
             shares.append(Counter(mine))
-            call.expect(not shares[-1] - Counter(order), "these images are not all in the epoch, each once")
+            call.expect(not shares[-1] - Counter(order), "an image is not in the epoch, or occurs twice")
             call.expect(not shares[-1] - left, "an image that has been used is used again: leave the first `seen` out")
-            call.expect(not sum(shares, Counter()) - left, "a rank below this one has an image of it already, and each "
+            call.expect(not sum(shares, Counter()) - left, "a lower rank already has one of these images, and each "
                                                            "goes to one worker")
-        call.expect(sum(shares, Counter()) == left, "with those of the other ranks, an image of the rest is missing")
+        call.expect(sum(shares, Counter()) == left, "together, the ranks leave out an image that is still to be used")
         counts = [share.total() for share in shares]
         call.expect(max(counts) - min(counts) <= 1, "the workers' numbers of images differ by more than one")
     return "each image that is left, on one worker, for any number of workers"
@@ -231,7 +232,7 @@ TASKS = {
         "the checkpoint holds the weights of the start": "it is written after the steps up to the interruption",
         "it never ends": "all workers take the same number of steps in each start",
     }, lines={
-        20: "each epoch has an order of its own, equal on all workers and in both starts, which is right",
+        20: "each epoch has a different order, equal on all workers and in both starts, which is right",
         21: "the step's images are the next ones of that order",
         22: "each worker takes every size-th image of the step, which is right",
         38: RIGHT,

@@ -102,7 +102,7 @@ def zero_step(weights, gradients, moments, adam):
 
 
 class _Adam:
-    """Adam's update of a part, without the correction of its first steps; keeps the lengths of the parts."""
+    """Adam's update of a part, without bias correction; keeps the lengths of the parts."""
 
     def __init__(self) -> None:
         self.lengths: list[int] = []
@@ -127,16 +127,16 @@ def _grade_zero(run: StudentFunction) -> str:
         moments = [np.full((2, part), 0.5 + rank) for rank in range(size)]
         call = run([weights.copy() for _ in range(size)], gradients, moments, _Adam())
         parts = [slice(rank * part, (rank + 1) * part) for rank in range(size)]
-
-        def after(gradient, part=parts, moments=moments, weights=weights):
-            return [_Adam()(weights[each], gradient[each], mine) for each, mine in zip(part, moments, strict=True)]
-
-        _expect_zero(call, weights, gradients, parts, after)
+        _expect_zero(call, weights, gradients, moments, parts)
     return "on one to four ranks the weights are those of a plain step, and each rank kept the moments of its part"
 
 
-def _expect_zero(call: Call, weights: np.ndarray, gradients: list[np.ndarray], parts: list[slice], after) -> None:
+def _expect_zero(call: Call, weights: np.ndarray, gradients: list[np.ndarray], moments: list[np.ndarray],
+                 parts: list[slice]) -> None:
     """Raise AssertionError unless weights and moments are those of a plain step."""
+    def after(gradient):
+        return [_Adam()(weights[each], gradient[each], mine) for each, mine in zip(parts, moments, strict=True)]
+
     size = len(gradients)
     call.expect(isinstance(call.value, list | tuple) and len(call.value) == 2, "the result is (weights, moments)")
     held, kept = (arrays(value, like) for value, like in zip(
@@ -255,5 +255,5 @@ TASKS = {
         35: "that is Adam's second moment, of this worker's part",
         37: "every worker gets the parts of all, by rank; is each of them the part that it should be?",
     }, reason="every worker updates the first part of the weights, with the gradients of its own part; the all-gather "
-              "puts the results in the places of all parts"),
+              "uses the results for every part"),
 }

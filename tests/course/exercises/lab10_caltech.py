@@ -46,11 +46,11 @@ CALLS = itertools.count()
 WRONG_CODE = [
     ("subset", lambda *args: 2, "the result is a text"),
     ("subset", lambda *args: "test", "both shares 0"),
-    ("subset", by_hash, "raised ValueError: hash.. of a text is another number"),
+    ("subset", by_hash, "raised ValueError: hash.. of a text differs"),
     ("subset", lambda name, test_split, validation_split, seed: "training", "the share in the test is not test_split"),
     ("subset", lambda name, test_split, validation_split, seed: reference_subset(
         f"{name}{next(CALLS)}", test_split, validation_split, seed), "asked again, in another order"),
-    ("subset", share_of_all, "it must be the share of those outside the test"),
+    ("subset", share_of_all, "it must get validation_split of those outside"),
     ("subset", validation_first, "went into the test or out of it"),
     ("subset", lambda name, test_split, validation_split, seed: reference_subset(
         name, test_split, validation_split, 0), "another seed must give another split"),
@@ -63,7 +63,8 @@ WRONG_CODE = [
     ("global_accuracy", lambda accuracies, counts: sum(
         accuracy * count for accuracy, count in zip(accuracies, counts, strict=True) if count), "over the images of"),
     ("select", lambda validation, test: int(np.argmax(validation)), "the result is an index and an accuracy"),
-    ("select", lambda validation, test: (int(np.argmax(test)), max(test)), "the test must not choose"),
+    ("select", lambda validation, test: (int(np.argmax(test)), max(test)),
+     "the test accuracies must not influence the choice"),
     ("select", lambda validation, test: (int(np.argmax(validation)), max(validation)), "chosen for that accuracy"),
     ("select", lambda validation, test: max(enumerate(test), key=lambda pair: (validation[pair[0]], pair[1])),
      "the test must not decide"),

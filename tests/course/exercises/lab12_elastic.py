@@ -60,7 +60,8 @@ WRONG_CODE = [
      "not in percent"),
     ("rest", lambda order, seen, rank, size: order[rank::size], "used is used again"),
     ("rest", lambda order, seen, rank, size: order[seen:], "goes to one worker"),
-    ("rest", lambda order, seen, rank, size: order[seen:][:1] if rank == 0 else [], "is missing"),
+    ("rest", lambda order, seen, rank, size: order[seen:][:1] if rank == 0 else [],
+     "together, the ranks leave out an image that is still to be used"),
     ("rest", lambda order, seen, rank, size: order[seen:] if rank == 0 else [], "differ by more than one"),
-    ("rest", lambda order, seen, rank, size: [99], "not all in the epoch"),
+    ("rest", lambda order, seen, rank, size: [99], "an image is not in the epoch, or occurs twice"),
 ]

@@ -181,8 +181,6 @@ def test_lab11_divides_the_images_of_a_node_but_not_between_nodes(tmp_path):
     for text in in_both("lab11"):
         assert text.count("2 workers on 1 node, epoch") == 3
         assert text.count("1024 images trained, 1024 different ones") == 3
-    if reason := client.missing():
-        pytest.skip(reason)
     with client.running(tmp_path / "cluster", "--nodes", 2) as cluster:
         trained = [re.findall(r"2 workers on 2 nodes, epoch \d: (\d+) images trained, 1024 different", cluster.labs(
             "shell", "--", sys.executable, "-m", "labs", "launch", "2", ROOT / folder / "lab11.py").stdout)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from labs.course import over_links, two_nodes
+from labs.course import over_links
 from labs.results import records
 from labs.run import cluster_state
 from labs.run.lock import Lock
@@ -54,7 +54,6 @@ def test_a_step_that_sleeps_takes_its_sleep_and_the_bytes_over_the_link(two, tmp
     wire = 8 * record["metrics"]["gradient_bytes"] / 1e8
     for row in (weak, strong):
         assert row["step_seconds"] > 0.95 * wire + row["compute_seconds"]
-    assert two_nodes.slept([record, record | {"layout": record["layout"] | {"size": 1}}])["speedup"].max() < 2
 
 
 def test_a_sweep_sets_the_links_of_each_run_and_records_them(two, tmp_path):
