@@ -180,7 +180,9 @@ def settings(config: Config) -> Iterator[Config]:
 
 def _study(job, arrays):
     """Train all settings of a study, one after the other, from the same weights, and return the run's record."""
-    config, rows, misses, n = job.config, [], [], len(arrays.train_images)
+    config, n = job.config, len(arrays.train_images)
+    rows: list[dict[str, float]] = []
+    misses: list[dict[str, float]] = []
     model = models.cifar_cnn(len(arrays.class_names), **NARROW)
     trainer = measure.large_batches.Trainer(model, arrays, config.optimizer, config.momentum)
 

@@ -218,8 +218,8 @@ def _cells(job, train, set_bandwidth, constants, networks):
     import tensorflow as tf
 
     def predict(cell, bandwidth, alone=None):
-        links = (constants[name] for name in (bandwidth, "unlimited", "busy"))
-        return results.link_model.step(cell, job.size, *links, alone)
+        link, unlimited, busy = (constants[name] for name in (bandwidth, "unlimited", "busy"))
+        return results.link_model.step(cell, job.size, link, unlimited, busy, alone)
 
     bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size, fp16 in networks:

@@ -9,7 +9,7 @@ import numpy as np
 
 from labs.course import plots
 from labs.results import link_model, statistics
-from labs.run.cluster_state import bits_per_second, spelled
+from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
