@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, measure, models, results, training
 
@@ -71,7 +71,7 @@ PRESETS = {
         optimizer="sgd", validation_split=0.0,
     ),
 }
-ADAM_LR = 0.002
+ADAM_LR = 0.004
 """The base_lr of the preset "rules" with Adam, from its own search."""
 FACTORS = {"sgd": (1, 2, 4, 8, 16, 32), "adam": (1, 2, 8, 32)}
 """The values of k in the study "rules"."""
@@ -181,7 +181,7 @@ def settings(config: Config) -> Iterator[Config]:
 def _study(job, arrays):
     """Train all settings of a study, one after the other, from the same weights, and return the run's record."""
     config, n = job.config, len(arrays.train_images)
-    rows: list[dict[str, float]] = []
+    rows: list[dict[str, Any]] = []
     misses: list[dict[str, float]] = []
     model = models.cifar_cnn(len(arrays.class_names), **NARROW)
     trainer = measure.large_batches.Trainer(model, arrays, config.optimizer, config.momentum)

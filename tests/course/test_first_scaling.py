@@ -47,6 +47,17 @@ def test_four_workers_on_two_cores_have_a_ceiling_of_two():
     assert ceilings["ceiling, 2 cores"] == [1, 2, 2]
 
 
+def test_a_number_of_workers_is_apart_from_one_only_if_all_its_runs_are():
+    def ended(*accuracies):
+        return [KEPT[0] | {"config": KEPT[0]["config"] | {"epochs": 40}, "layout": KEPT[0]["layout"] | {"size": size},
+                           "metrics": {"test_accuracy": accuracy}} for size, accuracy in accuracies]
+
+    one = [(1, 0.9), (1, 0.92)]
+    assert first_scaling.apart(ended(*one, (2, 0.91), (4, 0.89), (4, 0.88))) == "4 workers are below one"
+    assert first_scaling.apart(ended(*one, (2, 0.93), (4, 0.95), (4, 0.91))) == "2 workers are above one"
+    assert first_scaling.apart(ended(*one, (2, 0.91))).startswith("no number of workers")
+
+
 def test_differences_are_within_a_seed_and_corrected_for_their_number():
     table = first_scaling.by_order(ORDERS)
     assert table["lost"]["unsharded", False] == pytest.approx(0.06, abs=0.002)
