@@ -68,7 +68,7 @@ test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classi
 	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
 	@$(BY_FILE) $(CLASSIC_TESTS)
 
-sizes: env ## Print the lines of each part, and how many files and lines each lab may load
+sizes: env ## Print the lines of each part, what each lab may load, and the words of each page
 	@$(BIN)/python -m tests.sizes
 
 env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR

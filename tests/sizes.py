@@ -1,11 +1,14 @@
-"""Lines of code in each part of the kit, and how many files and lines each lab may load: `make sizes`."""
+"""Lines of each part of the kit, what each lab may load, and the words of each page: `make sizes`."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import nbformat
 
 from labs.run import catalogue, lazy
 from labs.run.paths import ROOT
@@ -39,6 +42,19 @@ def closure(lab: str) -> set[Path]:
         found.add(module := open_.pop())
         open_ |= set(_imports(module)) - found
     return {_path(module) for module in found}
+
+
+def words(lab: str) -> int:
+    """Return the words of a page up to "Closer look": its Markdown, and what its cells show as Markdown."""
+    texts = []
+    for cell in nbformat.read(ROOT / "notebooks" / f"{lab}.ipynb", 4).cells:
+        if cell.cell_type == "markdown":
+            texts.append(re.split("(?m)^## (?:Closer look|Questions)$", cell.source)[0])
+            if texts[-1] != cell.source:
+                break
+        else:
+            texts += [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
+    return sum(bool(re.search(r"\w", word)) for text in texts for word in text.split())
 
 
 def _path(module: str) -> Path:
@@ -102,11 +118,11 @@ def _running(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def main() -> None:
-    """Print the size of each part, and what each lab may load."""
+    """Print the size of each part, what each lab may load, and how long its page is."""
     rows = [f"{part:14} {count:7,} lines" for part, count in parts().items()]
     for lab in catalogue.lab_names():
         files = closure(lab)
-        rows.append(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines")
+        rows.append(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines, {words(lab):5,} words")
     print("\n".join(rows))
 
 
