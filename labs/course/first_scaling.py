@@ -127,17 +127,20 @@ def reading(runs: Mapping[int, dict[str, Any]], seconds: Mapping[int, float], sp
 
 
 def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
-    """Return the caption of `figure`, and what it says of 40 epochs, as Markdown."""
-    speedups, theirs = ours["speedup"][40], report.loc[40]
+    """Return the caption of `figure`, and what it says of speed and accuracy, as Markdown."""
+    theirs = report.loc[40]
+    two, four = (" to ".join(f"{speedup:.2f}" for speedup in sorted(ours["speedup"].xs(size, level="size")))
+                 for size in (2, 4))
     step = 1000 * theirs["train_seconds"] / (18_750 / theirs.index)  # 40 x 60,000 / 128 steps, as the report counts.
     errors = proportions.difference(theirs["test_accuracy"][4], theirs["test_accuracy"][1], 10_000)
     return (
         "*Left: the ratio of median throughputs; bars: 95 % intervals over three seeds. Middle and right: a point per "
-        "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right.*\n\n"
-        f"**Speed.** On two cores two workers are {speedups[2]:.2f} times as fast as one, and four, which share the "
-        f"cores, {speedups[4]:.2f} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and "
-        f"{theirs['speedup'][4]:.2f}: a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of "
-        "them, so nearly all of the loss comes with the second.\n\n"
+        "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. Table: means over "
+        "the seeds; train (s) includes the first epoch.*\n\n"
+        f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
+        f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
+        f"with $b$ = 128 a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
+        "most of the loss comes with the second.\n\n"
         f"**Accuracy.** On two cores, {apart(runs)} in all runs of 40 epochs. Report M's one and four GPUs differ by "
         f"{errors:.1f} standard errors. It ran each once; what another seed would change is not known.")
 
