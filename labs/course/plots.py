@@ -188,7 +188,7 @@ def step_times(turns: pd.DataFrame, cost: StepCost) -> Figure:
         axes.plot(measured, dots, "o", color=COLOURS[0], alpha=0.5, label="one turn")
         axes.plot(batch, curve, color="0.3", label="fit: $t(b) = a + c\\,b$")
         if limit > 0:  # The fit of a disturbed run may have a < 0, which a logarithmic axis cannot show.
-            axes.axhline(limit, color="0.3", linestyle=":", label="limit: $a$ or $1/c$")
+            axes.axhline(limit, color="0.3", linestyle=":", label="bound: $t > a$, throughput $< 1/c$")
             axes.annotate(name, (1, limit), (4, 0), ("axes fraction", "data"), "offset points", va="center", fontsize=9)
         _batch_axis(axes, ticks)
     left.set(ylabel="time of a step (ms)")

@@ -86,7 +86,7 @@ QUESTIONS = {
     "q2": Question("With this run's batch size and its mean time of a step (the sum of `train_seconds` divided by the "
                    "sum of `steps`, both without the first epoch), how long would the full run of report M take: 40 "
                    "epochs of 60,000 images?", "a number, in minutes", NEWEST, _minutes),
-    "q3": Question("These runs differ in their batch size. Which batch size has the highest throughput?",
+    "q3": Question("These runs differ in their batch size. Which batch size showed the highest throughput?",
                    "a batch size", _by_batch, _fastest),
 }
 
