@@ -69,6 +69,7 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """Return by how much each entry exceeds 1/N of one worker's: columns `excess`, `low`, `high`; largest first.
 
     The interval is Welch's. The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one.
+    One worker exchanges nothing: its measured `communication` is an error, and belongs to `other`.
 
     Args:
         one: Samples of one worker.
@@ -77,6 +78,7 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """
     import pandas as pd
 
+    one = one.assign(communication=0.0, other=one[OTHER] + one["communication"])
     rows = {name: statistics.difference(many[name], one[name] / workers) for name in many}
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=["excess", "low", "high"])
     wall = frame.loc[[WALL]]
@@ -93,14 +95,15 @@ def bound(exceeding: pd.DataFrame) -> str:
     if not whole > 0:
         return f"nothing bounds the scaling: the epoch is {-whole:.3f} s shorter than ideal, so the baseline is suspect"
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
-    figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f}) "
-              f"of {whole:+.3f} s in all")
+    figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f})"
+              f"; all entries together {whole:+.3f} s")
     if abs(entries["excess"][OTHER]) >= largest["excess"]:
         return f"no entry explains the scaling: `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
     if not largest["low"] > 0:
-        return f"{entries.index[0]} has the largest excess, {figure}: within noise"
+        return f"not resolved: {entries.index[0]} has the largest excess, {figure}, which is within noise"
     if rivals:
-        return f"{entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as large"
+        return (f"not resolved: {entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as "
+                "large")
     return f"{entries.index[0]} bounds the scaling: {figure}"
 
 
@@ -134,4 +137,5 @@ def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
              if abs(share) >= READABLE]
     if large:
         return f"`other` is {', '.join(large)} of an epoch: do not trust the entries of these ledgers, measure again"
-    return f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch, so the entries can be trusted"
+    return (f"`other` is at most {100 * max(map(abs, shares.values())):.1f} % of an epoch: the entries explain it, "
+            "each to within its ±")

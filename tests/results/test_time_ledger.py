@@ -71,10 +71,17 @@ def test_the_excess_is_over_one_nth_and_sums_to_what_the_speedup_lacks():
     assert (exceeding["low"] < exceeding["excess"]).all()
 
 
+def test_what_one_worker_seems_to_communicate_is_an_error_and_no_excess():
+    one, many = made(5, compute=0.4, communication=-0.05), made(5, 1, compute=0.2, communication=0.01)
+    exceeding = time_ledger.excess(one, many, 2)
+    assert exceeding["excess"]["communication"] == pytest.approx(many["communication"].mean())
+    assert exceeding["excess"]["other"] == pytest.approx(0.025, abs=2e-3)
+
+
 @pytest.mark.parametrize(("many", "sentence_of"), [
     ({"compute": 0.2, "communication": 0.1, "start": 0.02}, "communication bounds the scaling: +0.1"),
     ({"compute": 0.25, "communication": 0.0505}, "may be as large"),
-    ({"compute": 0.2}, ": within noise"),
+    ({"compute": 0.2}, "which is within noise"),
 ])
 def test_the_bound_is_named_if_the_intervals_tell_it_from_the_others(many, sentence_of):
     sentence = time_ledger.bound(time_ledger.excess(made(8, compute=0.4), made(8, 1, **many), 2))
