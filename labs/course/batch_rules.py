@@ -49,11 +49,23 @@ def studied(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd
 
 
 def misses(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the miss of one large step, the mean over the seeds: a row per k, a column per completed epochs."""
+    """Return the mean miss of one large step by k, completed epochs and seed: a row per seed, columns (k, epochs)."""
     import pandas as pd
 
-    rows = [row for run in runs for row in run.get("tables", {}).get("miss", ())]
-    return pd.DataFrame(rows).groupby(["k", "epochs"])["miss"].mean().unstack("epochs")
+    rows = [row | {"seed": run["config"]["seed"]} for run in runs for row in run.get("tables", {}).get("miss", ())]
+    return pd.DataFrame(rows).groupby(["seed", "k", "epochs"])["miss"].mean().unstack(["k", "epochs"])
+
+
+def kept_until(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return the mean accuracies, a row per k and a column per rule, and the largest k to which each rule keeps them.
+
+    Args:
+        table: From `studied`.
+        allowed: The loss of accuracy against k = 1 up to which a rule keeps it, at this k and at all smaller ones.
+    """
+    mean = table.groupby(["k", "rule"])["val_accuracy"].mean().unstack()
+    kept = mean.loc[1] - mean <= allowed
+    return mean, {rule: int(max(k for k in mean.index if kept[rule].loc[:k].all())) for rule in mean}
 
 
 def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
@@ -70,8 +82,35 @@ def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
     return f"{difference.mean():+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
 
 
+def longest(until: Mapping[str, int]) -> list[str]:
+    """Return the rules that keep the accuracy up to the largest k; `until` is from `kept_until`."""
+    return [rule for rule in RULES if until[rule] == max(until.values())]
+
+
+def verdict(table: pd.DataFrame, allowed: float) -> str:
+    """Return what `accuracy_figure` shows, as Markdown.
+
+    Args:
+        table: From `studied`.
+        allowed: As in `kept_until`.
+    """
+    mean, until = kept_until(table, allowed)
+    best, most, late = longest(until), max(until.values()), list(mean.index[-2:])
+    others = [f"{rule} {k}" for rule, k in until.items() if rule not in best]
+    at_late = {rule: " and ".join(f"{value:.2f}" for value in mean[rule].loc[late]) for rule in mean}
+    text = (f"**{' and '.join(best).capitalize()} keeps the accuracy longest: up to $k$ = {most}.** The others keep it "
+            f"up to: {'; '.join(others)}. At $k$ = {late[0]} and {late[1]} linear has {at_late['linear']}, with warmup "
+            f"{at_late['linear, warmup']}; the baseline has {mean['linear'][1]:.2f}.")
+    plain = best[0].removesuffix(", warmup")
+    if most > 1 and plain != "no scaling":
+        text += f" At $k$ = {most}, warmup changes {plain} by {change(table, f'{plain}, warmup', plain, most)}."
+    return text
+
+
 def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
-    """Draw the accuracy over k: a line per rule through the means, a dot per seed, and what counts as kept.
+    """Draw the accuracy over k: a line per rule through the means, a dot per run, and what counts as kept.
+
+    The dots of rules without warmup are hollow.
 
     Args:
         table: From `studied`.
@@ -86,7 +125,8 @@ def accuracy_figure(table: pd.DataFrame, allowed: float) -> Figure:
         rows = table[table["rule"] == rule]
         mean = rows.groupby("k")["val_accuracy"].mean()
         beside = 1.03 ** (number - 2)  # So that no dot hides another.
-        axes.plot(beside * rows["k"], rows["val_accuracy"], "o", color=colour, alpha=0.35, markersize=3)
+        axes.plot(beside * rows["k"], rows["val_accuracy"], "o", color=colour, alpha=0.6, markersize=3.5,
+                  fillstyle="none" if style == "--" else "full")
         axes.plot(mean.index, mean, style, color=colour, linewidth=2, label=rule)
     _over_k(axes, sorted(table["k"].unique()))
     axes.set(ylabel="accuracy on the held-out images", ylim=(0, None))
@@ -104,7 +144,8 @@ def dead_figure(tables: Mapping[str, pd.DataFrame]) -> Figure:
         for rule in ("linear", "linear, warmup"):
             rows, (colour, style) = table[table["rule"] == rule], STYLES[rule]
             mean = rows.groupby("k")["dead"].mean()
-            axes.plot(rows["k"], rows["dead"], "o", color=colour, alpha=0.35, markersize=4)
+            axes.plot(rows["k"], rows["dead"], "o", color=colour, alpha=0.6, markersize=4,
+                      fillstyle="none" if style == "--" else "full")
             axes.plot(mean.index, mean, style, color=colour, linewidth=2, label=rule)
         _over_k(axes, sorted(table["k"].unique()))
         axes.set(title=title, ylim=(0, 1))
@@ -142,7 +183,7 @@ def schedule_figure(rates: pd.DataFrame) -> Figure:
     axes = plots.empty(9, 3).subplots()
     for rule in rates:
         colour, style = STYLES[rule]
-        axes.plot(rates.index, rates[rule], style, color=colour, label=rule)
+        axes.step(rates.index, rates[rule], style, where="post", color=colour, label=rule)
     axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
     return plots.finished(axes)
 

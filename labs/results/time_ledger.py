@@ -126,6 +126,24 @@ def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFra
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
+def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
+    """Return whether `other` is below 5 % of the epoch in each of some ledgers; `cells` are from `by_cell`."""
+    return all(abs(table(seconds)["share"][OTHER]) < READABLE for seconds in cells.values())
+
+
+def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, workers: int) -> str:
+    """Return a sentence with the batch sizes for which an entry's 95 % interval lies above 0.
+
+    Args:
+        cells: From `by_cell`.
+        entry: Its name.
+        workers: Cells with this number of workers.
+    """
+    found = [str(batch) for (batch, size), seconds in cells.items()
+             if size == workers and statistics.mean_interval(seconds[entry])[0] > 0]
+    return f"By its interval, `{entry}` is above 0 for {'b = ' + ', '.join(found) if found else 'no b'}."
+
+
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:
     """Return a sentence on whether the entries of some ledgers can be trusted: `other` is below 5 % in each.
 

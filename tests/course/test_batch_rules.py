@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from labs.course import batch_rules
@@ -35,7 +36,21 @@ def test_the_baseline_belongs_to_every_rule():
 def test_rules_are_compared_within_a_seed():
     table = batch_rules.studied(RUNS, "rules", "sgd")
     assert batch_rules.change(table, "linear", "square root", 8) == "+0.040 (95 % interval +0.040 to +0.040)"
-    assert batch_rules.misses(RUNS).loc[8].to_dict() == pytest.approx({0: 0.1, 3: 0.4})
+    assert batch_rules.misses(RUNS)[8].mean().to_dict() == pytest.approx({0: 0.1, 3: 0.4})
+
+
+def test_a_rule_keeps_the_accuracy_only_as_far_as_all_smaller_batches_do():
+    means = {"no scaling": (0.6, 0.5, 0.6), "square root": (0.6, 0.58, 0.5), "square root, warmup": (0.6, 0.59, 0.56),
+             "linear": (0.6, 0.59, 0.58), "linear, warmup": (0.6, 0.6, 0.5)}
+    table = pd.DataFrame([{"seed": seed, "rule": rule, "k": k, "val_accuracy": accuracy + 0.001 * seed}
+                          for rule, each in means.items() for k, accuracy in zip((1, 2, 8), each, strict=True)
+                          for seed in range(5)])
+    _, until = batch_rules.kept_until(table, 0.03)
+    assert until == {"no scaling": 1, "square root": 2, "square root, warmup": 2, "linear": 8, "linear, warmup": 2}
+    said = batch_rules.verdict(table, 0.03)
+    assert said.startswith("**Linear keeps the accuracy longest: up to $k$ = 8.** The others keep it up to: ")
+    assert "no scaling 1" in said
+    assert "At $k$ = 8, warmup changes linear by -0.080" in said
 
 
 def test_each_rule_has_a_line_and_each_seed_a_dot():

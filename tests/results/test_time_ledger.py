@@ -108,6 +108,14 @@ def test_ledgers_are_sorted_by_cell_and_say_whether_they_can_be_trusted():
     assert time_ledger.readable(cells) == (
         "`other` is 25 % (N = 2, b = 64) of an epoch: do not trust the entries of these ledgers, measure again")
     assert time_ledger.readable({(32, 1): cells[32, 1]}).startswith("`other` is at most 3.8 % of an epoch")
+    assert [time_ledger.trusted({cell: each}) for cell, each in cells.items()] == [True, False]
+
+
+def test_an_entry_is_above_zero_by_its_interval():
+    cells = {(32, 2): made(5, communication=0.01), (64, 2): made(5, communication=0.0), (32, 1): made(5, input=0.1)}
+    said = time_ledger.above_zero(cells, "communication", 2)
+    assert said == "By its interval, `communication` is above 0 for b = 32."
+    assert time_ledger.above_zero(cells, "communication", 1).endswith("for no b.")
 
 
 def test_a_figure_within_its_interval_is_text():
