@@ -94,8 +94,9 @@ def _smallest_errors(terms: Sequence[np.ndarray], seconds: np.ndarray) -> list[f
     return values.tolist()
 
 
-def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link, alone: float | None = None) -> float:
-    """Return the seconds of a training step on n nodes of one worker each.
+def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link,
+          alone: float | None = None) -> dict[str, float]:
+    """Return the seconds `alone`, `processor`, `wire` and `window` of a training step on n nodes of one worker each.
 
     An exchange needs the processor (copies, sums, the kernel's TCP) and waits for the link. The processor's part is
     what the exchange takes over an unlimited link. A node with one core computes nothing meanwhile, so only the wait
@@ -117,7 +118,14 @@ def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Lin
     processor = min(unlimited.allreduce_seconds(cell["gradient_bytes"], n), exchange)
     for_core = max(0.0, busy.allreduce_seconds(cell["gradient_bytes"], n) - processor)
     window = max(0.0, speed * (cell["computed_seconds"] - cell["ready_seconds"]) - for_core)
-    return speed * cell["alone_seconds"] + processor + max(0.0, exchange - processor - window)
+    return {"alone": speed * cell["alone_seconds"], "processor": processor, "wire": exchange - processor,
+            "window": window}
+
+
+def step(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link, alone: float | None = None) -> float:
+    """Return the seconds of a training step from its `parts`, which have the same arguments."""
+    of = parts(cell, n, link, unlimited, busy, alone)
+    return of["alone"] + of["processor"] + max(0.0, of["wire"] - of["window"])
 
 
 def errors(cells: Sequence[Mapping[str, Any]], predicted: str = "predicted_seconds") -> dict[str, float]:

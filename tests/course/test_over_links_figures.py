@@ -67,12 +67,17 @@ def test_steps_over_links_that_the_fit_has_not_seen_are_predicted_within_five_pe
 def test_a_verdict_names_the_nodes_on_which_the_model_does_not_hold(steps):
     table = over_links.unseen(steps)
     table = table[table["nodes"].isin([2, 4, 8])]
-    assert over_links.verdict(table).endswith("So the model holds within 5 % on all of them.")
-    table.loc[table["nodes"] == 8, "error"] = -0.3
+    assert "fails" not in over_links.verdict(table)
+    table.loc[table["nodes"] == 8, ["error", "error_in_turn"]] = -0.3
     text = over_links.verdict(table)
-    assert "30.0% on 8 nodes." in text
-    assert "On 8 nodes the model does not hold within 5 %" in text
-    assert "1.00 times a ring's bytes" in text
+    assert "30.0 % on 8 nodes; the largest is 30 %." in text
+    assert "**On 8 nodes the model fails**: 12 of 12 steps took longer than predicted, and not because" in text
+
+
+def test_the_parts_of_a_step_add_up_to_its_prediction(steps):
+    table = over_links.unseen(steps)
+    exposed = (table["wire"] - table["window"]).clip(lower=0)
+    assert (table["alone"] + table["processor"] + exposed).to_list() == pytest.approx(table["unseen_seconds"].to_list())
 
 
 def test_alpha_and_beta_of_an_emulated_link_predict_messages_that_they_were_not_fitted_to(allreduces):
