@@ -135,8 +135,8 @@ def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
     errors = proportions.difference(theirs["test_accuracy"][4], theirs["test_accuracy"][1], 10_000)
     return (
         "*Left: the ratio of median throughputs; bars: 95 % intervals over three seeds. Middle and right: a point per "
-        "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. Table: means over "
-        "the seeds; train (s) includes the first epoch.*\n\n"
+        "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. Table: accuracy "
+        "and train (s), first epoch included, are means.*\n\n"
         f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
         f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
         f"with $b$ = 128 a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
@@ -206,9 +206,9 @@ def lesson(table: pd.DataFrame) -> str:
     """Return what `by_order` says of a forgotten epoch, as Markdown."""
     alone = table.loc[("sharded", False)]
     cost = "costs nothing measurable" if alone["noise"] else f"changes the accuracy by {-alone['lost']:+.3f}"
-    return (f"**A forgotten epoch {cost} as long as the images are sharded.** Unsharded workers take other images in "
-            "each epoch. With the epoch forgotten as well they always take the same quarter: "
-            f"{verdict(table.loc[('unsharded', False)])} against right shards.")
+    return (f"**A forgotten epoch {cost} as long as the images are sharded.** Unsharded workers take different images "
+            "in each epoch. With the epoch forgotten too, they always take the same quarter: "
+            f"{verdict(table.loc[('unsharded', False)])} against sharded.")
 
 
 def verdict(row: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ QUESTIONS = {
                    "a share; 1 is ideal", PAIR, grade_efficiency),
     "q3": Question("How many steps per epoch does each worker of this run take? The last step is padded, so round up.",
                    "a number of steps", SEVERAL, _steps),
-    "q4": Question("Suppose this run's data were not sharded: each of the N workers shuffles all images on its own and "
+    "q4": Question("Suppose this run had used own seeds: each of the N workers shuffles all images on its own and "
                    "takes 1/N of them. What share of the images would be seen in an epoch, on average?",
                    "a share, from 0 to 1", SEVERAL, _seen),
 }
