@@ -45,7 +45,10 @@ def closure(lab: str) -> set[Path]:
 
 
 def words(lab: str) -> int:
-    """Return the words of a page up to "Closer look": its Markdown, and what its cells show as Markdown."""
+    """Return the words of a page up to "Closer look": its Markdown, and what its cells show as Markdown.
+
+    Formulas on lines of their own and blocks of code are no words.
+    """
     texts = []
     for cell in nbformat.read(ROOT / "notebooks" / f"{lab}.ipynb", 4).cells:
         if cell.cell_type == "markdown":
@@ -54,7 +57,8 @@ def words(lab: str) -> int:
                 break
         else:
             texts += [output.get("data", {}).get("text/markdown", "") for output in cell.outputs]
-    return sum(bool(re.search(r"\w", word)) for text in texts for word in text.split())
+    plain = re.sub(r"(?s)\$\$.*?\$\$|```.*?```", " ", "\n".join(texts))
+    return sum(bool(re.search(r"\w", word)) for word in plain.split())
 
 
 def _path(module: str) -> Path:

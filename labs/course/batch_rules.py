@@ -95,12 +95,10 @@ def verdict(table: pd.DataFrame, allowed: float) -> str:
         allowed: As in `kept_until`.
     """
     mean, until = kept_until(table, allowed)
-    best, most, late = longest(until), max(until.values()), list(mean.index[-2:])
+    best, most = longest(until), max(until.values())
     others = [f"{rule} {k}" for rule, k in until.items() if rule not in best]
-    at_late = {rule: " and ".join(f"{value:.2f}" for value in mean[rule].loc[late]) for rule in mean}
     text = (f"**{' and '.join(best).capitalize()} keeps the accuracy longest: up to $k$ = {most}.** The others keep it "
-            f"up to: {'; '.join(others)}. At $k$ = {late[0]} and {late[1]} linear has {at_late['linear']}, with warmup "
-            f"{at_late['linear, warmup']}; the baseline has {mean['linear'][1]:.2f}.")
+            f"up to: {'; '.join(others)}. The baseline has {mean['linear'][1]:.2f}.")
     plain = best[0].removesuffix(", warmup")
     if most > 1 and plain != "no scaling":
         text += f" At $k$ = {most}, warmup changes {plain} by {change(table, f'{plain}, warmup', plain, most)}."
