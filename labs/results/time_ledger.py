@@ -95,8 +95,7 @@ def bound(exceeding: pd.DataFrame) -> str:
     if not whole > 0:
         return f"nothing bounds the scaling: the epoch is {-whole:.3f} s shorter than ideal, so the baseline is suspect"
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
-    figure = (f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f})"
-              f"; all entries together {whole:+.3f} s")
+    figure = f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f})"
     if abs(entries["excess"][OTHER]) >= largest["excess"]:
         return f"no entry explains the scaling: `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
     if not largest["low"] > 0:
