@@ -97,7 +97,7 @@ def bound(exceeding: pd.DataFrame) -> str:
     rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
     figure = f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f})"
     if abs(entries["excess"][OTHER]) >= largest["excess"]:
-        return f"no entry explains the scaling: `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
+        return f"not resolved: the unexplained `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
     if not largest["low"] > 0:
         return f"not resolved: {entries.index[0]} has the largest excess, {figure}, which is within noise"
     if rivals:

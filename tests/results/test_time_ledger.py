@@ -93,7 +93,7 @@ def test_nothing_bounds_a_speedup_that_cannot_be_and_other_explains_nothing():
     one, superlinear = made(8, compute=0.6, other=0.2), made(8, 1, compute=0.3, communication=0.05)
     assert "so the baseline is suspect" in time_ledger.bound(time_ledger.excess(one, superlinear, 2))
     many = made(8, 1, compute=0.36, communication=0.1, other=-0.05)
-    assert "no entry explains the scaling: `other` has an excess of -0.150 s" in time_ledger.bound(
+    assert "not resolved: the unexplained `other` has an excess of -0.150 s" in time_ledger.bound(
         time_ledger.excess(one, many, 2))
 
 
