@@ -10,12 +10,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable
-from typing import Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal
 
 from labs import Lab, LabError, Options, Sweep, datasets, fields, main, models, results, training
-from labs.datasets import sharding
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from labs.datasets import sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,10 @@ def deal(config: Config, images: int | np.ndarray, ranks: Iterable[int], global_
     Raises:
         LabError: The workers cannot share the batch evenly.
     """
+    import numpy as np
+
+    from labs.datasets import sharding
+
     if global_batch_size % RANKS:
         raise LabError(f"{RANKS} workers cannot share a global batch of {global_batch_size}; "
                        "choose another --batch-size")

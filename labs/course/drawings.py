@@ -455,7 +455,7 @@ def topologies(nbytes: Sequence[float] | None = None, n: int = 8, alpha: float =
         axes.axvline(even, color="0.7", linewidth=1, linestyle="-.", zorder=1)
         title += f"\nup to {_si(even, 'B')} the tree is faster, above it the ring"
     fastest = min(cost(sizes[0], n, alpha, 1 / beta) for cost in COSTS.values())
-    axes.set(xscale="log", yscale="log", ylim=(fastest / 3, None), xlabel="message M (bytes)",
+    axes.set(xscale="log", yscale="log", ylim=(fastest / 3, None), xlabel="array M (bytes)",
              ylabel="time of one all-reduce (seconds)")
     axes.set_title(title, fontsize=11)
     axes.xaxis.set_major_formatter(lambda value, _: _si(value, "B"))

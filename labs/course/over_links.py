@@ -112,7 +112,7 @@ def time_figure(table: pd.DataFrame, latency: float, per_byte: float, title: str
     for colour, marker, (library, ms) in zip(plots.COLOURS, ("o", "x"), table.items(), strict=False):
         axes.plot(table.index, ms, marker, color=colour, markersize=7, label=library)
     axes.plot(sizes, latency + per_byte * sizes, color="0.3", linewidth=1, label=r"$2\alpha + \beta M$")
-    axes.set(xscale="log", yscale="log", xlabel="message M (bytes)", ylabel="all-reduce (ms)", title=title)
+    axes.set(xscale="log", yscale="log", xlabel="array M (bytes)", ylabel="all-reduce (ms)", title=title)
     axes.grid(alpha=0.3)
     return plots.finished(axes)
 

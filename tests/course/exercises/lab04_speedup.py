@@ -10,9 +10,9 @@ from tests.course.exercises.planted import ledger, made
 
 RECORDS = [
     made("lab04", images_per_sec=100, batch_size=64, metrics=ledger(8, 0, 0.5, 1.5)),
-    made("lab04", images_per_sec=80, metrics=ledger(9, 0, 1, 2)),
+    made("lab04", images_per_sec=80, batch_size=16, metrics=ledger(9, 0, 1, 2)),
     made("lab04", 4, 290, batch_size=64, metrics=ledger(2, 0.6, 0.3, 0.5)),
-    made("lab04", 4, 180, metrics=ledger(2.5, 2, 0.4, 0.6)),
+    made("lab04", 4, 180, batch_size=16, metrics=ledger(2.5, 2, 0.4, 0.6)),
 ]
 
 WRONG = [
