@@ -139,7 +139,7 @@ def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
         "and train (s), first epoch included, are means.*\n\n"
         f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
         f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
-        f"with $b$ = 128 a step takes {step[1]:.0f}, {step[2]:.0f} and {step[4]:.0f} ms on 1, 2 and 4 of them, so "
+        f"by its count of steps, one takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
         "most of the loss comes with the second.\n\n"
         f"**Accuracy.** On two cores, {apart(runs)} in all runs of 40 epochs. Report M's one and four GPUs differ by "
         f"{errors:.1f} standard errors. It ran each once; what another seed would change is not known.")
