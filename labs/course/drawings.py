@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -528,6 +529,13 @@ def messages(topology: str, n: int) -> list[list[tuple[int, int, float]]]:
         distances = [2**level for level in range(math.ceil(math.log2(n)))]
         reduce = [[(rank, rank - far, 1.0) for rank in range(far, n, 2 * far)] for far in distances]
     return reduce + [[(target, source, share) for source, target, share in step] for step in reversed(reduce)]
+
+
+def timed(text: str, call: Callable[..., Any], *values: Any) -> Bar:
+    """Call a function with some values, and return its bar (text, began, ended), in seconds of this machine's clock."""
+    began = time.perf_counter()
+    call(*values)
+    return text, began, time.perf_counter()
 
 
 def typical(steps: Sequence[Sequence[Sequence[Bar]]]) -> list[list[Bar]]:
