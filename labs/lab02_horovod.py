@@ -46,7 +46,7 @@ class Config:
     """Which images each of four workers takes ("textbook" only): its shard of one common order; its shard of an order
     with its own seed; or, on all workers, the same images."""
     reshuffle: bool = True
-    """Shuffle anew in each epoch; "textbook" only."""
+    """Reshuffle in each epoch; "textbook" only."""
 
 
 PRESETS = {

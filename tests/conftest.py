@@ -82,5 +82,6 @@ def samples() -> Path:
     """The folder of real pictures for development; where there is none, its tests are skipped."""
     folder = Path(os.environ.get("LABS_SAMPLES") or ROOT.parent / "shared" / "data").expanduser()
     if not folder.is_dir():
+        assert not os.environ.get("LABS_SAMPLES"), f"LABS_SAMPLES names no folder: {folder}"
         pytest.skip(f"no samples in {folder} (set LABS_SAMPLES)")
     return folder

@@ -41,7 +41,7 @@ def apart(runs: Runs, epochs: int = 40) -> str:
     low, high = (frame.groupby("size")["test_accuracy"].agg(end) for end in ("min", "max"))
     said = [f"{n} workers are {'below' if high[n] < low[1] else 'above'} one" for n in low.index[1:]
             if high[n] < low[1] or low[n] > high[1]]
-    return " and ".join(said) or "no number of workers is below or above one"
+    return " and ".join(said) or "no N differs from one worker"
 
 
 def report_m() -> pd.DataFrame:
@@ -139,7 +139,7 @@ def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
         "and train (s), first epoch included, are means.*\n\n"
         f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
         f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
-        f"by its count of steps, one takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
+        f"by its count, a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
         "most of the loss comes with the second.\n\n"
         f"**Accuracy.** On two cores, {apart(runs)} in all runs of 40 epochs. Report M's one and four GPUs differ by "
         f"{errors:.1f} standard errors. It ran each once; what another seed would change is not known.")

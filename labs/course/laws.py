@@ -78,12 +78,6 @@ def fit_amdahl(sizes: Sequence[int], speedups: Sequence[float]) -> float:
     return slope(1 - 1 / n, 1 / s - 1 / n)
 
 
-def fit_gustafson(sizes: Sequence[int], speedups: Sequence[float]) -> float:
-    """Return the serial share that best explains speedups in weak scaling (least squares); errors as `fit_amdahl`."""
-    n, s = _fittable(sizes, speedups)
-    return slope(n - 1, n - s)
-
-
 def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Return the slope of the line through the origin: a weighted mean of the shares y / x of the points."""
     return float((x * y).sum() / (x * x).sum())

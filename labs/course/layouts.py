@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 
 def trained(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of lab 11 that are of a training, not of the study "sleep" (until
-    November 2026 also "bandwidth")."""
+    """Return lab 11's records of training, without the study "sleep" (until November 2026 also "bandwidth")."""
     return [run for run in runs if not {"cells", "sleep"} & {*run.get("tables", {})}]
 
 

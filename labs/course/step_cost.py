@@ -76,7 +76,7 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
 
 
 def rise_text(low: float, high: float, allowed: float) -> str:
-    """Return half a sentence on a throughput that should rise with the batch: whether it does, and as the line says.
+    """Return a clause that says whether the throughput rises with the batch, and as the line predicts.
 
     Args:
         low, high: The interval of throughput(large batch) / throughput(small batch), as measured.

@@ -107,13 +107,11 @@ def test_a_ring_has_a_panel_for_each_step_with_a_stripe_for_each_rank_in_a_sum()
     assert stripes == [int((state.values > 0).sum()) for state in states[1:]]
 
 
-@pytest.mark.parametrize("n", [2, 6, 8])
-@pytest.mark.parametrize("topology", drawings.COSTS)
+@pytest.mark.parametrize(("topology", "n"), [(topology, n) for topology in drawings.COSTS for n in (2, 6, 8)
+                                             if (topology, n) != ("halving-doubling", 6)])
 def test_messages_of_a_topology_reduce_and_agree_with_its_formula(topology, n):
     """Carry out the messages on sets of ranks: in the end every rank has heard of all others."""
     known = [[{rank} for _ in range(n)] for rank in range(n)]  # By rank and chunk.
-    if topology == "halving-doubling" and n == 6:
-        pytest.skip("pairs 2, 4, 8 ... ranks")
     for number, step in enumerate(drawings.messages(topology, n)):
         sent = [(source, target, [set(known[source][chunk]) for chunk in range(n)]) for source, target, _ in step]
         for source, target, chunks in sent:
@@ -163,5 +161,5 @@ def test_each_rank_has_the_minimum_of_its_own_examples():
     axes = drawings.least_squares_paths(PANELS, x, y).axes[0]
     drawn = {line.get_label(): np.ravel(line.get_data()) for line in axes.lines}
     np.testing.assert_allclose(drawn["best for rank 0's examples"], [2, -2], atol=1e-9)
-    np.testing.assert_allclose(drawn["best for all examples"], np.linalg.lstsq(x, y, rcond=None)[0].ravel())
+    np.testing.assert_allclose(drawn["best for all examples"], [7 / 3, -5 / 3])
     assert "best for rank 1's examples" in [text.get_text() for text in axes.figure.axes[-1].get_legend().get_texts()]

@@ -17,6 +17,7 @@ import pytest
 
 from labs import lab12_elastic as lab
 from labs.launch import local, mpirun
+from labs.measure import kills
 from labs.run import command_line, options
 from labs.run.errors import LabError
 from tests import listening
@@ -102,6 +103,15 @@ def test_without_elastic_at_most_an_epoch_is_lost(tmp_path, monkeypatch):
     assert 0 < event["seconds_starting"] < event["seconds_lost"] < event["seconds"] < record["metrics"]["wall_seconds"]
     solved("lab12.q1")
     assert [row["epoch"] for row in record["history"]] == list(range(1, RESUME.epochs + 1))
+
+
+def test_what_kills_waste_is_all_but_the_kept_steps(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
+    lives = [kills.Life(life=2.0, restart=0.5, kept=1.0, saving=0.25, lost=0.25), kills.Life(life=6.0, kept=1.0)]
+    monkeypatch.setattr(kills, "study", lambda *_, **__: lives)
+    record = lab.run(dataclasses.replace(DEMO, study="kills", kills=2), options.Options(results=tmp_path))
+    assert (record["metrics"]["wall_seconds"], record["metrics"]["wasted"]) == (8.0, 0.75)
+    assert [row["kept"] for row in record["tables"]["kills"]] == [1.0, 1.0]
 
 
 @pytest.mark.slow

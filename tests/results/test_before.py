@@ -1,7 +1,8 @@
 """What the kit wrote before its renovation (commit 860e70b, in `before/`): config hashes, run names, records.
 
-The records and weights of Keras 3 are those with which the kit changed over to it. Three sweeps have got new runs
-since, lab 6's "demo" and both of lab 9: their names are those of 26 November 2026.
+The records and weights of Keras 3 are those with which the kit changed over to it. Four sweeps have got new runs
+since, the "demo" of labs 4 and 6 and both of lab 9: their names are those of 26 November 2026, and so is the
+configuration of lab 4's "demo".
 """
 
 from __future__ import annotations

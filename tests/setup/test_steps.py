@@ -52,9 +52,11 @@ def test_a_full_disk_is_reported_as_such(steps):
 
 def test_a_missing_network_is_reported_as_such(steps, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    command = [sys.executable, "-m", "uv", "pip", "install", "--target", "here", "--index-url", NOWHERE, "labs-nowhere"]
+    command = [sys.executable, "-m", "uv", "--no-config", "pip", "install", "--target", "here", "--index-url", NOWHERE,
+               "labs-nowhere"]
+    clean = {name: value for name, value in os.environ.items() if "INDEX" not in name and "FIND_LINKS" not in name}
     with pytest.raises(SetupError, match=r"^the package index cannot be reached"):
-        steps.run(command, os.environ | {"UV_HTTP_RETRIES": "0"})
+        steps.run(command, clean | {"UV_HTTP_RETRIES": "0", "NO_PROXY": "127.0.0.1"})
 
 
 HOLDER = """

@@ -33,7 +33,7 @@ def test_the_partitions_have_their_limits(cluster):
 def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_earlier(cluster, tmp_path, monkeypatch):
     monkeypatch.setitem(slurm_queue.SLEEPS, "E", 600)  # On a busy machine, it must not end before the plan is read.
     monkeypatch.setattr(slurm_queue, "SETTLED", 600)
-    monkeypatch.setattr(slurm_queue, "PATIENCE", 200)
+    monkeypatch.setattr(slurm_queue, "PATIENCE", 100)
     queue = slurm_queue.Queue(cluster)
     jobs = [(nodes, limit) for _, nodes, limit in slurm_queue.JOBS.values()][:-1]
     predicted = slurm_queue.planned_starts(jobs, slurm_queue.NODES)
@@ -44,7 +44,9 @@ def test_slurm_plans_the_six_jobs_as_the_page_says_and_a_shorter_limit_starts_ea
     assert "the job would wait forever" in " ".join(queue.advice("D", "F").split())
     assert queue.shorten("D", 5).loc["D", "start"] == pytest.approx(5, abs=1.5)
     cluster.shell("scancel --name=E")
-    assert queue.started_after("D") > 0
+    queue.started_after("D")
+    rows = cluster.shell("squeue --noheader --name=A,B,D --format='%j %T'").splitlines()
+    assert sorted(rows) == ["A RUNNING", "B PENDING", "D RUNNING"], "D passed B, which waits for A"
     queue.cancel()
     queue.keep(tmp_path / "queue.json")
     assert set(json.loads((tmp_path / "queue.json").read_text())) == {"before", "advice", "after", "seconds"}
