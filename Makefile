@@ -119,6 +119,7 @@ notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))' && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
 lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
+	@[ -d setup/scaffold ] || { echo 'lab: error: this release has no setup/scaffold; make labs in a clone' >&2; exit 1; }
 	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'
 	@touch $(STAMP)  # The new row in pyproject.toml installs nothing.
 

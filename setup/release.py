@@ -17,6 +17,7 @@ from labs.run import atomic
 from labs.run.environment import RELEASE
 from labs.run.errors import ERROR_PREFIX, LabError
 from labs.run.paths import ROOT, shown
+from labs.run.text import plural
 
 NOT_FOR_STUDENTS = [
     "solutions/*",
@@ -28,10 +29,9 @@ NOT_FOR_STUDENTS = [
     # Grading, and the instructors' pages.
     "labs/tools/grade/*", "tests/tools/grade/*", "grading/*", "tests/grading/*",
     "site/instructor/*", "tests/site/instructor/*",
-    # This program, and the test of what it leaves out.
-    "setup/release.py", "tests/setup/test_release.py",
+    "tests/setup/test_release.py",
 ]
-"""Patterns of paths that the students' archive leaves out; `*` matches any number of folders. Nothing else lists them."""
+"""Patterns of paths that the students' archive leaves out; `*` also matches `/`. The only list of them."""
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def main() -> None:
         LabError: This is not a git clone, or it has changes that are not committed.
     """
     if changed := _git("status", "--porcelain").decode().splitlines():
-        raise LabError(f"{len(changed)} files are not as committed, such as {changed[0][3:]}; a release is made from a "
-                       "commit: commit or stash them (`git status` lists them)")
+        raise LabError(f"{plural(len(changed), 'file')} not as committed, such as {changed[0][3:]}; a release is made "
+                       "from a commit: commit or stash the changes that `git status` lists")
     version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
     version += "-" + _git("rev-parse", "--short=8", "HEAD").decode().strip()
     for readers in ("students", "instructors"):
