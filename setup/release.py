@@ -8,10 +8,10 @@ from __future__ import annotations
 import fnmatch
 import gzip
 import io
-import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 
 from labs.run import atomic
 from labs.run.environment import RELEASE
@@ -43,8 +43,8 @@ def main() -> None:
     if changed := _git("status", "--porcelain").decode().splitlines():
         raise LabError(f"{plural(len(changed), 'file')} not as committed, such as {changed[0][3:]}; a release is made "
                        "from a commit: commit or stash the changes that `git status` lists")
-    version = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1]
-    version += "-" + _git("rev-parse", "--short=8", "HEAD").decode().strip()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    version = f"{project['version']}-{_git('rev-parse', '--short=8', 'HEAD').decode().strip()}"
     for readers in ("students", "instructors"):
         path = ROOT / "dist" / f"labs-{version}-{readers}.tar.gz"
         # An empty name and no time in gzip's header, so that only the content decides about the bytes.
