@@ -22,7 +22,8 @@ pytestmark = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a release 
 
 
 def made(clone: Path) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "setup.release"], cwd=clone, capture_output=True, text=True, check=False)
+    program = [sys.executable, "-m", "setup.release"]
+    return subprocess.run(program, cwd=clone, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

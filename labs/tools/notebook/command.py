@@ -50,8 +50,8 @@ def update(work: Path) -> None:
     try:
         outdated = working_copies.update(ROOT / "notebooks", work)
     except OSError as problem:
-        raise LabError(f"the copies of the notebooks cannot be written to {shown(work)}: {problem.strerror or problem}; set "
-                       "LABS_WORK to a folder of your own") from None
+        raise LabError(f"the copies of the notebooks cannot be written to {shown(work)}: "
+                       f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:
         print(f"{shown(work / name)} stays as you edited it; to get the notebook's new version, rename your copy, "
               "then start again")
