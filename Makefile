@@ -26,8 +26,8 @@ CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run lab slurm \
-    drill bench pins clean distclean FORCE
+.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run lab release \
+    slurm drill bench pins clean distclean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,8 +119,12 @@ notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))' && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
 lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
+	@[ -d setup/scaffold ] || { echo 'lab: error: this release has no setup/scaffold; make labs in a clone' >&2; exit 1; }
 	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'
 	@touch $(STAMP)  # The new row in pyproject.toml installs nothing.
+
+release: env ## Write the archives for students and instructors into dist/, from the commit, without its history
+	@$(BIN)/python -m setup.release
 
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm

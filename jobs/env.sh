@@ -34,13 +34,20 @@ fi
 # module purge
 # module load python/3.13 openmpi/5.0
 
-# --- The clone's environment. sbatch copies the job file, but not this file, so its path leads to the clone.
-# With conda (environment.yml), use this instead: source ~/miniconda3/etc/profile.d/conda.sh; conda activate labs
-if [ ! -x "$clone/.venv/bin/labs" ]; then
+# --- The environment: the clone's, which `make env` makes, or LABS_ENV from the site's file: the folder of another venv,
+# or the name or folder of a conda environment. sbatch copies the job file, but not this file, so its path leads to the
+# clone.
+environment=${LABS_ENV:-$clone/.venv}
+if [ -f "$environment/bin/activate" ] && [ -x "$environment/bin/labs" ]; then
+    source "$environment/bin/activate"
+elif [ -z "${LABS_ENV:-}" ]; then
     echo "labs: error: no $clone/.venv/bin/labs; run \`make env\` in $clone first" >&2
     return 1
+elif ! { eval "$("${CONDA_EXE:-conda}" shell.bash hook)" && conda activate "$LABS_ENV" \
+    && [ -x "$CONDA_PREFIX/bin/labs" ]; }; then
+    echo "labs: error: LABS_ENV is '$LABS_ENV'; choose a venv or a conda environment in which \`labs\` is installed" >&2
+    return 1
 fi
-source "$clone/.venv/bin/activate"
 
 # --- Launcher: mpirun finds the allocation's nodes by itself. LAUNCHER=srun, in a site's file, is for sites whose Slurm
 # supports the PMI of the site's MPI (`srun --mpi=list`); elsewhere the workers stop with an error. LABS_LAUNCHER in the

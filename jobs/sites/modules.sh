@@ -13,6 +13,7 @@ export SBATCH_PARTITION=batch SBATCH_ACCOUNT=ml101
 export LABS_SITE=modules
 export SLURM_MPI_TYPE=pmix
 LAUNCHER=srun
+# LABS_ENV=labs    # A conda environment (environment.yml) instead of the clone's .venv; or the folder of a venv.
 if [ -n "${SLURM_JOB_ID:-}" ]; then
     module purge
     module load python/3.13 cuda/12.9 openmpi/5.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from labs.measure import ledger_columns, throughput
 from labs.results import curves
 from labs.results.schema import FORMAT, Record
-from labs.run import atomic, heartbeat, terminal
+from labs.run import atomic, environment, heartbeat, terminal
 from labs.run.paths import shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "config": _plain(dataclasses.asdict(job.config)),
         "layout": _plain(layout | {"global_batch_size": batch_size * job.size}),
         "data": _plain(job.data),
-        "versions": versions(),
+        "versions": versions() | {"commit": environment.commit()},
         "machine": machine(),
         "history": history,
         "timings": {

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import site
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ from labs.run.text import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
+
+
+RELEASE = "RELEASE"
+"""The file of a release that holds its commit: setup/release.py writes it, because a release has no history."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,18 @@ def _distribution(name: str) -> Distribution | None:
         with contextlib.suppress(metadata.PackageNotFoundError):
             return metadata.distribution(each)
     return None
+
+
+@functools.cache
+def commit() -> str:
+    """Return the kit's commit: "release-VERSION-COMMIT" in an unpacked release, "unknown" if nothing says it."""
+    with contextlib.suppress(OSError):
+        return (ROOT / RELEASE).read_text().strip()
+    git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        if (ROOT / ".git").exists():  # Otherwise git would look into the folders above.
+            return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return "unknown"
 
 
 def version(name: str) -> str | None:

@@ -13,24 +13,31 @@ from labs import lab02_horovod as lab
 from labs.course import own_script
 from labs.launch import local
 from labs.run.paths import ROOT
-from tests.course.exercises.solved import solved
+from tests.course.exercises.solved import solved, with_solutions
 
-TEXTS = [(ROOT / path).read_text() for path in ("examples/plain/train.py", "solutions/train.py")]
 STUDY = ["--code", "textbook", "--images", "0", "--epochs", "2", "--seed", "3"]
 
 
-def test_the_ten_lines_are_all_that_is_new():
-    plain, finished = ({line.strip() for line in text.partition('"""\n\n')[2].splitlines()} for text in TEXTS)
+@pytest.fixture
+def texts() -> list[str]:
+    """The plain script, and the one with the ten lines."""
+    return [(ROOT / path).read_text() for path in ("examples/plain/train.py", "solutions/train.py")]
+
+
+@with_solutions
+def test_the_ten_lines_are_all_that_is_new(texts):
+    plain, finished = ({line.strip() for line in text.partition('"""\n\n')[2].splitlines()} for text in texts)
     new = finished - plain
     assert len(new) == 10
     assert all("# Horovod: " in line for line in new)
     assert len(plain - finished) == 4, "steps, learning rate, callbacks and verbose"
-    assert "hvd" not in TEXTS[0]
+    assert "hvd" not in texts[0]
 
 
+@with_solutions
 @pytest.mark.workers
 @pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
-def test_the_page_runs_a_script_of_ones_own(tmp_path, monkeypatch, capsys):
+def test_the_page_runs_a_script_of_ones_own(texts, tmp_path, monkeypatch, capsys):
     """As it is, two workers train two models; with the ten lines, they compute what one computes."""
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))
     train = own_script.begin() / "train.py"
@@ -38,17 +45,17 @@ def test_the_page_runs_a_script_of_ones_own(tmp_path, monkeypatch, capsys):
     copies = own_script.run("horovodrun -np 2 python plain.py --epochs 1")
     assert [each.steps for each in copies] == [44, 44]
     assert "rank 0: 44 steps per epoch" in capsys.readouterr().out
-    train.write_text(TEXTS[1])
+    train.write_text(texts[1])
     own_script.begin()
-    assert train.read_text() == TEXTS[1], "a student's file is kept"
+    assert train.read_text() == texts[1], "a student's file is kept"
     assert own_script.ready() == "train.py"
     (one,) = own_script.run("horovodrun -np 1 python train.py --epochs 2 --batch-size 64 --base-lr 0.002")
     (two,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
     assert two.steps == one.steps == 22
     assert two.loss == pytest.approx(one.loss, rel=1e-3)
     for wrong in ("        order = order[hvd.rank()::hvd.size()]", "optimizer = hvd.Dist"):
-        (line,) = (line for line in TEXTS[1].splitlines(keepends=True) if line.startswith(wrong))
-        train.write_text(TEXTS[1].replace(line, ""))
+        (line,) = (line for line in texts[1].splitlines(keepends=True) if line.startswith(wrong))
+        train.write_text(texts[1].replace(line, ""))
         (bad,) = own_script.run("horovodrun -np 2 python train.py --epochs 2")
         assert bad.loss != pytest.approx(one.loss, rel=0.01), "the page's assertion notices it"
     with pytest.raises(LabError, match="ended with code"):

@@ -30,7 +30,7 @@ def read_only(tmp_path):
     mount = f"{mount}; ! touch {ROOT}/new {sys.prefix}/new 2>/dev/null"
 
     def run(command: str, **variables: str) -> subprocess.CompletedProcess:
-        foreign = ("LABS_RESULTS", "LABS_DATA", "LABS_CACHE")
+        foreign = ("LABS_RESULTS", "LABS_DATA", "LABS_CACHE", "LABS_WORK")
         env = {name: value for name, value in os.environ.items() if name not in foreign}
         env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "LABS": f"{sys.executable} -m labs"} | variables
         return subprocess.run(["unshare", "-rm", "bash", "-euc", f"{mount}; cd {home}; {command}"], env=env, text=True,
@@ -61,10 +61,18 @@ def test_a_read_only_data_folder_needs_a_cache_elsewhere(read_only, tmp_path):
 
 
 @pytest.mark.parametrize(("command", "cure"), [("$LABS run lab02 --workers 2", "--results"),
-                                               ("$LABS data fetch mnist", "LABS_DATA")])
+                                               ("$LABS data fetch mnist", "LABS_DATA"),
+                                               ("$LABS notebook --copy-only", "LABS_WORK")])
 def test_without_a_folder_of_ones_own_one_line_says_so(read_only, command, cure):
     done = read_only(command)
     assert done.returncode == 1
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("labs: error: ")]
     assert "Read-only file system" in line
     assert cure in line
+
+
+def test_working_copies_of_ones_own(read_only, tmp_path):
+    done = read_only("$LABS notebook --copy-only", LABS_WORK=str(tmp_path / "mine/work"))
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "mine/work").glob("*.ipynb")} == {
+        path.name for path in (ROOT / "notebooks").glob("*.ipynb")}

@@ -17,7 +17,7 @@ from labs.run.options import Options
 
 HOST_FILE = mpirun.HOST_FILES[0]
 FOLDERS = {"LABS_DATA": paths.data_dir, "LABS_RESULTS": paths.results_dir, "LABS_CACHE": paths.cache_dir,
-           "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
+           "LABS_WORK": paths.work_dir, "LABS_TMPDIR": paths.temporary_dir, cluster_state.FOLDER: cluster_state.folder}
 
 
 def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, capsys):

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 
 import pytest
@@ -61,6 +62,24 @@ def test_a_job_file_does_not_run_without_slurm(clone, name, submit, here):
     assert done.returncode != 0
     assert done.stdout == ""
     assert done.stderr == f"labs: error: not in a Slurm job; `{submit}`, or here `{here}`\n"
+
+
+def test_a_site_names_another_environment(clone, tmp_path):
+    """A real venv, in which nothing but the stub of `labs` is installed. No tracked file changes."""
+    venv = tmp_path / "envs/my own"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    shutil.copy2(clone / ".venv/bin/labs", venv / "bin/labs")
+    shutil.rmtree(clone / ".venv")
+    site = clone / "jobs/sites/ours.sh"
+    where = 'source jobs/env.sh && command -v labs python && echo "$VIRTUAL_ENV"'
+    for named, printed in ((venv, f"{venv}/bin/labs\n{venv}/bin/python\n{venv}\n"), (tmp_path / "envs/absent", "")):
+        site.write_text(f"LABS_ENV={shlex.quote(str(named))}\n")
+        done = subprocess.run(["bash", "-c", where], cwd=clone, capture_output=True, text=True, check=False,
+                              env={"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "7", "LABS_SITE": "ours"})
+        assert done.stdout == printed, done.stderr
+        assert bool(done.returncode) != bool(printed)
+    assert done.stderr.splitlines()[-1] == (f"labs: error: LABS_ENV is '{named}'; choose a venv or a conda environment "
+                                            "in which `labs` is installed")
 
 
 def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):

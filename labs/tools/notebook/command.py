@@ -7,44 +7,54 @@ import functools
 import os
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from labs.run import environment
-from labs.run.paths import ROOT, user_name
+from labs.run.errors import LabError
+from labs.run.paths import ROOT, shown, user_name, work_dir
 from labs.tools.notebook import working_copies
-
-WORK = "work"
-"""The folder of the working copies. It lies beside notebooks/, so that their relative links work."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe `labs notebook`, which has no options."""
+    """Describe `labs notebook` and its option."""
     parser.description = ("Open the notebooks in JupyterLab, with this Python as their kernel. They open as copies in "
-                          "work/, which git ignores; a copy that you have edited is never overwritten. The server "
-                          "accepts connections only from this machine, with a token; if your browser is on another "
-                          "machine, use the ssh command that is printed. Ctrl-C stops the server and its kernels.")
+                          "work/, which git ignores, or in the folder that LABS_WORK names; a copy that you have "
+                          "edited is never overwritten. The server accepts connections only from this machine, with a "
+                          "token; if your browser is on another machine, use the ssh command that is printed. Ctrl-C "
+                          "stops the server and its kernels.")
+    parser.add_argument("--copy-only", action="store_true",
+                        help="update the copies and exit, for a server that runs already, such as JupyterHub")
 
 
 def main(args: argparse.Namespace) -> None:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Update the copies, and serve until Ctrl-C or SIGTERM."""
+    work = work_dir().absolute()
+    if args.copy_only:
+        update(work)
+        print(f"the notebooks are in {shown(work)}")
+        return
     from labs.tools.notebook import jupyter_server  # Loads JupyterLab, for a second.
 
     os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
     environment.refuse_harmful()
-    folder = _folder()
-    jupyter_server.serve(folder, opens_browser(), functools.partial(_announce, folder))
+    update(work)
+    jupyter_server.serve(work, opens_browser(), functools.partial(_announce, work.name))
 
 
-def _folder() -> str:
-    """Bring the working copies up to date, and return the folder to open, relative to the kit."""
+def update(work: Path) -> None:
+    """Bring the working copies up to date; print which edited ones are older than their notebooks.
+
+    Raises:
+        LabError: They cannot be written, as in a clone that a class shares.
+    """
     try:
-        outdated = working_copies.update(ROOT / "notebooks", ROOT / WORK)
+        outdated = working_copies.update(ROOT / "notebooks", work)
     except OSError as problem:
-        print(f"the notebooks open without copies: {problem}")
-        return "notebooks"
+        raise LabError(f"the copies of the notebooks cannot be written to {shown(work)}: "
+                       f"{problem.strerror or problem}; set LABS_WORK to a folder of your own") from None
     for name in outdated:
-        print(f"{WORK}/{name} stays as you edited it; to get the notebook's new version, rename your copy, "
+        print(f"{shown(work / name)} stays as you edited it; to get the notebook's new version, rename your copy, "
               "then start again")
-    return WORK
 
 
 def _announce(folder: str, port: int, token: str) -> None:

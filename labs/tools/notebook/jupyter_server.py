@@ -14,8 +14,6 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_server.base.handlers import JupyterHandler
 from jupyterlab.labapp import LabApp
 
-from labs.run.paths import ROOT
-
 
 class OwnKernel(KernelSpecManager):
     """Offers one kernel, "python3": the Python that runs the server. Other installed kernels are not offered."""
@@ -37,7 +35,6 @@ TERMINAL = ["bash", "-c", f"exec bash --rcfile <({_RCFILE})"]
 SETTINGS = {
     "ServerApp.ip": "127.0.0.1",
     "ServerApp.port": 8888,  # The first port to try.
-    "ServerApp.root_dir": ROOT,
     "ServerApp.kernel_spec_manager_class": "labs.tools.notebook.jupyter_server.OwnKernel",
     "KernelManager.ip": "127.0.0.1",
     "KernelManager.transport_encryption": "required",  # Other users of the machine can reach that address, too.
@@ -51,18 +48,18 @@ ANNOUNCEMENTS = "@jupyterlab/apputils-extension:announcements"
 """JupyterLab's popups: one asks whether to fetch news, and covers figures; one offers to replace a pinned version."""
 
 
-def serve(folder: str, open_browser: bool, announce: Callable[[int, str], None]) -> None:
+def serve(folder: Path, open_browser: bool, announce: Callable[[int, str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM, then stop the kernels.
 
     Args:
-        folder: The folder to show first, relative to the kit.
+        folder: The folder to show first; the server offers the folder that holds it, by default the kit.
         open_browser: Open the notebooks in a browser on this machine.
         announce: Called with the port and the token once the server listens.
     """
     token = secrets.token_hex(24)
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     settings = SETTINGS | {"IdentityProvider.token": token, "ServerApp.open_browser": open_browser,
-                           "LabApp.default_url": f"/lab/tree/{folder}"}
+                           "ServerApp.root_dir": folder.parent, "LabApp.default_url": f"/lab/tree/{folder.name}"}
     server = LabApp.initialize_server([f"--{name}={value}" for name, value in settings.items()])
     server.web_app.settings["page_config_hook"] = _without_announcements
     server.io_loop.add_callback(lambda: announce(server.port, token))  # Runs after the callback that binds the port.

@@ -1,6 +1,7 @@
 """Working copies of the notebooks: students edit these, so that `git pull` never conflicts with their answers.
 
-A copy has no outputs: they would give away the answers where a page asks for predictions.
+A copy has no outputs: they would give away the answers where a page asks for predictions. Its links to the kit's files
+work: copies outside the kit have a symbolic link to it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from pathlib import Path
 
 from labs.run import atomic
 
+KIT = "kit"
+"""Symbolic link to the kit, beside copies that are not in it."""
 COPIED = ".copied.json"
 """File beside the copies: a digest of each notebook as it was copied. A copy that differs from it was edited or run."""
 
@@ -26,13 +29,18 @@ def update(notebooks: Path, work: Path) -> list[str]:
     Raises:
         OSError: The copies cannot be written.
     """
-    work.mkdir(exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
+    apart = work.resolve().parent != notebooks.resolve().parent
+    if apart:
+        (work / KIT).unlink(missing_ok=True)  # It may lead to last year's kit.
+        (work / KIT).symlink_to(notebooks.parent.resolve())
     copied: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
         copied = json.loads((work / COPIED).read_text())
     outdated = []
     for notebook in sorted(notebooks.glob("*.ipynb")):
         page = _without_outputs(notebook.read_bytes())
+        page = page.replace(b"](../", f"]({KIT}/".encode()) if apart else page
         copy, newest, last = work / notebook.name, _digest(page), copied.get(notebook.name)
         if copy.exists() and _digest(copy.read_bytes()) not in (last, newest):
             outdated += [notebook.name] * (last != newest)

@@ -6,8 +6,13 @@ import importlib
 import importlib.util
 from collections.abc import Callable
 
+import pytest
+
 from labs.course import exercises
 from labs.run import catalogue
+from labs.run.paths import ROOT
+
+with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
 
 def solution(question: str) -> Callable:

@@ -20,11 +20,10 @@ from labs.run import catalogue, command_line, options
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
-from tests.course.exercises.solved import solution, solved
+from tests.course.exercises.solved import solution, solved, with_solutions
 
 LABS = catalogue.lab_names()
 QUESTIONS = [question for lab in LABS for question in exercises.questions(lab)]
-with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
 
 @pytest.fixture(scope="module")

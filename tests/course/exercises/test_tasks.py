@@ -19,7 +19,7 @@ from labs.launch.supervisor import Outcome
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
-from tests.course.exercises.solved import solution
+from tests.course.exercises.solved import solution, with_solutions
 
 TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercises.tasks(lab).items()}
 CODE = [task for task, entry in TASKS.items() if entry.stub]
@@ -28,7 +28,6 @@ ON_WORKERS = "lab02.step"
 HERE = [task for task in CODE if task != ON_WORKERS]
 WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
          for name, function, hint in getattr(planted.of(lab), "WRONG_CODE", [])]
-with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
 
 # Functions.

@@ -12,12 +12,11 @@ import pytest
 from labs.course import exercises
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
-from tests.course.exercises.solved import solution
+from tests.course.exercises.solved import solution, with_solutions
 from tests.tools.cluster import client
 from tests.waiting import ends
 
 pytestmark = pytest.mark.workers
-with_solutions = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 
 
 # A train step.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import nbformat
 import pytest
 
+from labs.cli import commands
 from labs.run import catalogue
+from labs.run.errors import LabError
 from labs.run.paths import ROOT
-from labs.tools.notebook import command, working_copies
+from labs.tools.notebook import working_copies
 
 
 def page(text: str, printed: str = "the answer") -> str:
@@ -41,7 +44,7 @@ def test_the_copies_of_the_kits_notebooks_have_no_outputs(tmp_path):
         ours, committed = (nbformat.read(path, 4) for path in (copy, ROOT / "notebooks" / copy.name))
         nbformat.validate(ours)
         assert [(cell.cell_type, cell.source) for cell in ours.cells] == [
-            (cell.cell_type, cell.source) for cell in committed.cells]
+            (cell.cell_type, cell.source.replace("](../", "](kit/")) for cell in committed.cells]
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in ours.cells)
 
 
@@ -73,8 +76,22 @@ def test_an_edited_copy_stays_and_is_named_when_its_notebook_changes(folders, ed
     assert sources(work) == ["one, second version", "two, second version"]
 
 
-def test_the_notebooks_open_in_place_where_copies_cannot_be_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "ROOT", tmp_path)
-    (tmp_path / command.WORK).write_text("a file, not a folder")
-    assert command._folder() == "notebooks"
-    assert "the notebooks open without copies: " in capsys.readouterr().out
+def test_links_of_copies_outside_the_kit_lead_into_it(folders, tmp_path):
+    notebooks, _ = folders
+    (notebooks / "one.ipynb").write_text(page("see [the table](../data.csv)"))
+    (tmp_path / "data.csv").write_text("a,b")
+    mine = tmp_path / "home/mine"
+    for kit in (tmp_path / "moved", tmp_path):  # The second time, the link leads to last year's kit.
+        mine.mkdir(parents=True, exist_ok=True)
+        (mine / working_copies.KIT).unlink(missing_ok=True)
+        (mine / working_copies.KIT).symlink_to(kit)
+        assert working_copies.update(notebooks, mine) == []
+        link = re.search(r"\]\((.*)\)", sources(mine)[0])[1]
+        assert (mine / link).read_text() == "a,b"
+
+
+def test_where_copies_cannot_be_written_one_line_names_the_cure(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LABS_WORK", str(tmp_path / "file/work"))
+    with pytest.raises(LabError, match=r"cannot be written to .*/file/work: Not a directory; set LABS_WORK to"):
+        commands.dispatch(["notebook", "--copy-only"])
