@@ -20,8 +20,8 @@ PERIOD = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs watch`."""
-    parser.description = ("Show a running run, from the login node or a second terminal. It only reads the files in the "
-                          "run's folder; Ctrl-C ends it, and the run goes on.")
+    parser.description = ("Show a running run, from the login node or a second terminal. It only reads files. Ctrl-C "
+                          "ends it, and the run goes on.")
     parser.add_argument("run", nargs="?", metavar="RUN",
                         help="name of a run, or a lab for its newest run; default: the newest run that is running")
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")

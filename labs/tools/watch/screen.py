@@ -31,7 +31,7 @@ def lines(status: Status) -> list[str]:
 
 def state(status: Status) -> str:
     """Return what the run does, or how it has ended."""
-    where = min(status.beats, key=lambda beat: (beat.epoch, beat.step), default=None)
+    where = status.last
     if status.finished:
         return "finished"
     if where is None:
@@ -39,8 +39,8 @@ def state(status: Status) -> str:
     if status.silent == math.inf:
         return f"ended at {where.position()} without a record; its own output says why{_continue(status)}"
     if status.silent > SILENT:
-        return (f"no heartbeat for {status.silent:.0f} s, the last one at {where.position()}: killed, stopped (Ctrl-Z), "
-                f"or its nodes are lost{_continue(status)}")
+        return (f"no heartbeat for {status.silent:.0f} s, the last one at {where.position()}: killed, stopped (Ctrl-Z) "
+                f"or lost with its nodes{_continue(status)}")
     nodes = len({beat.host for beat in status.beats})
     return f"{_phase(status, where)}, {plural(len(status.beats), 'worker')} on {plural(nodes, 'node')}"
 
@@ -63,7 +63,8 @@ def _phase(status: Status, where: Beat) -> str:
 
 def _progress(status: Status) -> Iterator[str]:
     """Yield a line on the position, the throughput and the time left."""
-    if not status.beats or status.over or not (beat := min(status.beats, key=lambda beat: (beat.epoch, beat.step))).epoch:
+    beat = status.last
+    if beat is None or not beat.epoch or status.over:
         return
     of_epochs, of_steps = (f" of {total}" if total else "" for total in (beat.epochs, beat.steps))
     items = [f"epoch {min(beat.epoch, beat.epochs or beat.epoch)}{of_epochs}, step {beat.step}{of_steps}"]
@@ -151,8 +152,8 @@ def _ranks(status: Status) -> list[list[str]]:
                     key=lambda beat: beat.rank)
     rows = [["rank", "node", *(["own work, ms", "exchange and waiting, ms"] if timed else []), "now"]]
     for beat in chosen:
-        times = [f"{1e3 * seconds:.3g}" if beat.step_seconds else "" for seconds in (_work(beat), beat.exchange_seconds)]
-        rows.append([str(beat.rank), printable(beat.host), *(times if timed else []), _now(beat, status)])
+        times = [f"{1e3 * seconds:.3g}" for seconds in (_work(beat), beat.exchange_seconds)] if timed else []
+        rows.append([str(beat.rank), printable(beat.host), *times, _now(beat, status)])
     return rows
 
 

@@ -38,6 +38,11 @@ class Status:
     """Whether it has a checkpoint."""
 
     @property
+    def last(self) -> Beat | None:
+        """The heartbeat of the worker that is furthest behind; None before any has started."""
+        return min(self.beats, key=lambda beat: (beat.epoch, beat.step), default=None)
+
+    @property
     def silent(self) -> float:
         """Seconds since the last heartbeat of any worker that has not finished; infinite if all have."""
         return min(self.silence.values(), default=0.0)
