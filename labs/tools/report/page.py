@@ -46,6 +46,8 @@ BARS = 16
 """The most bars that are legible in one plot."""
 OTHER = "Other runs"
 """Heading of the runs that belong to no question."""
+TABLE = "newest"
+"""Id of the table of the labs' newest runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,21 +180,20 @@ def _page(root: Path) -> dict[str, Any]:
 
 
 def _head(sections: Iterable[Section]) -> dict[str, list[tuple[str, str]]]:
-    """Return the rows of the summary: what each is about, and its texts with the labs whose sections they lead to."""
+    """Return the rows of the summary: what each is about, and its texts with the ids of what they lead to."""
     ran = [section for section in sections if section.runs]
-    asked = {section.name: [answer.runs for answer in section.answers if answer.heading not in ("", OTHER)]
-             for section in ran}
-    headlines = sorted(((item, section.name) for section in ran for answer in section.answers for item in answer.items
-                        if isinstance(item, Headline)), key=lambda pair: -pair[0].value)
-    rows = {"runs": [(plural(section.runs, "run"), section.name) for section in ran],
-            "questions with runs": [(f"{sum(answered)} of {len(answered)}", name) for name, answered in asked.items()
-                                    if answered] or [("none was asked", "")]}
-    rows |= {kind: [(item.text, name) for item, name in headlines if item.kind == kind][:MOST_HEADLINES] or
-             [(missing, "")] for kind, missing in
-             ((EFFICIENCY, "no run on several workers with a run to compare it with: `labs sweep lab04`"),
-              (LIMIT, "not measured: `labs sweep lab04` measures where the seconds of an epoch go"))}
-    findings = [(plural(section.wrong, "finding"), section.name) for section in ran if section.wrong]
-    return rows | {"lint": findings or [("finds nothing implausible", "")]}
+    asked = [answer.runs for section in ran for answer in section.answers if answer.heading not in ("", OTHER)]
+    wrong = [section.wrong for section in ran if section.wrong]
+    rows = {"runs": [(f"{plural(sum(section.runs for section in ran), 'run')} of {plural(len(ran), 'lab')}", TABLE)],
+            "asked": [(f"{sum(asked)} of these labs' {plural(len(asked), 'question')} have runs", TABLE)]}
+    for kind, missing in ((EFFICIENCY, "no run on several workers with a run to compare it with: `labs sweep lab04`"),
+                          (LIMIT, "not measured: `labs sweep lab04` measures where the seconds of an epoch go")):
+        found = sorted(((item.value, f"{section.name}: {item.text}", section.name) for section in ran
+                        for answer in section.answers for item in answer.items
+                        if isinstance(item, Headline) and item.kind == kind), reverse=True)
+        rows[kind] = [(text, name) for _, text, name in found[:MOST_HEADLINES]] or [(missing, "")]
+    lint = f"{plural(sum(wrong), 'finding')} in {plural(len(wrong), 'lab')}" if wrong else "finds nothing implausible"
+    return rows | {"lint": [(lint, TABLE)]}
 
 
 def _implausible(runs: list[records.Record]) -> dict[str, list[Finding]]:

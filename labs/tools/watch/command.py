@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import time
@@ -36,7 +37,7 @@ def main(args: argparse.Namespace) -> int:
     """
     watcher = Watcher(status.choose(args.run, args.results))
     now = watcher.look()
-    if now.silent > status.SILENT and not now.finished:  # Or the clocks differ.
+    if status.SILENT < now.silent < math.inf and not now.finished:  # Or the clocks differ.
         time.sleep(status.SECOND_LOOK)
         now = watcher.look()
     live = sys.stdout.isatty() and not args.once
