@@ -114,7 +114,9 @@ def test_a_run_that_died_is_reported_as_such(folder):
 
 
 def test_a_run_that_ended_without_a_record_is_reported_as_such(folder):
-    write(folder, *(beat(rank, alive=0) for rank in (0, 1)))
+    heart = heartbeat.Heartbeat(folder / heartbeat.FOLDER, 0, 600)
+    heart.step(3, 10)
+    heart.close()
     assert "ended at epoch 3, step 10 without a record" in watch(folder, "lab10", code=1)
 
 
