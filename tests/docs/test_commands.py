@@ -28,7 +28,7 @@ PARSED = {
         "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
     r"labs report --open|srun .*--pty make notebook|tail -f ": "opens a browser, or does not end",
     r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ": "takes minutes to an hour, or downloads",
-    r"sudo |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
+    r"sudo |pipx |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "changes the machine, or needs another program; tests/setup/test_containers.py and "
         "tests/launch/test_read_only.py have the like",
     r"labs sweep \w+ --preset paper(?!.*--sbatch)|python3\.13 -m venv gpu|pip install -c |"
