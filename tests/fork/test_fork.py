@@ -30,6 +30,7 @@ def run(fork: Path, *words: str) -> None:
     assert done.returncode == 0, done.stdout[-5000:]
 
 
+@pytest.mark.skipif(not (ROOT / "jobs/sites/teaching.sh").exists(), reason="this is such a fork already")
 @pytest.mark.slow
 @pytest.mark.notebooks
 @pytest.mark.workers
