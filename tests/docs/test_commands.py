@@ -100,7 +100,7 @@ def shell(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(shell):
-    """Train the one run of README that is run, so that the commands on results have a run to show."""
+    """Train the one run of the pages that is run, so that the commands on results have a run to show."""
     (line,) = [line for line in COMMANDS if line.startswith("labs run") and not reason(line)]
     assert "epoch 10/10" in shell(line)
     return shell
