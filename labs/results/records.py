@@ -50,7 +50,15 @@ def read(folder: str | os.PathLike) -> Record:
         OSError: The file does not exist.
     """
     path = f"{folder}/record.json"
-    content = atomic.read_bytes(path, LARGEST)
+    return parse(atomic.read_bytes(path, LARGEST), path)
+
+
+def parse(content: bytes, path: str) -> Record:
+    """Parse a record from the bytes of its file.
+
+    Raises:
+        LabError: It is damaged, or is not a record; names `path` and the problem.
+    """
     try:
         record = _parsed(content)
         if not isinstance(record, dict) or record.get("format") != FORMAT:

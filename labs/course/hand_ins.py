@@ -1,0 +1,200 @@
+"""Hand-ins: a student's answers, functions, executed notebook and records in one zip, which is read as untrusted.
+
+    read("lab04_speedup-s1234.zip")    a HandIn; nothing is unpacked onto the disk, and nothing is executed
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from labs.results import records
+from labs.results.schema import LabName, Record
+from labs.run import atomic
+from labs.run.errors import LabError, quoted
+
+MANIFEST, ANSWERS, NOTEBOOK = "manifest.json", "answers.json", "notebook.ipynb"
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
+"""A student's id, and the folder of a record: it must not mean anything to a shell, a spreadsheet or a file system."""
+MEMBERS = re.compile(rf"manifest\.json|answers\.json|notebook\.ipynb|functions/{NAME}\.py|records/{NAME}/record\.json")
+DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+"""Names that Windows gives to devices, in every folder."""
+MOST_FILES, LARGEST_ZIP, LARGEST_FILE, LARGEST_TOTAL = 400, 32 << 20, 32 << 20, 64 << 20
+HIGHEST_RATIO = 100
+"""Bytes of all files per byte of the zip, beyond the first MiB; a hand-in has about 10."""
+AS_WRITTEN = "; hand in the zip as `labs handin` wrote it"
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a hand-in says about itself; `files` and the student's id are as trustworthy as the student."""
+
+    lab: LabName
+    student: Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
+    created: str
+    files: dict[str, str]
+    """The sha256 of each file, by its name in the zip."""
+    runs: dict[str, list[str]] = {}
+    """The runs whose records each answer was judged from, by the question's id."""
+    missing: list[str] = []
+    """What the student was told is missing."""
+    format: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
+    commit: str | None = None
+    kit: str = ""
+    python: str = ""
+    tensorflow: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class HandIn:
+    """A hand-in, read from its zip."""
+
+    path: Path
+    manifest: Manifest
+    answers: dict[str, Any]
+    """By the question's id, "lab04.q1"; a key of a dictionary that is a whole number is an int."""
+    functions: dict[str, str]
+    """Python source by the task's id, "lab02.shard", with the imports and functions of other cells that it uses."""
+    notebook: dict[str, Any] | None
+    records: list[Record]
+    """Oldest first; each fits the schema."""
+    damaged: dict[str, str]
+    """Why a record cannot be read, by its name in the zip."""
+
+
+def read(path: str | os.PathLike) -> HandIn:
+    """Read a hand-in from an untrusted zip, in memory.
+
+    Raises:
+        LabError: It is refused; one line that names the cause.
+        OSError: The file does not exist, or may not be read.
+    """
+    path = Path(path)
+    try:
+        files = _files(atomic.read_bytes(path, LARGEST_ZIP))
+        manifest = _manifest(files)
+        answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
+        functions = {name[len("functions/"):-len(".py")]: _text(files, name)
+                     for name in files if name.startswith("functions/")}
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as problem:
+        raise LabError(f"{path}: damaged or not a zip: {problem}; hand it in again") from None
+    except LabError as problem:
+        raise LabError(f"{path}: {str(problem).removeprefix(f'{path}: ')}") from None
+    valid, damaged = _records(files)
+    return HandIn(path, manifest, answers or {}, functions, notebook, valid, damaged)
+
+
+def _files(content: bytes) -> dict[str, bytes]:
+    """Return the files in a zip by name.
+
+    Raises:
+        LabError: The zip has what no hand-in has.
+    """
+    # The end of the central directory, before `zipfile` reads all of it: a million empty files fit into 64 MiB.
+    end = content[-22:]
+    if not end.startswith(b"PK\5\6") or content[-42:-38] == b"PK\6\7":
+        raise LabError("not a whole zip" + AS_WRITTEN)
+    if struct.unpack("<H", end[10:12])[0] > MOST_FILES or struct.unpack("<I", end[12:16])[0] > MOST_FILES * 300:
+        raise LabError(f"more than {MOST_FILES} files")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        _refuse(members, len(content))
+        return {member.filename: _content(archive, member) for member in members}
+
+
+def _refuse(members: list[zipfile.ZipInfo], zip_bytes: int) -> None:
+    """Raise unless all members are plain, small and expected; nothing has been decompressed yet."""
+    seen: set[str] = set()
+    for member in members:
+        name, shown = member.orig_filename, quoted(member.orig_filename)  # `filename` ends at the first NUL.
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise LabError(f"{shown} is a link, a folder or a device" + AS_WRITTEN)
+        if not MEMBERS.fullmatch(name) or any(map(DEVICES.fullmatch, name.split("/"))):
+            raise LabError(f"{shown} does not belong into a hand-in" + AS_WRITTEN)
+        if name.casefold() in seen:
+            raise LabError(f"{shown} is there twice")
+        if member.flag_bits & 0x41:
+            raise LabError(f"{shown} is encrypted")
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise LabError(f"{shown} is compressed by an unusual method" + AS_WRITTEN)
+        if member.file_size > LARGEST_FILE:
+            raise LabError(f"{shown} is larger than {LARGEST_FILE >> 20} MiB")
+        seen.add(name.casefold())
+    total = sum(member.file_size for member in members)
+    if len(members) > MOST_FILES or total > LARGEST_TOTAL:
+        raise LabError(f"more than {MOST_FILES} files or {LARGEST_TOTAL >> 20} MiB")
+    if total > HIGHEST_RATIO * zip_bytes + (1 << 20):
+        raise LabError(f"a zip of {zip_bytes:,} bytes that holds {total:,}")
+
+
+def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return a member's bytes; reads no more than its declared size."""
+    with archive.open(member) as file:
+        content = file.read(member.file_size)
+    if len(content) != member.file_size:
+        raise LabError(f"{quoted(member.filename)} is truncated; hand it in again")
+    return content
+
+
+def _manifest(files: dict[str, bytes]) -> Manifest:
+    """Return the manifest, of which every file has the digest, and take it out of the files."""
+    if MANIFEST not in files:
+        raise LabError(f"no {MANIFEST}" + AS_WRITTEN)
+    try:
+        manifest = msgspec.json.decode(files.pop(MANIFEST), type=Manifest)
+    except (ValueError, RecursionError) as problem:
+        raise LabError(f"{MANIFEST}: {problem}" + AS_WRITTEN) from None
+    if differing := sorted(files.keys() ^ manifest.files.keys()):
+        raise LabError(f"the manifest and the zip differ in {quoted(differing[0])}" + AS_WRITTEN)
+    for name, content in files.items():
+        if hashlib.sha256(content).hexdigest() != manifest.files[name]:
+            raise LabError(f"{name} was changed after it was packed (its sha256 differs)" + AS_WRITTEN)
+    return manifest
+
+
+def _text(files: dict[str, bytes], name: str) -> str:
+    try:
+        return files[name].decode()
+    except UnicodeDecodeError:
+        raise LabError(f"{name} is not UTF-8" + AS_WRITTEN) from None
+
+
+def _json(files: dict[str, bytes], name: str) -> dict[str, Any] | None:
+    """Return a file's JSON object; None if there is no such file."""
+    if name not in files:
+        return None
+    try:
+        value = json.loads(_text(files, name), object_pairs_hook=_with_numbers if name == ANSWERS else None)
+    except (ValueError, RecursionError) as problem:
+        raise LabError(f"{name} is not JSON: {problem}" + AS_WRITTEN) from None
+    if not isinstance(value, dict):
+        raise LabError(f"{name} does not hold an object" + AS_WRITTEN)
+    return value
+
+
+def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
+    """Return a dictionary whose keys that are whole numbers are ints again, as in `{32: 1.7}`."""
+    return {int(key) if re.fullmatch(r"-?\d{1,9}", key, re.ASCII) else key: value for key, value in pairs}
+
+
+def _records(files: dict[str, bytes]) -> tuple[list[Record], dict[str, str]]:
+    """Return the records that fit the schema, oldest first, and why others do not, by name."""
+    valid, damaged = [], {}
+    for name, content in files.items():
+        if name.startswith("records/"):
+            try:
+                valid.append(records.parse(content, name))
+            except LabError as problem:
+                damaged[name] = str(problem)
+    return sorted(valid, key=lambda record: record["started"]), damaged
