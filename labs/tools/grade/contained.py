@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import sysconfig
+import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -70,12 +71,13 @@ def _readable(root: Path) -> list[Path]:
 
 
 def _defined(source: str, name: str) -> Callable[..., Any]:
-    """Run a student's source, and return its function."""
+    """Run a student's source and return the function of that name, or else the last one in it."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, f"{name}.py", "exec"), names)
-    if not callable(names.get(name)):
+    functions = [value for value in names.values() if isinstance(value, types.FunctionType)]
+    if not callable(names.get(name)) and not functions:
         raise NameError(f"the file defines no function {name}")
-    return names[name]
+    return names[name] if callable(names.get(name)) else functions[-1]
 
 
 if __name__ == "__main__":

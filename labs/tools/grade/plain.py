@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import contextlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -43,13 +44,12 @@ def error(problem: BaseException) -> dict[str, str]:
 
 def raised(answer: dict[str, Any]) -> Exception:
     """Return the exception that `error` described; RuntimeError for what is not an ordinary one."""
-    kind = getattr(builtins, str(answer["error"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        kind = RuntimeError
-    try:
-        return kind(str(answer["text"]))
-    except TypeError:  # UnicodeDecodeError takes five arguments.
-        return RuntimeError(str(answer["text"]))
+    name, text = str(answer["error"]), str(answer["text"])
+    kind = getattr(builtins, name, None)
+    if isinstance(kind, type) and issubclass(kind, Exception):
+        with contextlib.suppress(TypeError):  # UnicodeDecodeError takes five arguments.
+            return kind(text)
+    return RuntimeError(f"{name}: {text}")
 
 
 class Unknown:
