@@ -1,39 +1,49 @@
 """Hand-ins: a student's answers, functions, executed notebook and records in one zip, which is read as untrusted.
 
+    pack("lab04", "s1234", Path())     writes the zip; executes nothing
     read("lab04_speedup-s1234.zip")    a HandIn; nothing is unpacked onto the disk, and nothing is executed
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
 import json
 import os
+import platform
 import re
 import stat
 import struct
+import subprocess
+import time
 import zipfile
 import zlib
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
+from labs.course import exercises
 from labs.results import records
 from labs.results.schema import LabName, Record
-from labs.run import atomic
+from labs.run import atomic, catalogue
 from labs.run.errors import LabError, quoted
+from labs.run.paths import ROOT, results_dir, shown, work_dir
+from labs.run.student import ID, VARIABLE
+from labs.run.text import plural
 
 MANIFEST, ANSWERS, NOTEBOOK = "manifest.json", "answers.json", "notebook.ipynb"
-NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}"
-"""A student's id, and the folder of a record: it must not mean anything to a shell, a spreadsheet or a file system."""
-MEMBERS = re.compile(rf"manifest\.json|answers\.json|notebook\.ipynb|functions/{NAME}\.py|records/{NAME}/record\.json")
+MEMBERS = re.compile(rf"manifest\.json|answers\.json|notebook\.ipynb|functions/{ID}\.py|records/{ID}/record\.json")
 DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 """Names that Windows gives to devices, in every folder."""
 MOST_FILES, LARGEST_ZIP, LARGEST_FILE, LARGEST_TOTAL = 400, 32 << 20, 32 << 20, 64 << 20
 HIGHEST_RATIO = 100
 """Bytes of all files per byte of the zip, beyond the first MiB; a hand-in has about 10."""
+MOST_RECORDS = 200
+"""The newest records of the lab that are packed, besides those behind the answers."""
 AS_WRITTEN = "; hand in the zip as `labs handin` wrote it"
 
 
@@ -41,7 +51,7 @@ class Manifest(msgspec.Struct, frozen=True):
     """What a hand-in says about itself; `files` and the student's id are as trustworthy as the student."""
 
     lab: LabName
-    student: Annotated[str, msgspec.Meta(pattern=rf"^{NAME}\Z")]
+    student: Annotated[str, msgspec.Meta(pattern=rf"^{ID}\Z")]
     created: str
     files: dict[str, str]
     """The sha256 of each file, by its name in the zip."""
@@ -81,8 +91,12 @@ def read(path: str | os.PathLike) -> HandIn:
         OSError: The file does not exist, or may not be read.
     """
     path = Path(path)
+    return _parse(atomic.read_bytes(path, LARGEST_ZIP), path)
+
+
+def _parse(content: bytes, path: Path) -> HandIn:
     try:
-        files = _files(atomic.read_bytes(path, LARGEST_ZIP))
+        files = _files(content)
         manifest = _manifest(files)
         answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
         functions = {name[len("functions/"):-len(".py")]: _text(files, name)
@@ -90,7 +104,7 @@ def read(path: str | os.PathLike) -> HandIn:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as problem:
         raise LabError(f"{path}: damaged or not a zip: {problem}; hand it in again") from None
     except LabError as problem:
-        raise LabError(f"{path}: {str(problem).removeprefix(f'{path}: ')}") from None
+        raise LabError(f"{path}: {problem}") from None
     valid, damaged = _records(files)
     return HandIn(path, manifest, answers or {}, functions, notebook, valid, damaged)
 
@@ -198,3 +212,96 @@ def _records(files: dict[str, bytes]) -> tuple[list[Record], dict[str, str]]:
             except LabError as problem:
                 damaged[name] = str(problem)
     return sorted(valid, key=lambda record: record["started"]), damaged
+
+
+def pack(lab: str, student: str, folder: Path) -> HandIn:
+    """Write a student's hand-in, `<lab>-<student>.zip`, and return what `read` will; its manifest says what is missing.
+
+    Args:
+        lab: Its name, its number or a unique prefix.
+        student: The student's id.
+        folder: Where to write the zip; an earlier one is replaced.
+
+    Raises:
+        LabError: No lab has that name, or the hand-in would be too large.
+        OSError: The zip cannot be written.
+    """
+    lab = catalogue.resolve(lab)
+    files: dict[str, bytes] = {}
+    runs, missing = _add_answers(lab, files)
+    missing += _add_notebook(lab, files)
+    missing += _add_records(lab, student, {name for names in runs.values() for name in names}, files)
+    manifest = Manifest(
+        lab=lab, student=student, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), commit=_commit(),
+        kit=_version("labs") or "", python=platform.python_version(), tensorflow=_version("tensorflow"), runs=runs,
+        missing=missing, files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+    stream, path = io.BytesIO(), folder / f"{lab}-{student}.zip"
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1), **files}.items():
+            archive.writestr(name, content)
+    hand_in = _parse(stream.getvalue(), path)  # What would be refused is never written.
+    with atomic.writing(path) as file:
+        file.write(stream.getvalue())
+    return hand_in
+
+
+def _add_answers(lab: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]], list[str]]:
+    """Add the answers and functions that `exercises.check` has kept; return their runs, and what is missing."""
+    answers, runs, missing = {}, {}, []
+    for question in {**exercises.questions(lab), **exercises.tasks(lab)}:
+        kept = exercises.kept.load(question)
+        if kept is None:
+            missing.append(f"{question}: no answer; write it in the page, and run its cell")
+        elif "source" in kept:
+            files[f"functions/{question}.py"] = kept["source"].encode()
+        else:
+            answers[question] = kept["answer"]
+        runs[question] = (kept or {}).get("runs", [])
+    files[ANSWERS] = (json.dumps(answers, indent=1) + "\n").encode()
+    return {question: names for question, names in runs.items() if names}, missing
+
+
+def _add_notebook(lab: str, files: dict[str, bytes]) -> list[str]:
+    """Add the working copy as it was saved; return what is missing in it."""
+    path = work_dir() / f"{lab}.ipynb"
+    try:
+        content = atomic.read_bytes(path, LARGEST_FILE)
+        cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code" and cell["source"]]
+    except FileNotFoundError:
+        return [f"{shown(path)}: no such notebook; `labs notebook` makes it"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return [f"{shown(path)}: not a notebook; it is left out"]
+    files[NOTEBOOK] = content
+    left = sum(cell.get("execution_count") is None for cell in cells)
+    return [f"{shown(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since"] * bool(left)
+
+
+def _add_records(lab: str, student: str, used: set[str], files: dict[str, bytes]) -> list[str]:
+    """Add the lab's newest records and those behind the answers; return what is missing in them."""
+    every = records.read_all(lab)
+    packed = [record for age, record in enumerate(every, -len(every)) if age >= -MOST_RECORDS or record["run"] in used]
+    for number, record in enumerate(packed, 1):
+        name = f"{number:03}-" + re.sub(r"[^A-Za-z0-9_.+=-]", "_", record["run"])[:90]
+        files[f"records/{name}/record.json"] = (json.dumps(record, indent=1) + "\n").encode()
+    missing = [f"{lab}/{name}: an answer was judged from this run, and its record is gone"
+               for name in sorted(used - {record["run"] for record in packed})]
+    if not packed:
+        missing.append(f"no record of {lab} in {shown(results_dir())}")
+    if others := [record["run"] for record in packed if record.get("student") != student]:
+        missing.append(f"{plural(len(others), 'record')} without your id, such as {others[-1]}: "
+                       f"{VARIABLE} was not set when it was made")
+    return missing
+
+
+def _commit() -> str | None:
+    """Return the clone's commit; None in an archive without history."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=True,
+                              timeout=10).stdout.strip()
+    return None
+
+
+def _version(package: str) -> str | None:
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None

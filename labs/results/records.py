@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import glob
+import hashlib
 import json
 import os
 import sys
@@ -69,6 +70,19 @@ def parse(content: bytes, path: str) -> Record:
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
     return record
+
+
+def digest(record: Record) -> str:
+    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
+    content = {name: value for name, value in record.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def digest_state(record: Record) -> str:
+    """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
+    if "digest" not in record:
+        return "none"
+    return "intact" if record["digest"] == digest(record) else "edited"
 
 
 def _parsed(content: bytes) -> Any:

@@ -39,6 +39,8 @@ class Contents(msgspec.Struct):
     versions: dict[str, str] | None = None
     data: dict[str, dict[str, Plain]] = {}
     tables: dict[str, list[dict[str, Value]]] = {}
+    student: str = ""
+    digest: str = ""
 
 
 class Layout(msgspec.Struct):

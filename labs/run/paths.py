@@ -52,6 +52,11 @@ def results_dir() -> Path:
     return _folder("LABS_RESULTS", ROOT / "results")
 
 
+def work_dir() -> Path:
+    """Return the folder of a student's working copies: `LABS_WORK`, else `work/` of the clone."""
+    return _folder("LABS_WORK", ROOT / "work")
+
+
 def cache_dir() -> Path:
     """Return the folder of files that can be regenerated at any time: `LABS_CACHE`, else `.cache/` beside the data."""
     return _folder("LABS_CACHE", data_dir() / ".cache")

@@ -7,13 +7,19 @@ import json
 import re
 import stat
 import struct
+import subprocess
+import sys
 import zipfile
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
+from labs.cli import commands
 from labs.course import hand_ins
 from labs.results import reference
 from labs.run.errors import LabError
+from tests.course.exercises import planted
 
 RECORD = next(iter(reference.FOLDER.glob("two-cores/lab04_speedup/*/record.json"))).read_text()
 FILES = {"answers.json": '{"lab04.q1": {"32": 1.5}, "lab04.q3": "compute"}', "notebook.ipynb": '{"cells": []}',
@@ -169,3 +175,84 @@ def test_answers_that_are_not_json_are_refused(path):
 def test_what_is_not_a_regular_file_is_refused(path):
     path.symlink_to("/dev/zero")
     assert "not a regular file" in refused(path)
+
+
+CELLS = ["import numpy as np\nfrom labs.course import exercises",
+         "HALF = 2.0\n\ndef mean(values):\n    return np.mean(values) / HALF * HALF",
+         "def excess(one, many, n):\n    return {name: mean([many[name]]) - one[name] / n for name in one}",
+         'exercises.show({"lab04.excess": excess, "lab4.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
+         'exercises.show({"lab04.bug": {"symptom": "it never ends", "line": 17}})']
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    """A student's folder of working copies, with lab 4's made-up records in the results folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    records = [record | {"student": "s1234"} for record in planted.of("lab04_speedup").RECORDS]
+    planted.write(tmp_path / "results", *records)
+    for name, value in {"WORK": folder, "RESULTS": tmp_path / "results", "STUDENT": "s1234"}.items():
+        monkeypatch.setenv(f"LABS_{name}", str(value))
+    return folder
+
+
+def execute(work, cells) -> None:
+    """Run a page in a kernel that starts in the folder of working copies, as JupyterLab does, and save it."""
+    page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    NotebookClient(page, kernel_name="python3", resources={"metadata": {"path": str(work)}}).execute()
+    nbformat.write(page, work / "lab04_speedup.ipynb")
+
+
+def handed_in(capsys, folder):
+    """Return what `labs handin` packs and prints."""
+    commands.dispatch(["handin", "lab04", "--output", str(folder)])
+    return hand_ins.read(folder / "lab04_speedup-s1234.zip"), capsys.readouterr().out
+
+
+def test_what_a_page_has_judged_is_packed(work, tmp_path, capsys):
+    execute(work, CELLS)
+    hand_in, out = handed_in(capsys, tmp_path)
+    bug = {"symptom": "it never ends", "line": 17}
+    assert hand_in.answers == {"lab04.q1": {16: 1.5, 64: 2}, "lab04.bug": bug}, "wrong ones, too"
+    runs = [record["run"] for record in planted.of("lab04_speedup").RECORDS]
+    assert hand_in.manifest.runs == {"lab04.q1": hand_in.manifest.runs["lab04.q1"]}
+    assert set(hand_in.manifest.runs["lab04.q1"]) <= {*runs} == {record["run"] for record in hand_in.records}
+    assert hand_in.notebook == json.loads((work / "lab04_speedup.ipynb").read_text())
+    program = hand_in.functions["lab04.excess"] + "print(float(excess({'wall': 2}, {'wall': 3}, 2)['wall']))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2.0\n", "it runs without the page"
+    assert "lab04.q2: no answer" in out
+    assert "lab04.q1: {16: 1.5, 64: 2}" in out
+    assert "s1234" in out.splitlines()[0]
+    assert not any("have not run" in line or "without your id" in line for line in hand_in.manifest.missing)
+
+
+def test_a_page_that_never_ran_is_packed_with_what_is_missing(work, tmp_path, capsys, monkeypatch):
+    cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), work / "lab04_speedup.ipynb")
+    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "none"))
+    hand_in, out = handed_in(capsys, tmp_path)
+    assert (hand_in.answers, hand_in.functions, hand_in.records) == ({}, {}, [])
+    assert "5 of 5 cells have not run" in out
+    assert f"no record of lab04_speedup in {tmp_path}/none" in out
+    (work / "lab04_speedup.ipynb").unlink()
+    assert "no such notebook; `labs notebook` makes it" in handed_in(capsys, tmp_path)[1]
+
+
+def test_only_a_working_copy_keeps_answers(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hand_ins.exercises.show({"lab04.q1": 3})
+    assert not (work / "answers").exists()
+    monkeypatch.chdir(work)
+    hand_ins.exercises.show({"lab04.q1": 3})
+    assert hand_ins.exercises.kept.load("lab04.q1")["answer"] == 3
+
+
+def test_without_an_id_nothing_is_packed(work, tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_STUDENT", "Zoë, Müller")
+    with pytest.raises(LabError, match=r"is not an id of letters, .*; export LABS_STUDENT=s1234"):
+        commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
+    monkeypatch.delenv("LABS_STUDENT")
+    with pytest.raises(LabError, match="LABS_STUDENT is not set, .*; export LABS_STUDENT=s1234"):
+        commands.dispatch(["handin", "lab04", "--output", str(tmp_path)])
+    assert not list(tmp_path.glob("*.zip"))
