@@ -8,7 +8,7 @@ from labs.course import hand_ins
 from labs.run import student, terminal
 from labs.run.errors import LabError
 from labs.run.paths import named
-from labs.run.text import plural, printable
+from labs.run.text import one_line, plural, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def main(args: argparse.Namespace) -> None:
                        f"export {student.VARIABLE}=s1234 (your student number)")
     hand_in = hand_ins.pack(args.lab, owner, named(args.output, "--output"))
     lines = [f"{hand_in.path}: hand-in of {owner} for {hand_in.manifest.lab}",
-             *(f"  {question}: {printable(answer)}" for question, answer in hand_in.answers.items()),
+             *(f"  {question}: {one_line(answer)}" for question, answer in hand_in.answers.items()),
              *(f"  {task}: your function" for task in hand_in.functions),
              *(["  the notebook as you saved it"] if hand_in.notebook else []),
              "  " + plural(len(hand_in.records), "record")]

@@ -253,7 +253,7 @@ def _add_answers(lab: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]
         if kept is None:
             missing.append(f"{question}: no answer; write it in the page, and run its cell")
         elif "source" in kept:
-            files[f"functions/{question}.py"] = kept["source"].encode()
+            files[f"functions/{question}.py"] = kept["source"].encode(errors="replace")
         else:
             answers[question] = kept["answer"]
         runs[question] = (kept or {}).get("runs", [])

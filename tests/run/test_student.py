@@ -46,7 +46,7 @@ def test_a_seed_that_is_given_stays(student, given):
 @pytest.mark.parametrize("name", ["Jan Müller", "../x", "=1+1", "-x", "a\nb", "x" * 101])
 def test_what_is_not_an_id_is_refused_before_a_run(student, name):
     student(name)
-    with pytest.raises(LabError, match="LABS_STUDENT=.* is not an id"):
+    with pytest.raises(LabError, match=r"LABS_STUDENT=.* is not an id"):
         seed()
-    with pytest.raises(LabError, match="(?s)LABS_STUDENT=.* is not a student's id"):
+    with pytest.raises(LabError, match=r"(?s)LABS_STUDENT=.* is not a student's id"):
         environment.refuse_harmful()

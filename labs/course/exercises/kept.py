@@ -45,7 +45,8 @@ def load(question: str) -> dict[str, Any] | None:
         kept = json.loads(atomic.read_text(_file(question)))
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, dict) else None
+    valid = isinstance(kept, dict) and ("answer" in kept or isinstance(kept.get("source"), str))
+    return kept if valid else None
 
 
 def _file(question: str) -> Path:
