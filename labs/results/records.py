@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import glob
-import hashlib
 import json
 import os
 import sys
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from labs.results import schema
-from labs.results.schema import FORMAT, Record
+from labs.results.schema import FORMAT, Record, digest
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.paths import results_dir
@@ -70,12 +69,6 @@ def parse(content: bytes, path: str) -> Record:
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
     return record
-
-
-def digest(record: Record) -> str:
-    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
-    content = {name: value for name, value in record.items() if name != "digest"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def digest_state(record: Record) -> str:
@@ -164,10 +157,10 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
     digests = [record.get("data", {}).get("train", {}).get("data_set", "") for record in records]
     names = [(record["lab"], str(record["config"].get("data"))) for record in records]
     known: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    for name, digest in zip(names, digests, strict=True):
-        known[name] |= {digest} - {""}
-    return [(digest or "not recorded") if len(known[name]) > 1 else ""
-            for digest, name in zip(digests, names, strict=True)]
+    for name, data_set in zip(names, digests, strict=True):
+        known[name] |= {data_set} - {""}
+    return [(data_set or "not recorded") if len(known[name]) > 1 else ""
+            for data_set, name in zip(digests, names, strict=True)]
 
 
 def flat(record: Record) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns, throughput
-from labs.results import curves, records
+from labs.results import curves, schema
 from labs.results.schema import FORMAT, Record
 from labs.run import atomic, heartbeat, student, terminal
 from labs.run.paths import shown
@@ -56,7 +56,7 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "tables": _plain(tables or {}),
     }
     record |= {"student": owner} if (owner := student.student_id()) else {}
-    record["digest"] = records.digest(_plain(record))
+    record["digest"] = schema.digest(_plain(record))
     if job.rank == 0:
         if history:
             curves.save(curves.curves([record]), job.folder / "curves.png")

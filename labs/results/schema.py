@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -109,3 +111,9 @@ def check(record: Any) -> None:
     except msgspec.ValidationError as problem:
         text, _, path = str(problem).rstrip("`").partition(" - at `$.")
         raise LabError(f"{path}: {text}".removeprefix(": ").replace("[...]", "")) from None
+
+
+def digest(record: Record) -> str:
+    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
+    content = {name: value for name, value in record.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
