@@ -177,8 +177,9 @@ def test_what_is_not_a_regular_file_is_refused(path):
     assert "not a regular file" in refused(path)
 
 
-CELLS = ["import numpy as np\nfrom labs.course import exercises",
-         "HALF = 2.0\n\ndef mean(values):\n    return np.mean(values) / HALF * HALF",
+CELLS = ["import functools\nimport numpy as np\nfrom labs.course import exercises",
+         "TWO = 2.0\n\n@functools.cache\ndef half():\n    return 1 / TWO\n\n"
+         "def mean(values):\n    return np.mean(values) * half() * TWO",
          "def excess(one, many, n):\n    return {name: mean([many[name]]) - one[name] / n for name in one}",
          'exercises.show({"lab04.excess": excess, "lab4.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
          'exercises.show({"lab04.bug": {"symptom": "it never ends", "line": 17}})']

@@ -77,7 +77,7 @@ def whole_source(function: Callable) -> str:
 
 def _collect(function: Callable, parts: dict[str, str]) -> None:
     """Add the source of a function to the parts, after what it uses; by name, each once."""
-    function = getattr(function, "python_function", function)  # That of a tf.function.
+    function = _undecorated(function)
     source, name = source_of(function)
     parts[name] = ""  # It may call itself.
     used = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
@@ -88,12 +88,16 @@ def _collect(function: Callable, parts: dict[str, str]) -> None:
     parts[name] = source.rstrip("\n")
 
 
+def _undecorated(function: Any) -> Any:
+    return inspect.unwrap(getattr(function, "python_function", function))  # The former is that of a tf.function.
+
+
 def _collect_global(name: str, value: Any, parts: dict[str, str]) -> None:
     """Add the line or the source that defines a global of a notebook, or a comment that there is none."""
     home, qualified = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     if isinstance(value, types.ModuleType):
         parts[name] = f"import {value.__name__} as {name}"
-    elif inspect.isfunction(getattr(value, "python_function", value)) and home == "__main__":
+    elif inspect.isfunction(_undecorated(value)) and home == "__main__":
         try:
             _collect(value, parts)
         except AssertionError as problem:
