@@ -17,7 +17,7 @@ from labs.run import atomic, terminal, usage
 from labs.run.errors import LabError
 from labs.run.paths import shown
 from labs.run.text import plural
-from labs.tools.grade import evidence, judge, pages, policy, sandbox
+from labs.tools.grade import confinement, evidence, judge, pages, policy, sandbox
 from labs.tools.grade.judge import Graded
 
 CONFINED = ("functions are not judged: {}. Grade on another Linux computer, or with --unsafe if your students may read "
@@ -45,11 +45,10 @@ def main(args: argparse.Namespace) -> None:
     paths = sorted(path for path in args.folder.rglob("*.zip") if path.is_file() and not path.is_symlink())
     if not paths:
         raise LabError(f"{args.folder} has no zip; `labs handin LAB` writes one")
-    missing = sandbox.missing()
-    if missing and not args.unsafe:
-        terminal.note(CONFINED.format(missing))
-    how = functools.partial(judge.judge, policy=rules, hide_files=not missing,
-                            run_functions=not missing or args.unsafe)
+    hide_files, run_functions = sandbox.settings(args.unsafe)
+    if not run_functions:
+        terminal.note(CONFINED.format(confinement.missing()))
+    how = functools.partial(judge.judge, policy=rules, hide_files=hide_files, run_functions=run_functions)
     with terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"):
         graded, replaced = _newest([_named(each, args.folder) for each in _each(how, paths)])
     copies = evidence.copies([(each.student, each.clocks) for each in graded])

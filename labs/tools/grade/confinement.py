@@ -43,9 +43,14 @@ TCGETS = 0x5401
 
 def missing() -> str:
     """Return what this computer lacks for confinement, in words; "" if it has all."""
-    if _library() is None:
+    if not can_filter():
         return "libseccomp.so.2 is not installed"
     return "" if _landlock_version() > 0 else "this kernel has no Landlock (it needs Linux 5.13, and it must be on)"
+
+
+def can_filter() -> bool:
+    """Return whether libseccomp is there, which makes the filter of system calls."""
+    return _library() is not None
 
 
 def limit(cpu_seconds: int, memory: int, files: int = 64) -> None:

@@ -131,6 +131,8 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, hide_files: boo
         return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
     except sandbox.EndedError as ended:
         return WRONG, f"the function cannot be called: {ended}"
+    except OSError as problem:
+        return BY_HAND, str(problem)
     except Exception as problem:  # An answer or a record of another form than the grader knows.
         return WRONG, f"the answer cannot be graded from the records of this hand-in: {described(problem)}"
 

@@ -42,6 +42,7 @@ def opened(source: str, name: str, *, hide_files: bool = True) -> Iterator[Funct
         hide_files: Whether the kernel hides all files but Python's and the kit's (`confinement.missing`).
 
     Raises:
+        OSError: The process did not start, or could not be confined.
         AssertionError: The file cannot be run, or does not define the function.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -68,8 +69,10 @@ class Function:
         self._requests, self._answers = cast(IO, process.stdin).fileno(), cast(IO, process.stdout).fileno()
         os.set_blocking(self._requests, False)
         self._deadline = time.monotonic() + 3 * SECONDS  # To start; a busy machine is not the student's fault.
-        if not self._answer().get("ready"):
-            raise OSError("the process for a student's function did not start")
+        try:
+            self._answer()
+        except EndedError as problem:
+            raise OSError(f"the process for a student's function did not start: {problem}") from None
         self._deadline = time.monotonic() + SECONDS
         try:
             self.__doc__ = str(self._asked({"source": source, "name": name})["doc"])
@@ -162,6 +165,11 @@ def _changed(given: Any, after: Any) -> None:
         given.update(after)
 
 
-def missing() -> str:
-    """Return why functions cannot be confined on this computer; "" if they can."""
-    return confinement.missing()
+def settings(unsafe: bool) -> tuple[bool, bool]:
+    """Return whether files can be hidden from functions on this computer, and whether to call functions at all.
+
+    Args:
+        unsafe: Whether to call them even if files cannot be hidden. Nothing is called without the filter of calls.
+    """
+    hide_files = not confinement.missing()
+    return hide_files, hide_files or (unsafe and confinement.can_filter())

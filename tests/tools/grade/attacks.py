@@ -33,7 +33,7 @@ def attack(folder, port, victim):
             file.read()
 
     attempts = {
-        "read another hand-in": lambda: open(secret).read(),
+        "read another hand-in": lambda: open(secret).close(),
         "list its folder": lambda: os.listdir(folder),
         "read a process's variables": through_proc,
         "overwrite": lambda: open(secret, "r+").close(),

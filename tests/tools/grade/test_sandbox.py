@@ -139,7 +139,7 @@ def test_a_function_may_call_a_function_of_the_grader_and_errors_pass_through():
 
     with sandbox.opened("def f(x, g):\n    return [g(x), g(2 * x)]", "f") as function:
         assert function(3, half) == [1.5, 3.0]
-        with pytest.raises(ValueError, match="^negative$"):
+        with pytest.raises(ValueError, match=r"^negative$"):
             function(-1, half)
 
 
