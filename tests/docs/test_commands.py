@@ -26,6 +26,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
     r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch |predict )|horovodrun |papermill ":
         "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
+    r"labs handin ": "writes a file into the clone; tests/course/test_hand_ins.py runs it",
+    r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",
     r"labs report --open|srun .*--pty make notebook|tail -f ": "opens a browser, or does not end",
     r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ": "takes minutes to an hour, or downloads",
     r"sudo |pipx |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
