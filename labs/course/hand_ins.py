@@ -28,7 +28,7 @@ from labs.results import records
 from labs.results.schema import LabName, Record
 from labs.run import atomic, catalogue, environment
 from labs.run.errors import LabError, quoted
-from labs.run.paths import ROOT, results_dir, shown, work_dir
+from labs.run.paths import results_dir, shown, work_dir
 from labs.run.student import ID, VARIABLE
 from labs.run.text import plural
 
@@ -229,9 +229,10 @@ def pack(lab: str, student: str, folder: Path) -> HandIn:
     missing += _add_notebook(lab, files)
     missing += _add_records(lab, student, {name for names in runs.values() for name in names}, files)
     manifest = Manifest(
-        lab=lab, student=student, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), commit=environment.commit(),
-        kit=environment.version("labs") or "", python=platform.python_version(), tensorflow=environment.version("tensorflow"), runs=runs,
-        missing=missing, files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+        lab=lab, student=student, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        commit=environment.commit(), kit=environment.version("labs") or "", python=platform.python_version(),
+        tensorflow=environment.version("tensorflow"), runs=runs, missing=missing,
+        files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
     stream, path = io.BytesIO(), folder / f"{lab}-{student}.zip"
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1), **files}.items():
