@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -21,9 +20,7 @@ NAMES = {"Open MPI": "openmpi", "Intel": "intelmpi", "HYDRA": "mpich"}  # As `mp
 
 def check_machine() -> None:
     """Raise SetupError unless this is Linux with a Python that can create virtual environments."""
-    if sys.platform != "linux":
-        raise SetupError(f"this is {sys.platform}; the kit builds Horovod on Linux only; on Windows use WSL 2")
-    if reason := suitable.obstacle():
+    if reason := suitable.another_system() or suitable.obstacle():
         raise SetupError(reason)
 
 

@@ -17,6 +17,19 @@ RANGES = {
 }
 
 
+SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows", "msys": "Windows"}
+
+
+def another_system() -> str | None:
+    """Return which computers can run the kit if this is not Linux, or None."""
+    if sys.platform == "linux":
+        return None
+    system = SYSTEMS.get(sys.platform, sys.platform)
+    wsl = "WSL 2, " if system == "Windows" else ""
+    ways = f"{wsl}a container, GitHub Codespaces or a cluster (docs/computers.md)"
+    return f"this is {system}, and the kit needs Linux: {ways}"
+
+
 def obstacle() -> str | None:
     """Return why this Python cannot create virtual environments, or None."""
     if importlib.util.find_spec("ensurepip"):
@@ -26,8 +39,11 @@ def obstacle() -> str | None:
 
 
 def main() -> int:
-    """Return 0 if this Python fits the stack; print the reason if only its version does."""
+    """Return 0 if this Python fits the stack; print the reason if it is not the version."""
     stack = sys.argv[1]
+    if reason := another_system():  # First: on a Mac no other Python helps.
+        print(reason)
+        return 1
     oldest, too_new = RANGES.get(stack, RANGES["default"])
     if not oldest <= sys.version_info[:3] < too_new:
         return 1

@@ -14,8 +14,11 @@ from tests import taking_turns
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
          "horovod_keras3/tests": "workers", "tests/slurm": "clusters", "tests/tools/cluster": "clusters",
-         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks"}
+         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks",
+         "tests/fork": "notebooks"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
+
+os.environ.pop("LABS_STUDENT", None)  # It would change the seeds of runs.
 
 # A shell that starts the tests in the background makes them, and every process that they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)

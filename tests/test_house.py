@@ -75,6 +75,8 @@ RUN_ON_PURPOSE = {"isolated.py", "trial.py", "cut_writes.py"}
 """They pass the student's own function from the notebook to the process that calls it, through a private folder or a
 pipe."""
 UNSAFE_CALLS = {"eval", "exec", "load_model", "read_pickle", "unsafe_load"}
+CONFINED = "contained.py"
+"""It executes a student's file after the kernel has confined it: tests/tools/grade/test_sandbox.py."""
 
 
 def test_nothing_that_is_read_is_run():
@@ -87,7 +89,8 @@ def test_nothing_that_is_read_is_run():
                 function = ast.unparse(node.func)
                 keywords = {each.arg: ast.unparse(each.value) for each in node.keywords}
                 safe = keywords.get("safe_mode") == "True"
-                assert function.rpartition(".")[2] not in UNSAFE_CALLS or safe, f"{path}:{node.lineno} calls {function}"
+                unsafe_calls = UNSAFE_CALLS - ({"exec"} if path.name == CONFINED else set())
+                assert function.rpartition(".")[2] not in unsafe_calls or safe, f"{path}:{node.lineno} calls {function}"
                 assert function != "np.load" or keywords.get("allow_pickle") == "False", f"{path}:{node.lineno}"
                 assert keywords.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"
                 assert keywords.get("shell", "False") == "False", f"{path}:{node.lineno} runs a shell"
@@ -95,7 +98,7 @@ def test_nothing_that_is_read_is_run():
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck on this machine")
 def test_what_jobs_pass_on_is_quoted():
-    scripts = [*(ROOT / "jobs").rglob("*.sh"), ROOT / ".ci/run"]
+    scripts = [*(ROOT / "jobs").rglob("*.sh"), *(ROOT / ".ci").iterdir()]
     # It cannot follow a file that is sourced from where sbatch was typed, nor see that one uses what another sets.
     words = ["shellcheck", "--exclude=SC1090,SC1091,SC2034", *scripts]
     result = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -14,8 +14,8 @@ from labs.run.paths import ROOT
 from tests import sizes
 
 TOOLS = sorted(path.name for path in (ROOT / "labs/tools").iterdir() if (path / "command.py").is_file())
-FILES, LINES = 75, 9_190
-"""Upper limits on the files and lines that a lab may load."""
+FILES, LINES = 77, 9_700
+"""Upper limits on the files and lines that a lab may load, with room for a data set of a fork (docs/teach.md)."""
 
 
 @pytest.fixture(scope="module")

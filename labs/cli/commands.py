@@ -27,6 +27,7 @@ COMMANDS = {
     "results": "show finished runs as a table, or write them to a CSV file",
     "predict": "classify pictures with a trained network; show which classes it confuses",
     "exercises": "list the questions and tasks that are graded",
+    "handin": "pack a lab's answers, notebook and records as one zip",
     "completion": "print a script that completes `labs` in bash",
 }
 """The subcommands of this package, each with its line in `labs --help`."""
@@ -54,7 +55,7 @@ def summaries() -> dict[str, str]:
     return COMMANDS | {name: summary for name, (_, summary) in tools().items()}
 
 
-TAKE_A_LAB = ("run", "sweep", "results", "exercises")
+TAKE_A_LAB = ("run", "sweep", "results", "exercises", "handin")
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
 EXAMPLES = """\

@@ -37,7 +37,7 @@ def studied(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd
     """
     import pandas as pd
 
-    rows = [{"seed": run["config"]["seed"], "rule": rule, "images": run["metrics"]["validation_images"]} | row
+    rows = [{"seed": run["config"]["seed"], "rule": rule} | row
             for run in runs
             if (run["config"].get("study"), run["config"]["optimizer"]) == (study, optimizer)
             for row in run["tables"]["settings"]
@@ -49,10 +49,16 @@ def studied(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd
 
 
 def misses(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the mean miss of one large step by k, completed epochs and seed: a row per seed, columns (k, epochs)."""
+    """Return the mean miss of one large step by k, completed epochs and seed: a row per seed, columns (k, epochs).
+
+    Raises:
+        LabError: No run measured it.
+    """
     import pandas as pd
 
     rows = [row | {"seed": run["config"]["seed"]} for run in runs for row in run.get("tables", {}).get("miss", ())]
+    if not rows:
+        raise LabError("no run measured the miss; make one with `labs run lab03 --study rules`")
     return pd.DataFrame(rows).groupby(["seed", "k", "epochs"])["miss"].mean().unstack(["k", "epochs"])
 
 

@@ -35,19 +35,16 @@ def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
                        bytes_over_ring=rows["sent_bytes"] / rows["predicted_bytes"])
 
 
-def cells(runs: Sequence[dict[str, Any]], table: str = "cells") -> pd.DataFrame:
-    """Return a row per predicted and measured step of some runs, with `link` in megabits per second.
+def cells(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a row per predicted and measured step of some runs.
 
     Args:
         runs: Records of lab 5's study "bandwidth" (lab 11's until November 2026).
-        table: "cells", or "compressed" for gradients in half precision.
 
     Raises:
         LabError: There are none.
     """
-    rows = _rows(runs, table)
-    return rows.assign(link=rows["bandwidth"].map(bits_per_second) / 1e6,
-                       window_seconds=rows["computed_seconds"] - rows["ready_seconds"])
+    return _rows(runs, "cells")
 
 
 def _rows(runs: Sequence[dict[str, Any]], table: str) -> pd.DataFrame:

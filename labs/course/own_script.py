@@ -6,12 +6,11 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from labs.launch import mpirun
+from labs.launch import mpirun, supervisor
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, results_dir
@@ -54,21 +53,22 @@ def run(command: str) -> list[Result]:
     """Run a command in the results folder, print it and its output, and return the results that it printed.
 
     Raises:
-        LabError: The command failed, or took too long; its last lines have been printed.
+        LabError: The command failed or took too long. The last lines of its errors have been printed.
     """
     env = mpirun.environment(bar=False)
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     program, *words = shlex.split(command)
     print(f"$ {command}")
     try:
-        done = subprocess.run([shutil.which(program, path=env["PATH"]) or program, *words], cwd=results_dir(), env=env,
-                              capture_output=True, text=True, timeout=LIMIT, check=False)
-    except (OSError, subprocess.TimeoutExpired) as problem:
+        done = supervisor.complete([shutil.which(program, path=env["PATH"]) or program, *words], LIMIT, env,
+                                   results_dir())
+    except OSError as problem:
         raise LabError(f"`{command}` failed: {problem}") from None
-    text = RANK.sub(r"rank \1: ", done.stdout).strip()
+    text = RANK.sub(r"rank \1: ", done.out).strip()
     print(text)
-    if done.returncode:
-        print(*RANK.sub(r"rank \1: ", done.stderr).splitlines()[-20:], sep="\n")
-        raise LabError(f"`{command}` ended with code {done.returncode}; the last lines above say why")
+    if done.code != 0:
+        print(*RANK.sub(r"rank \1: ", done.err).splitlines()[-20:], sep="\n")
+        how = f"had not ended after {LIMIT} s" if done.code is None else f"ended with code {done.code}"
+        raise LabError(f"`{command}` {how}; the last lines above say why")
     return [Result(int(steps), float(loss)) for steps, loss in
             re.findall(r"(\d+) steps per epoch, test loss ([\d.]+)", text)]

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from labs.course.step_cost import StepCost
 
 
-def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequence[str] = ("loss", "val_accuracy"),
-               dashed: Sequence[str] = ()) -> Figure:
+def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]],
+               metrics: Sequence[str] = ("loss", "val_accuracy")) -> Figure:
     """Draw metrics over the epochs: a setting's mean over its seeds, in a band from the lowest to the highest.
 
     Args:
         runs: The records of each setting, one per seed, by its label.
         metrics: Columns of the history, one panel each.
-        dashed: The labels whose lines are dashed.
     """
     units = {"loss": "training loss (nats)", "val_loss": "validation loss (nats)",
              "accuracy": "training accuracy (share right)", "val_accuracy": "validation accuracy (share right)"}
@@ -37,8 +36,7 @@ def seed_bands(runs: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Sequenc
         for (label, records), colour in zip(runs.items(), COLOURS, strict=False):
             values = np.array([[row[metric] for row in record["history"]] for record in records], float)
             epochs = [row["epoch"] for row in records[0]["history"]]
-            style = "--" if label in dashed else "-"
-            axes.plot(epochs, values.mean(axis=0), style, marker="o", markersize=3, color=colour, label=label)
+            axes.plot(epochs, values.mean(axis=0), marker="o", markersize=3, color=colour, label=label)
             axes.fill_between(epochs, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.2, linewidth=0)
         axes.set(xlabel="epoch", ylabel=units.get(metric, metric))
         if metric.endswith("accuracy"):

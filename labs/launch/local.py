@@ -17,6 +17,7 @@ from labs.results import records
 from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
+from labs.run.student import student_id
 from labs.run.text import plural
 
 FEWEST = 256
@@ -51,6 +52,8 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
     config, options = command_line.parse(lab, arguments, launches=True)
+    if student_id():  # Workers that have started already may have another id in their environment.
+        arguments += ["--seed", str(config.seed)]
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
     runs = options.results_root / lab.name
     if options.resume and options.name and workers is None:

@@ -35,12 +35,13 @@ POLL_SECONDS = 0.3
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen]:
+def started(command: Sequence[str], env: Mapping[str, str] | None = None,
+            folder: Path | None = None) -> Iterator[subprocess.Popen]:
     """Run a program during the block; if the block or this process ends, in any way, its processes end too."""
     environ = os.environ if env is None else env
     with private_tmpdir(environ) as variables:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                                   env={**environ, **variables}, start_new_session=True,
+                                   env={**environ, **variables}, cwd=folder, start_new_session=True,
                                    preexec_fn=stop.end_with_parent)
         try:
             with _stopped_together(process):
@@ -113,9 +114,10 @@ def finish(process: subprocess.Popen, seconds: float) -> Outcome:
     return Outcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"), seconds)
 
 
-def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run a program to its end or to the time limit, and return its outcome; all processes that it started end too."""
-    with started([str(word) for word in command], env) as process:
+def complete(command: Sequence[object], seconds: float, env: Mapping[str, str] | None = None,
+             folder: Path | None = None) -> Outcome:
+    """Run a program in a folder to its end or to the time limit; all processes that it started end too."""
+    with started([str(word) for word in command], env, folder) as process:
         return finish(process, seconds)
 
 

@@ -61,9 +61,7 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
     """Yield a row for each exchange of each tensor, with times in seconds.
 
     `negotiating` ends when all workers have the tensor; the transfer is from `began` to `ended`; `waiting` is the time
-    before and after it, in the queue and the fusion buffer. Tensors with the same `message` were fused. The negotiation
-    is from `requested` to `agreed`; `announced` has the time at which each rank's request reached rank 0, by rank. It
-    is empty where Horovod's response cache answered; HOROVOD_CACHE_CAPACITY=0 turns that cache off.
+    before and after it, in the queue and the fusion buffer. Tensors with the same `message` were fused.
 
     Args:
         sizes: Bytes of the tensors that rank 0 broadcasts, whose size Horovod does not write.
@@ -84,8 +82,6 @@ def exchanges(events: Iterable[Row], sizes: Mapping[str, int] | None = None) -> 
             rows.setdefault(tensor, {"tensor": names.get(tensor, "")})
             if transfer:
                 rows[tensor] |= {"message": message, "began": event["ts"] / 1e6}
-        elif phase == "X" and tensor in rows and event["name"].isdigit():
-            rows[tensor].setdefault("announced", {})[int(event["name"])] = event["ts"] / 1e6
         elif phase == "E" and opened.get(tensor):  # Phases that began before the timeline are left out.
             fusing = False
             _end(rows[tensor], opened[tensor].pop(), event["ts"] / 1e6)
@@ -98,14 +94,13 @@ def _end(row: Row, begin: Row, end: float) -> None:
     if COLLECTIVE.fullmatch(begin["name"]):
         row["ended"] = end
     elif begin["name"].startswith("NEGOTIATE_"):
-        row |= {"requested": begin["ts"] / 1e6, "agreed": end}
+        row |= {"agreed": end, "negotiating": end - begin["ts"] / 1e6}
 
 
 def _complete(row: Row, last: Row, sizes: Mapping[str, int]) -> Row:
     """Return the row of an exchange, completed by its last event."""
     agreed: Any = row.setdefault("agreed", row["began"])
-    row["negotiating"] = agreed - row.setdefault("requested", agreed)
-    row.setdefault("announced", {})
+    row.setdefault("negotiating", 0.0)
     row["waiting"] = last["ts"] / 1e6 - agreed - (row["ended"] - row["began"])
     args = last.get("args")
     # Horovod describes a tensor as "float32" and "[3, 3, 16]".

@@ -83,15 +83,11 @@ def between(rows: Sequence[Mapping[str, Any]], n: int, bits_per_second: float) -
 
 def _smallest_errors(terms: Sequence[np.ndarray], seconds: np.ndarray) -> list[float]:
     """Return the coefficients, none below 0, that minimize the squared relative errors of sums of these terms."""
-    columns, values, used = np.stack(terms, axis=1) / seconds[:, None], np.zeros(len(terms)), list(range(len(terms)))
-    while used:
-        values[:] = 0.0
-        values[used], *_ = np.linalg.lstsq(columns[:, used], np.ones_like(seconds), rcond=None)
-        if (values >= 0).all():
-            break
-        used.remove(int(values.argmin()))  # Noise: without this term, the errors are smallest at zero.
-        values[:] = 0.0
-    return values.tolist()
+    from scipy import optimize
+
+    columns = np.stack(terms, axis=1) / seconds[:, None]
+    scale = np.linalg.norm(columns, axis=0)  # Seconds and bytes differ by orders of magnitude.
+    return (optimize.nnls(columns / scale, np.ones_like(seconds))[0] / scale).tolist()
 
 
 def parts(cell: Mapping[str, Any], n: int, link: Link, unlimited: Link, busy: Link,

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.measure import ledger_columns, throughput
-from labs.results import curves
+from labs.results import curves, schema
 from labs.results.schema import FORMAT, Record
-from labs.run import atomic, environment, heartbeat, terminal
+from labs.run import atomic, environment, heartbeat, student, terminal
 from labs.run.paths import shown
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def finish(job: Job, history: list[dict], *, tables: dict[str, list[dict]] | Non
         "metrics": metrics,
         "tables": _plain(tables or {}),
     }
+    record |= {"student": owner} if (owner := student.student_id()) else {}
+    record["digest"] = schema.digest(_plain(record))
     if job.rank == 0:
         if history:
             curves.save(curves.curves([record]), job.folder / "curves.png")

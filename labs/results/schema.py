@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated, Any
 
 import msgspec
@@ -39,6 +41,8 @@ class Contents(msgspec.Struct):
     versions: dict[str, str] | None = None
     data: dict[str, dict[str, Plain]] = {}
     tables: dict[str, list[dict[str, Value]]] = {}
+    student: str = ""
+    digest: str = ""
 
 
 class Layout(msgspec.Struct):
@@ -107,3 +111,9 @@ def check(record: Any) -> None:
     except msgspec.ValidationError as problem:
         text, _, path = str(problem).rstrip("`").partition(" - at `$.")
         raise LabError(f"{path}: {text}".removeprefix(": ").replace("[...]", "")) from None
+
+
+def digest(record: Record) -> str:
+    """Return the SHA-256 of a record's content, apart from its digest: anyone can compute it, so it proves nothing."""
+    content = {name: value for name, value in record.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from labs.run import fields, usage
+from labs.run import fields, student, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
 from labs.run.options import LAUNCH, Options
@@ -71,7 +71,8 @@ def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo")
     experiment = parser.add_argument_group("experiment options")
     experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
                             help="where the defaults of the other experiment options come from")
-    _add_fields(experiment, lab.presets[preset])
+    defaults = lab.presets[preset]
+    _add_fields(experiment, dataclasses.replace(defaults, seed=student.default_seed(defaults.seed)))
     _add_fields(parser.add_argument_group("run options"), Options())
 
 
@@ -122,7 +123,8 @@ def to_argv(config: Any) -> list[str]:
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         option = field.name.replace("_", "-")
-        if value == field.default:
+        # A student's runs have another default seed, and a Config keeps its own.
+        if value == field.default and not (field.name == "seed" and student.student_id()):
             continue
         if isinstance(value, bool):
             argv.append(f"--{option}" if value else f"--no-{option}")

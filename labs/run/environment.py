@@ -21,7 +21,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.run import shadows
+from labs.run import shadows, student
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, shown
 from labs.run.text import printable
@@ -73,6 +73,8 @@ RULES = [
     Rule("HOROVOD_TIMELINE", "warn", "makes every run write all its messages into one file (for one run: --timeline)",
          bool),
     Rule("HOROVOD_AUTOTUNE", "warn", "changes Horovod's settings while a run is measured", _true),
+    Rule(student.VARIABLE, "fail", "is not a student's id (letters, digits, '-', '_' and '.')",
+         lambda value: bool(value) and not student.is_id(value)),
     Rule("HOROVOD_STALL_CHECK_DISABLE", "warn", "lets workers wait forever for one that never comes", _true),
 ]
 

@@ -8,6 +8,7 @@ of a node that has lost its network no longer reach the others.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -21,12 +22,12 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from labs.run import atomic, stop
-from labs.run.errors import ERROR_PREFIX, LabError
+from labs.run import status_file, stop
+from labs.run.errors import ERROR_PREFIX
+from labs.run.status_file import StatusFile
 
 FOLDER = "heartbeats"
 """Name of the heartbeats' folder in a run's folder."""
-BEAT_BYTES = 256
 BEAT_LINE = re.compile(r"\x1elabs (\{[^\x1e]*\})\x1e\n?")
 
 
@@ -44,6 +45,19 @@ class Beat:
     alive: float
     """When the worker's heartbeat thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the
     worker has finished."""
+    epochs: int = 0
+    """Epochs of the whole run; like the figures below, 0 if it is not known."""
+    steps: int = 0
+    """Steps per epoch."""
+    images: int = 0
+    """Images per step, of all workers."""
+    step_seconds: float = 0.0
+    """Seconds per step, lately."""
+    exchange_seconds: float = 0.0
+    """The part of `step_seconds` from this worker's last gradient to the last mean: it waits for slower workers, and
+    for the transfer."""
+    between_seconds: float = 0.0
+    """Seconds from the last step of an epoch to the first of the next: validation and checkpoint."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.host} ({self.position()})"
@@ -60,11 +74,9 @@ def read_beats(folder: Path) -> list[Beat]:
         folder: The heartbeats' folder of a run; it may be missing.
     """
     beats = []
-    for path in sorted(folder.glob("rank-*")):
-        try:
-            beats.append(Beat(**json.loads(atomic.read_bytes(path, BEAT_BYTES))))
-        except (TypeError, ValueError, LabError):
-            continue  # Read in the middle of a write; the next read succeeds.
+    for values in status_file.read_all(folder, "rank-*"):
+        with contextlib.suppress(TypeError):  # Of another version of the kit.
+            beats.append(Beat(**values))
     return beats
 
 
@@ -111,6 +123,28 @@ class AwakeClock:
             return self._seconds
 
 
+class Pace:
+    """Seconds per step of this worker over the last calls of its train function, and how much of them it waited."""
+
+    def __init__(self) -> None:
+        self._calls: collections.deque[tuple[float, int, float]] = collections.deque(maxlen=32)
+        self._last: tuple[int, int, float, float] | None = None
+
+    def add(self, epoch: int, step: int, waited: float) -> dict[str, float]:
+        """Return what changes in the heartbeat after a call that has ended at this step."""
+        now, last = time.perf_counter(), self._last
+        if last and (epoch, step) == last[:2]:  # An evaluation.
+            return {}
+        self._last = epoch, step, now, waited
+        if not last:
+            return {}
+        if epoch != last[0] or step < last[1]:  # What lies between two epochs is no step.
+            return {"between_seconds": now - last[2]}
+        self._calls.append((now - last[2], step - last[1], waited - last[3]))
+        seconds, steps, waits = (sum(column) for column in zip(*self._calls, strict=True))
+        return {"step_seconds": seconds / steps, "exchange_seconds": waits / steps}
+
+
 class Heartbeat:
     """Records this worker's progress, and ends the run when the worker has made no progress for too long.
 
@@ -123,9 +157,7 @@ class Heartbeat:
 
     def __init__(self, folder: Path, rank: int, stall_seconds: float, host: str | None = None):
         self.folder, self.rank, self.stall_seconds = folder, rank, stall_seconds
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"rank-{rank:05d}"
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._file, self._pace = StatusFile(folder / f"rank-{rank:05d}"), Pace()
         self._lock = threading.Lock()
         self._armed = False
         self._period = min(1.0, stall_seconds / 10)
@@ -142,10 +174,18 @@ class Heartbeat:
         self._send(self.beat)
         self._thread.start()
 
-    def step(self, epoch: int, step: int) -> None:
-        """Record that this worker has reached a step; the first one starts the stall check."""
+    def plan(self, epochs: int, steps: int, images: int) -> None:
+        """Record what lies ahead: epochs, steps per epoch, images per step of all workers."""
+        self._write(epochs=epochs, steps=steps, images=images)
+
+    def step(self, epoch: int, step: int, waited: float = 0.0) -> None:
+        """Record that this worker has reached a step; the first one starts the stall check.
+
+        Args:
+            waited: The seconds of all steps so far in which this worker waited in the exchange of gradients.
+        """
         self._armed, self._moved = True, self._clock.now()
-        self._write(epoch=epoch, step=step, moved=time.time())
+        self._write(epoch=epoch, step=step, moved=time.time(), **self._pace.add(epoch, step, waited))
         self._time_step()
 
     def begin_steps(self) -> None:
@@ -191,15 +231,13 @@ class Heartbeat:
         self._ended.set()
         self._thread.join()
         self._send(dataclasses.replace(self.beat, alive=0))
-        with self._lock:
-            os.close(self._file)
+        self._write(alive=0)
+        self._file.close()
 
     def _write(self, **changes) -> None:
         with self._lock:
             self.beat = dataclasses.replace(self.beat, **changes)
-            text = json.dumps(vars(self.beat)).encode()
-            with atomic.with_filename(self._path):
-                os.pwrite(self._file, text.ljust(BEAT_BYTES), 0)
+            self._file.write(vars(self.beat))
 
     @staticmethod
     def _send(beat: Beat) -> None:
@@ -216,7 +254,7 @@ class Heartbeat:
         """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
         self._write(alive=time.time())
         self._send(self.beat)
-        os.fsync(self._file)  # Other nodes see it only once it is written to the shared file system.
+        self._file.sync()
         idle = self._clock.now() - self._moved
         if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
             self._alive_before = {}

@@ -46,6 +46,25 @@ def gpus() -> list:
     return handles
 
 
+def gpu_state(gpu) -> dict[str, float]:
+    """Return a GPU's utilization in percent and its memory in use; what is not reported, as for MIG, is left out."""
+    import pynvml
+
+    state = {}
+    with contextlib.suppress(pynvml.NVMLError):
+        state["percent"] = float(pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+    with contextlib.suppress(pynvml.NVMLError):
+        state["memory_bytes"] = float(pynvml.nvmlDeviceGetMemoryInfo(gpu).used)
+    return state
+
+
+def gpu_uuid(gpu) -> str:
+    """Return a GPU's name, unique in the world: a scheduler may show each worker its own GPU as GPU 0."""
+    import pynvml
+
+    return pynvml.nvmlDeviceGetUUID(gpu)
+
+
 def began(pid: int | str = "self") -> int:
     """Return when a process began, in the kernel's ticks: psutil's time of day moves when the clock is set."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

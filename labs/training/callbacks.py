@@ -62,7 +62,7 @@ class Steps(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         step = self.first + keras_internals.steps_taken(self.model) // self.micro_batches
         done, self.step = step - self.step, step
-        self.heart.step(self.epoch, step)
+        self.heart.step(self.epoch, step, hvd_ops.seconds_waited(self.model.optimizer))
         self._show(logs["loss"])
         if not self.paced and step - self.first >= 3:
             self._set_pace(done)

@@ -122,11 +122,11 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
 
 
 def _uuid(position: int) -> str | None:
-    """Return a GPU's UUID, or None. Numbers do not suffice: a scheduler may show each worker its own GPU as GPU 0."""
+    """Return a GPU's UUID, or None."""
     import pynvml
 
     with contextlib.suppress(pynvml.NVMLError, IndexError):
-        return pynvml.nvmlDeviceGetUUID(resources.gpus()[position])
+        return resources.gpu_uuid(resources.gpus()[position])
     return None
 
 

@@ -94,6 +94,7 @@ def fit(
     saver = checkpoint.Saver(job, model, position, identity)
     # Horovod: all workers have the same history; one of them logs it.
     board = TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
+    heartbeat.current().plan(epochs, steps, batch_size * job.size)
     with stop.defer_signal():
         while saver.position.epoch < epochs:
             row = _train_epoch(job, model, train, saver, steps, batch_size, backward_passes_per_step, augment)

@@ -11,9 +11,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 packages() {
     apt-get update
-    # mpirun needs ssh to reach other nodes; `labs cluster` needs iproute2.
+    # mpirun needs ssh to reach other nodes; `labs cluster` needs iproute2; a dev container needs git.
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends g++ make openssh-client \
-        iproute2
+        iproute2 git
     rm -rf /var/lib/apt/lists/*
 }
 

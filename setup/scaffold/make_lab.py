@@ -25,9 +25,9 @@ LONGEST_NAME = 40
 ROWS = {
     "README.md": (
         r"(?:^\| lab\d\d_.*\n)+",
-        "| {name} | {title}? | [notebook](notebooks/{name}.ipynb), {seconds} s | `sbatch jobs/{name}.sh` | "
-        '<img src="docs/pictures/{name}.png" width="180" alt="loss and accuracy over the epochs"> |\n'),
-    "docs/course.md": (r"(?:^\| \d+ \| lab\d\d_.*\n)+", "| {number} | {name} | {title} | {seconds} s | |\n"),
+        "| {name} | {title}? | 1 h | [notebook](notebooks/{name}.ipynb) | `sbatch jobs/{name}.sh` | "
+        '<img src="docs/pictures/{name}.png" width="150" alt="loss and accuracy over the epochs"> |\n'),
+    "docs/course.md": (r"(?:^\| \d+ \| lab\d\d_.*\n)+", "| {number} | {name} | {title} | 1 h | {seconds} s | |\n"),
     "pyproject.toml": (r'\| lab\d\d_\w+(?=""",)', " \\\n    | {name}"),
 }
 """Files in which a lab has a row, with the text that the row follows (a regular expression) and the row."""

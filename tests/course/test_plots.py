@@ -70,8 +70,7 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed_around_their_mean():
         return {"history": [{"epoch": 1 + epoch, "loss": loss, "val_accuracy": 0.1 * (1 + epoch)}
                             for epoch, loss in enumerate(losses)]}
 
-    figure = plots.seed_bands({"linear": [run(2.0, 1.0), run(2.4, 1.6), run(2.2, 1.0)], "one seed": [run(2.3, 2.3)]},
-                              dashed=["one seed"])
+    figure = plots.seed_bands({"linear": [run(2.0, 1.0), run(2.4, 1.6), run(2.2, 1.0)], "one seed": [run(2.3, 2.3)]})
     loss = figure.axes[0]
     assert [list(line.get_ydata()) for line in loss.lines] == [pytest.approx([2.2, 1.2]), [2.3, 2.3]]
     band = loss.collections[0].get_paths()[0].vertices

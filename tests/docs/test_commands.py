@@ -26,9 +26,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
     r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch |predict )|horovodrun |papermill ":
         "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
+    r"labs handin ": "writes a file into the clone; tests/course/test_hand_ins.py runs it",
+    r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",
     r"labs report --open|srun .*--pty make notebook|tail -f ": "opens a browser, or does not end",
     r"(\.venv/bin/)?labs (sweep \w+$|data fetch )|make |git clone ": "takes minutes to an hour, or downloads",
-    r"sudo |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
+    r"sudo |pipx |conda |apptainer |docker |sbatch .*apptainer |chmod |cd /shared|export PATH=/shared|.*-m compileall ":
         "changes the machine, or needs another program; tests/setup/test_containers.py and "
         "tests/launch/test_read_only.py have the like",
     r"labs sweep \w+ --preset paper(?!.*--sbatch)|python3\.13 -m venv gpu|pip install -c |"
@@ -100,7 +102,7 @@ def shell(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(shell):
-    """Train the one run of README that is run, so that the commands on results have a run to show."""
+    """Train the one run of the pages that is run, so that the commands on results have a run to show."""
     (line,) = [line for line in COMMANDS if line.startswith("labs run") and not reason(line)]
     assert "epoch 10/10" in shell(line)
     return shell

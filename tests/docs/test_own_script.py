@@ -1,4 +1,4 @@
-"""README's own script: both sides of its diff train, the one with Horovod by each command that README names."""
+"""docs/own-script.md: both sides of its diff train, the one with Horovod by each command that the page names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import pytest
 
 from labs.run.paths import ROOT
 
-TITLE = "## Take it home: your own script in ten lines\n"
-SECTION = (ROOT / "README.md").read_text().partition(TITLE)[2].partition("\n## ")[0]
-(DIFF,), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", SECTION, re.DOTALL) for kind in ("diff", "shell"))
+PAGE = (ROOT / "docs/own-script.md").read_text()
+(DIFF,), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("diff", "shell"))
 COMMANDS = [line.partition(" #")[0].strip() for line in COMMANDS.splitlines()]
 EXAMPLE = "examples/lab02_horovod.py"
 
@@ -35,7 +34,7 @@ def test_ten_lines_are_new_and_each_says_why():
 @pytest.mark.everyday
 @pytest.mark.workers
 @pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
-def test_a_script_of_ones_own_trains_on_two_workers_from_readme_alone(tmp_path):
+def test_a_script_of_ones_own_trains_on_two_workers_from_the_page_alone(tmp_path):
     (tmp_path / "plain.py").write_text(side("-"))
     (tmp_path / "train.py").write_text(side("+"))
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

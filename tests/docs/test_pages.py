@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+import yaml
 
 from labs.run import catalogue
 from labs.run.paths import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md")),
+         *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -38,11 +41,34 @@ def anchors(page: Path) -> Iterator[str]:
         yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 
 
-def test_course_and_readme_have_the_same_times():
+HOURS = {"an hour": "1 h", "an hour and a quarter": "1¼ h", "an hour and a half": "1½ h", "two hours": "2 h"}
+"""What the first cell of a notebook says, and what the tables have."""
+
+
+def test_readme_and_course_have_the_same_times_as_the_notebooks():
     readme, course = ((ROOT / name).read_text() for name in ("README.md", "docs/course.md"))
-    times = re.findall(r"\[notebook\]\(notebooks/(\w+)\.ipynb\), (\d+ s)", readme)
-    assert [lab for lab, _ in times] == catalogue.lab_names()
-    assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\d+ s) \|", course, re.MULTILINE) == times
+    said = []
+    for lab in catalogue.lab_names():
+        first = "".join(json.loads((ROOT / f"notebooks/{lab}.ipynb").read_text())["cells"][0]["source"])
+        said.append((lab, HOURS[re.search(r"allow (.*?)(?: to work through it)?[.,]", first)[1]]))
+    assert re.findall(r"^\| (lab\w+) \| [^|]* \| (\S+ h) \| \[notebook\]\(notebooks/\1\.ipynb\)", readme,
+                      re.MULTILINE) == said
+    assert re.findall(r"^\| \d+ \| (\w+) \| [^|]* \| (\S+ h) \| \d+ s \|", course, re.MULTILINE) == said
+
+
+def test_the_citation_has_the_version_of_the_kit():
+    kit = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == kit["version"]
+
+
+def test_readme_is_for_the_first_minute():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80
+
+
+def test_the_picture_of_a_step_is_what_its_script_draws():
+    script = runpy.run_path(str(ROOT / "notebooks/step_picture.py"))
+    assert script["PICTURE"].read_text() == script["picture"](), "`python notebooks/step_picture.py` draws it"
+    assert "](docs/pictures/step.svg)" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("lab", catalogue.lab_names())

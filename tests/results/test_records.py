@@ -12,7 +12,7 @@ from labs.cli import commands
 from labs.course import plots
 from labs.course.plausibility import checker
 from labs.measure import throughput
-from labs.results import records, run_record, scaling, speed_tables
+from labs.results import records, run_record, scaling, schema, speed_tables
 from labs.run.errors import LabError
 
 HISTORY = [
@@ -48,6 +48,18 @@ def write(root: Path, *records_of: dict) -> None:
         folder = root / each["lab"] / each["run"]
         folder.mkdir(parents=True)
         (folder / "record.json").write_text(json.dumps(each))
+
+
+def test_a_digest_shows_that_a_record_was_edited(tmp_path):
+    # What JSON changes: infinities, keys that are numbers, floats without a fraction.
+    sealed = json.loads(json.dumps(record() | {"metrics": {"loss": float("nan"), "lr": 1e22, "by": {10: 1, 9: 2.0}}}))
+    sealed["digest"] = schema.digest(sealed)
+    write(tmp_path, sealed)
+    assert records.digest_state(records.read(tmp_path / "lab10_caltech/a")) == "intact"
+    edited = json.loads(json.dumps(sealed))
+    edited["history"][1]["train_seconds"] = 1.9
+    assert records.digest_state(edited) == "edited"
+    assert records.digest_state(record()) == "none"
 
 
 def test_runs_are_loaded_as_a_table_oldest_first(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from labs.datasets.synthetic import make_synthetic
 from labs.run.paths import ROOT
+from tests.tree import copied
 
 NAME = "lab77_made_by_a_test"
 
@@ -21,10 +21,7 @@ NAME = "lab77_made_by_a_test"
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
     """A copy of the clone, as a commit has it, with the dataset that the first run of a clone writes."""
-    tree = tmp_path_factory.mktemp("clone") / "tree"
-    left_out = shutil.ignore_patterns(".venv*", ".git", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info")
-    shutil.copytree(ROOT, tree, ignore=lambda folder, names: left_out(folder, names)
-                    | ({"results"} if Path(folder) == ROOT else set()))  # The runs, not the package.
+    tree = copied(tmp_path_factory.mktemp("clone") / "tree")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LABS_DATA", str(tree / "data"))
         make_synthetic("mnist")

@@ -53,10 +53,11 @@ class Clone:
         path.chmod(0o755)
         return path
 
-    def fake_python(self, name: str, version: tuple[int, ...], *, venv: bool = True) -> Path:
-        """Put a Python on PATH that reports another version, and prints its name where it would make an environment."""
+    def fake_python(self, name: str, version: tuple[int, ...], *, venv: bool = True, system: str = "linux") -> Path:
+        """Put a Python on PATH with another version or system; it prints its name instead of making an environment."""
         lacking = "" if venv else "sys.modules['ensurepip'] = None; "
-        program = (f"import runpy, sys; sys.version_info = {version}; {lacking}sys.argv[:1] = []; "
+        reported = f"sys.version_info = {version}; sys.platform = '{system}'"
+        program = (f"import runpy, sys; {reported}; {lacking}sys.argv[:1] = []; "
                    "runpy.run_path(sys.argv[0], run_name='__main__')")
         report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
         return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")

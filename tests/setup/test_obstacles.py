@@ -38,6 +38,17 @@ def test_a_python_that_cannot_make_environments(clone):
     assert line.endswith("cannot create virtual environments; apt-get install python3.11-venv")
 
 
+@pytest.mark.parametrize(("system", "name", "ways"), [
+    ("darwin", "macOS", ""), ("win32", "Windows", "WSL 2, "), ("cygwin", "Windows", "WSL 2, ")])
+def test_another_system(clone, system, name, ways):
+    """The Python of Apple's developer tools is 3.9: nobody has to install another one to read this."""
+    (clone.bin / clone.python).unlink()
+    clone.fake_python("python3", (3, 9, 6), system=system)
+    clone.fake_python("python3.13", (3, 13, 0), system=system)
+    assert clone.obstacle("env") == (f"env: error: this is {name}, and the kit needs Linux: {ways}a container, "
+                                     "GitHub Codespaces or a cluster (docs/computers.md)")
+
+
 def test_no_compiler(clone):
     assert clone.obstacle("env") == (
         "env: error: there is no C++ compiler (g++) for Horovod; apt-get install g++ or set CXX"

@@ -16,11 +16,14 @@ import pytest
 
 import labs
 from labs.launch import local
+from labs.results import records
+from labs.run import student
 from labs.run.paths import ROOT
 from tests import listening
 from tests.workers.programs import single_fault
 
 SECRETS = {"AWS_SECRET_ACCESS_KEY": "hunter2-of-the-cloud", "TOKEN": "hunter2-of-the-hub"}
+STUDENT = "s1234"
 WORDS = ["lab02", "--workers", "2", "--oversubscribe", "--epochs", "3", "--name", "it"]
 
 
@@ -43,6 +46,7 @@ def is_worker(process: psutil.Process) -> bool:
 def story(tmp_path_factory):
     """Start one run twice at the same moment; return its folder, how both ended, and where their workers listened."""
     env = {name: value for name, value in os.environ.items() if name not in labs.SETTINGS} | SECRETS
+    env["LABS_STUDENT"] = STUDENT
     env["MPLBACKEND"] = "Qt4Agg"  # There is none; the curves are plotted when the training has ended.
     results = tmp_path_factory.mktemp("hunter2-in-the-command-line")
     started = [subprocess.Popen([sys.executable, "-m", "labs", "run", *WORDS, "--results", results], text=True,
@@ -101,6 +105,13 @@ def test_of_two_with_one_name_one_runs_and_the_other_says_who_does(story):
     assert re.fullmatch(rf"labs: error: run 'it' is locked by {holder}; choose another --name\n", ends[1][1])
     assert sorted(os.listdir(folder)) == [".launch", ".lock", "checkpoints", "classes.json", "curves.png", "holder",
                                           "model.keras", "record.json", "run.json"]
+
+
+def test_the_record_names_the_student_has_their_seed_and_would_show_edits(story, monkeypatch):
+    record = records.read(story[0])
+    monkeypatch.setenv("LABS_STUDENT", STUDENT)
+    assert (record["student"], record["config"]["seed"]) == (STUDENT, student.default_seed(1))
+    assert records.digest_state(record) == "intact"
 
 
 def test_the_fast_settings_are_the_defaults(story):

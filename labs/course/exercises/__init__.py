@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.course.exercises import isolated
+from labs.course.exercises import isolated, kept
 from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import Question, Record, described, shown
 from labs.course.exercises.guesses import judged
@@ -36,6 +36,8 @@ __all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs"
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
+
+    In a working copy the answer is kept for `labs handin`, right or wrong.
 
     Args:
         question: The id of a question or a task: "lab04.q2", "lab02.shard".
@@ -55,6 +57,8 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     except (Exception, SystemExit) as error:
         raise AssertionError(f"{question}: {shown(answer)} cannot be graded from {_names(about) or 'these records'}: "
                              f"{described(error)}") from None
+    finally:
+        kept.keep(_name(question), answer, about)
     print(f"{question}: right: {reason}")
 
 
@@ -181,11 +185,16 @@ def _lab(question: str) -> str:
     return catalogue.resolve(question.partition(".")[0])
 
 
+def _name(question: str) -> str:
+    """Return the id of a question as its lab's listing has it: "lab04.q2" for "lab4.q2"."""
+    return f"{_lab(question).partition('_')[0]}.{question.partition('.')[2]}"
+
+
 def _entry(question: str) -> Question | Task:
     """Return the question or task with this id: "lab04.q2" or "lab4.q2"."""
     lab = _lab(question)
     entries: dict[str, Question | Task] = {**questions(lab), **tasks(lab)}
-    name = f"{lab.partition('_')[0]}.{question.partition('.')[2]}"
+    name = _name(question)
     if name not in entries:
         known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"
         raise LabError(f"unknown question {quoted(question)}; {known}")

@@ -117,6 +117,10 @@ def require(holds: Any, problem: str) -> None:
         raise AssertionError(problem)
 
 
+FORMULA = "The formula: "
+"""Ends the hint on a wrong number; what follows is the solution."""
+
+
 def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: Mapping[str, float] | None = None, *,
                  rel_tol: float = 0.02, abs_tol: float = 0.0) -> str:
     """Compare a number with the right one and return the formula.
@@ -144,7 +148,7 @@ def grade_number(answer: Any, right: float, unit: str, formula: str, mistakes: M
     hints = (hint for hint, value in (mistakes or {}).items() if near(value, max(rel_tol, 0.005)))
     hint = next(hints, None) or _hint_from_factor(near, given, right, unit)
     raise AssertionError(f"{given:.6g} is not right: {hint}. "
-                         f"The formula: {formula}" + f" ({unit})" * (unit != "no unit"))
+                         f"{FORMULA}{formula}" + f" ({unit})" * (unit != "no unit"))
 
 
 def is_number(answer: Any) -> bool:

@@ -28,7 +28,7 @@ from labs.course.plausibility import checker, rules
 from labs.course.plausibility.table import Finding, brief
 from labs.measure import ledger_columns
 from labs.results import confusion, records, scaling, speed_tables, statistics, tolerant
-from labs.results.tables import FEW, Grid, grid, markdown
+from labs.results.tables import FEW, Grid, cell, grid, markdown
 from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
 from labs.run.catalogue import Lab
@@ -44,6 +44,10 @@ LINES = 8
 """The most lines that are legible in one plot."""
 BARS = 16
 """The most bars that are legible in one plot."""
+OTHER = "Other runs"
+"""Heading of the runs that belong to no question."""
+TABLE = "newest"
+"""Id of the table of the labs' newest runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +65,21 @@ class Plot:
 
 
 @dataclasses.dataclass(frozen=True)
+class Headline:
+    """A figure for the summary at the page's head; the largest ones are shown."""
+
+    kind: str
+    """The row of the summary."""
+    value: float
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Answer:
     """What answers one question, under the question as heading."""
 
     heading: str
-    items: list[Grid | Plot | str]
+    items: list[Grid | Plot | Headline | str]
     runs: bool = True
     """Whether there are runs to answer it."""
 
@@ -80,6 +94,8 @@ class Section:
     newest: list[str]
     """Cells of the overview; empty without runs."""
     answers: list[Answer]
+    wrong: int
+    """The number of lint's findings."""
     findings: list[str]
     course: list[tuple[Grid, list[str]]]
 
@@ -87,6 +103,9 @@ class Section:
 OVERVIEW = ("lab", "runs", "newest run", "workers", "batch per worker", "global batch", "images/s", "s/epoch",
             "accuracy", "lint")
 """Columns of the table on the first screen."""
+EFFICIENCY, LIMIT = "best efficiency", "what limits"
+MOST_HEADLINES = 3
+"""The most figures in one row of the summary."""
 
 
 def write(root: Path, output: Path, markdown: Path | None = None) -> None:
@@ -156,7 +175,25 @@ def _page(root: Path) -> dict[str, Any]:
         "machines": _counted(_machine(record["machine"]) for record in everything),
         "versions": _counted(_versions(record.get("versions") or {}) for record in everything),
         "sections": sorted(sections, key=lambda section: not section.runs), "overview": OVERVIEW,
+        "summary": _head(sections) if everything else {},
     }
+
+
+def _head(sections: Iterable[Section]) -> dict[str, list[tuple[str, str]]]:
+    """Return the rows of the summary: what each is about, and its texts with the ids of what they lead to."""
+    ran = [section for section in sections if section.runs]
+    asked = [answer.runs for section in ran for answer in section.answers if answer.heading not in ("", OTHER)]
+    wrong = [section.wrong for section in ran if section.wrong]
+    rows = {"runs": [(f"{plural(sum(section.runs for section in ran), 'run')} of {plural(len(ran), 'lab')}", TABLE)],
+            "asked": [(f"{sum(asked)} of these labs' {plural(len(asked), 'question')} have runs", TABLE)]}
+    for kind, missing in ((EFFICIENCY, "no run on several workers with a run to compare it with: `labs sweep lab04`"),
+                          (LIMIT, "not measured: `labs sweep lab04` measures where the seconds of an epoch go")):
+        found = sorted(((item.value, f"{section.name}: {item.text}", section.name) for section in ran
+                        for answer in section.answers for item in answer.items
+                        if isinstance(item, Headline) and item.kind == kind), reverse=True)
+        rows[kind] = [(text, name) for _, text, name in found[:MOST_HEADLINES]] or [(missing, "")]
+    lint = f"{plural(sum(wrong), 'finding')} in {plural(len(wrong), 'lab')}" if wrong else "finds nothing implausible"
+    return rows | {"lint": [(lint, TABLE)]}
 
 
 def _implausible(runs: list[records.Record]) -> dict[str, list[Finding]]:
@@ -190,7 +227,8 @@ def _section(name: str, runs: list[records.Record], wrong: list[Finding]) -> Sec
     lab = catalogue.load_lab(name) if name in catalogue.lab_names() else None
     title = lab.title if lab else f"{name} (not a lab of this clone)"
     newest = _newest(runs, len(wrong)) if runs else []
-    return Section(name, title, len(runs), newest, list(_answers(name, lab, runs)), brief(wrong), reports.tables(name))
+    return Section(name, title, len(runs), newest, list(_answers(name, lab, runs)), len(wrong), brief(wrong),
+                   reports.tables(name))
 
 
 def _newest(runs: list[records.Record], findings: int) -> list[str]:
@@ -228,7 +266,7 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
             words, codes = _question(sweep.question)
             yield Answer(f"{words} ({preset})", [*codes, *missing[:len(mine) < planned_runs], *_items(lab, mine)])
     if rest := [record for record in runs if record["run"] not in used]:
-        yield Answer("Other runs" if used else "", _items(lab, rest))
+        yield Answer(OTHER if used else "", _items(lab, rest))
     for sweep in unanswered.values():
         words, codes = _question(sweep.question)
         yield Answer(words, [*codes, f"no run yet; `labs sweep {name} --only {sweep.name}` makes them"], runs=False)
@@ -238,7 +276,7 @@ def _answers(name: str, lab: Lab | None, runs: list[records.Record]) -> Iterator
         yield Answer("", [f"no run of {name}; `{command}` makes one"], runs=False)
 
 
-def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | str]:
+def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | Headline | str]:
     """Return everything to show for some runs of one lab: its own summary and figures, then tables and plots.
 
     A run that a part cannot read is left out of that part and reported once.
@@ -247,7 +285,7 @@ def _items(lab: Lab | None, runs: list[records.Record]) -> list[Grid | Plot | st
     names = sorted({name for run in runs for name, rows in run.get("tables", {}).items() if rows} - {"ledger"})
     own = [functools.partial(part, lab) for part in (_summary, _figures)] if lab else []
     unreadable: dict[str, Exception] = {}
-    items: list[Grid | Plot | str] = []
+    items: list[Grid | Plot | Headline | str] = []
     for part in (*own, _tables, _curves, *(functools.partial(_rows, name) for name in names)):
         shown, bad = tolerant.read(part, runs)
         items += shown
@@ -274,17 +312,21 @@ def _figures(lab: Lab, runs: list[records.Record]) -> Iterator[Plot]:
         yield _plot(title, figure)
 
 
-def _tables(runs: list[records.Record]) -> Iterator[Grid | Plot]:
+def _tables(runs: list[records.Record]) -> Iterator[Grid | Plot | Headline]:
     """Yield the tables and plots that every lab's runs may have."""
     frame, varying = speed_tables.frame(runs)
     for show in (_speed, _ledger, _quality, _utilization):
         yield from show(frame, varying)
 
 
-def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
-    """Yield tables of throughputs, each with a plot if it has speedups."""
+def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot | Headline]:
+    """Yield tables of throughputs, each with a plot and its best efficiency if it has speedups."""
     for speeds in speed_tables.compared(frame, varying):
         yield speeds.grid()
+        if best := max((row for row in speeds.table.to_dict("records") if row["size"] > speeds.base
+                        and row["speedup"] > 0), key=lambda row: row["scaling_efficiency"], default=None):
+            text = f"{cell(best, 'scaling_efficiency')} on {plural(best['size'], 'worker')}, {speeds.scaling} scaling"
+            yield Headline(EFFICIENCY, best["scaling_efficiency"], text)
         table, by = speeds.table[speeds.table["speedup"].notna()], speeds.by
         if speeds.scaling and len(table[by].drop_duplicates() if by else ()) <= LINES:
             reference = reports.speedups(frame["lab"].iloc[0], by) if speeds.scaling == "weak" else None
@@ -292,8 +334,8 @@ def _speed(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
                            "dashed and hollow: the course report" if reference is not None else "")
 
 
-def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
-    """Yield where the time of an epoch goes, as a table and as bars."""
+def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot | Headline]:
+    """Yield where the time of an epoch goes, as a table and as bars, and what takes most beside the computation."""
     columns = list(ledger_columns.COLUMNS)
     if not set(columns) <= set(frame):
         return
@@ -303,6 +345,11 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot]:
     by = [*(name for name in varying if name not in columns), "size"]
     table = frame.groupby(by, dropna=False)[columns].mean().reset_index()
     short = {column: ledger_columns.entry(column) for column in columns}
+    most = table.loc[table["size"].idxmax()]
+    shares = {short[column]: most[column] / most[ledger_columns.WALL] for column in ledger_columns.entries(columns)}
+    limit = max(shares.keys() - {"compute"}, key=lambda entry: shares[entry])
+    yield Headline(LIMIT, shares[limit], f"{limit}: {shares[limit]:.0%} of an epoch on "
+                                         f"{plural(int(most['size']), 'worker')}")
     yield grid("Where the seconds of an epoch go", table.rename(columns=short), [*by, *short.values()],
                "means over the repeats; other: the rest of the wall time")
     if len(table) <= BARS:

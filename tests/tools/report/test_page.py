@@ -72,6 +72,18 @@ def test_the_page_needs_nothing_else(written):
         assert alternative
 
 
+def test_the_page_opens_with_a_summary_whose_links_lead_down(written):
+    head = (written / "page.html").read_text().partition("<section")[0]
+    rows = dict(re.findall(r"(?s)<dt>(.*?)</dt><dd>\s*(.*?)\s*</dd>", head))
+    assert list(rows) == ["runs", "asked", "best efficiency", "what limits", "lint"]
+    assert "of 3 labs" in rows["runs"]
+    best = r'<a href="#lab04_speedup">lab04_speedup: 0\.7\d+.* on 2 workers, weak scaling<'
+    assert re.search(best, rows["best efficiency"])
+    assert "lab04_speedup: communication: 20% of an epoch on 2 workers" in rows["what limits"]
+    text = (written / "page.html").read_text()
+    assert all(f'id="{name}"' in text for name in re.findall('href="#(.*?)"', "".join(rows.values())))
+
+
 def test_the_first_screen_shows_the_runs_and_folds_the_rest(tmp_path):
     page.write(write_runs(tmp_path, record("mine", 2)), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()

@@ -1,0 +1,56 @@
+"""Grade one submission as Gradescope has it: BASE/submission in, BASE/results/results.json out.
+
+    python grading/gradescope/results.py /autograder
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from labs.run import atomic
+from labs.tools.grade import judge, policy, sandbox
+from labs.tools.grade.judge import BY_HAND, RIGHT, Graded
+
+
+def main(base: Path) -> None:
+    """Grade the submission and write the results."""
+    submission = base / "submission"
+    zips = sorted(submission.glob("*.zip"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = zips[0] if zips else packed(submission, Path(folder) / "submission.zip")
+        # The container holds one submission and no solutions: functions run even where Landlock cannot hide files.
+        hide_files, run_functions = sandbox.settings(unsafe=True)
+        graded = judge.judge(path, policy.read(policy.DEFAULT), hide_files=hide_files, run_functions=run_functions)
+    (base / "results").mkdir(exist_ok=True)
+    atomic.write_json(base / "results/results.json", results(graded))
+
+
+def packed(submission: Path, path: Path) -> Path:
+    """Return the submission as a zip again: Gradescope unpacks a zip that a student uploads."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(submission.rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                archive.write(file, file.relative_to(submission))
+    return path
+
+
+def results(graded: Graded) -> dict:
+    """Return what Gradescope shows: a test per exercise, and what only instructors see."""
+    if graded.problem:
+        return {"score": 0, "output": f"Not graded: {graded.problem}"}
+    tests: list[dict] = []
+    for verdict in graded.verdicts:
+        shown = {"name": verdict.exercise, "output": f"{verdict.status}: {verdict.text}"}
+        marks = {"score": verdict.points, "max_score": verdict.of,
+                 "status": "passed" if verdict.status == RIGHT else "failed"}
+        tests.append(shown if verdict.status == BY_HAND else shown | marks)
+    if graded.findings:
+        tests.append({"name": "To explain", "output": "\n".join(graded.findings), "visibility": "hidden"})
+    return {"score": graded.points, "tests": tests, "output": "The open questions are graded by a person."}
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,50 @@
+"""Status files: a small JSON object that one process rewrites in place, about once a second, and others read."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from labs.run import atomic
+from labs.run.errors import LabError
+
+BYTES = 4096
+"""The size of each file, which never grows."""
+
+
+class StatusFile:
+    """A status file of this process. A rename a second, as of an atomic write, would burden a shared file system."""
+
+    def __init__(self, path: Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._lock = path, threading.Lock()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Replace the content, in one write."""
+        with self._lock, atomic.with_filename(self._path):
+            os.pwrite(self._file, json.dumps(values).encode().ljust(BYTES), 0)
+
+    def sync(self) -> None:
+        """Wait until the content is on the shared file system: other nodes see it only then."""
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file; it stays."""
+        with self._lock:
+            os.close(self._file)
+
+
+def read_all(folder: Path, pattern: str) -> Iterator[dict[str, Any]]:
+    """Yield the contents of the status files whose names match a pattern, by name; the folder may be missing."""
+    for path in sorted(folder.glob(pattern)):
+        try:
+            values = json.loads(atomic.read_bytes(path, BYTES))
+        except (ValueError, LabError, OSError):
+            continue  # Read in the middle of a write, or deleted; the next read succeeds.
+        if isinstance(values, dict):
+            yield values

@@ -1,0 +1,70 @@
+"""Points and the late policy, from one small file: grading/policy.toml."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from labs.run import atomic
+from labs.run.errors import LabError
+from labs.run.paths import ROOT
+
+DEFAULT = ROOT / "grading/policy.toml"
+Points = Annotated[float, msgspec.Meta(ge=0)]
+Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
+Moment = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+
+
+class Late(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What lateness costs."""
+
+    grace_hours: Points = 0.0
+    percent_per_day: Percent = 0.0
+    most_percent: Percent = 100.0
+
+
+class Term(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """When the course began."""
+
+    begins: Moment | None = None
+
+
+class Policy(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The whole file."""
+
+    points: dict[str, Points]
+    """By kind: question, function, bug."""
+    late: Late = Late()
+    due: dict[str, Moment] = {}
+    """By lab."""
+    term: Term = Term()
+
+    def late_percent(self, lab: str, created: datetime.datetime | None) -> float:
+        """Return the percentage that a hand-in loses; 0 if its lab has no date or its own time is unknown."""
+        due = self.due.get(lab)
+        if due is None or created is None:
+            return 0.0
+        late = created - due
+        if late <= datetime.timedelta(hours=self.late.grace_hours):
+            return 0.0
+        return min(self.late.percent_per_day * math.ceil(late / datetime.timedelta(days=1)), self.late.most_percent)
+
+
+def read(path: Path) -> Policy:
+    """Read a policy.
+
+    Raises:
+        LabError: It is not one; names the file and the problem.
+    """
+    try:
+        policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+        raise LabError(f"{path}: {problem}; see {DEFAULT}") from None
+    if policy.points.keys() != {"question", "function", "bug"}:
+        raise LabError(f"{path}: [points] needs question, function and bug, and no other")
+    return policy

@@ -1,0 +1,1 @@
+"""`labs leaderboard`: the results folders of a class, ranked by scaling efficiency."""

@@ -1,0 +1,1 @@
+"""`labs watch`: a running run, from outside."""

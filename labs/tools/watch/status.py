@@ -1,0 +1,144 @@
+"""What the files of a run's folder say about it: its state, its workers' heartbeats, its nodes' load."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from labs.run import catalogue, heartbeat, node_load, run_lock
+from labs.run.errors import LabError, quoted
+from labs.run.heartbeat import Beat
+from labs.run.node_load import NodeLoad
+from labs.run.paths import shown
+
+SILENT = 10.0
+"""After as many seconds without a heartbeat a worker does not run; they come about once a second."""
+LOST = 30.0
+"""After as many seconds without any heartbeat the run counts as dead. It may also be stopped, by Ctrl-Z or Slurm."""
+SECOND_LOOK = 2.5
+"""Seconds after which each worker that runs has written again: the clocks of nodes and of this machine may differ."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """A run at one moment."""
+
+    lab: str
+    run: str
+    beats: list[Beat]
+    """By rank."""
+    silence: dict[int, float]
+    """Seconds since each rank's last heartbeat; infinite for one that has finished."""
+    loads: list[NodeLoad] = dataclasses.field(default_factory=list)
+    finished: bool = False
+    """Whether it has a record."""
+    saved: bool = False
+    """Whether it has a checkpoint."""
+
+    @property
+    def last(self) -> Beat | None:
+        """The heartbeat of the worker that is furthest behind; None before any has started."""
+        return min(self.beats, key=lambda beat: (beat.epoch, beat.step), default=None)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last heartbeat of any worker that has not finished; infinite if all have."""
+        return min(self.silence.values(), default=0.0)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.finished or self.silent > LOST
+
+    @property
+    def training(self) -> bool:
+        """Whether all workers are within an epoch of the training."""
+        return bool(self.beats) and all(
+            beat.epoch and not (beat.steps and (beat.step >= beat.steps or beat.epoch > beat.epochs))
+            for beat in self.beats)
+
+
+class Watcher:
+    """Reads a run's folder again and again.
+
+    Args:
+        folder: The run's folder.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._seen: dict[int, tuple[float, float]] = {}
+        """By rank: its last heartbeat by its node's clock, and when it was new by this machine's monotonic clock."""
+
+    def look(self) -> Status:
+        """Return the run's status.
+
+        Raises:
+            LabError: Its folder is gone.
+        """
+        if not self.folder.is_dir():
+            raise LabError(f"{shown(self.folder)} is gone: the run failed before it had saved anything; its own output "
+                           "says why")
+        beats = heartbeat.read_beats(self.folder / heartbeat.FOLDER)
+        silence = {beat.rank: self._silence(beat) for beat in beats}
+        hosts = {beat.host for beat in beats}  # A run that continues on other nodes leaves files of the earlier ones.
+        loads = [load for load in node_load.read(self.folder / heartbeat.FOLDER) if load.host in hosts]
+        return Status(self.folder.parent.name, self.folder.name, beats, silence, loads,
+                      (self.folder / "record.json").exists(), run_lock.is_saved(self.folder))
+
+    def _silence(self, beat: Beat) -> float:
+        """Return the seconds since a rank's last heartbeat: by its node's clock at first, then by this machine's."""
+        if not beat.alive:
+            return float("inf")
+        now, (alive, new) = time.monotonic(), self._seen.get(beat.rank, (0.0, 0.0))
+        if not alive:
+            new = now - max(0.0, time.time() - beat.alive)
+        elif alive != beat.alive:
+            new = now
+        self._seen[beat.rank] = beat.alive, new
+        return now - new
+
+
+def choose(wanted: str | None, root: Path) -> Path:
+    """Return the folder of a run: by its name, the newest of a lab, or by default the newest that is running.
+
+    Args:
+        wanted: A run's name, "LAB/NAME", or a lab's name or number.
+        root: The results folder.
+
+    Raises:
+        LabError: There is no such run.
+    """
+    notes = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
+    folders = [path.parent for path in notes]  # The run that was started or continued last comes first.
+    if wanted is None:
+        matches, problem = _running(folders), (
+            f"no run is running in {shown(root)}; one that has just been started appears after some seconds, and "
+            "`labs watch LAB` shows the last run of a lab")
+    else:
+        matches = [each for each in folders if wanted in (each.name, f"{each.parent.name}/{each.name}")]
+        problem = f"no run and no lab is called {quoted(wanted)} in {shown(root)}; finished runs: `labs results`"
+        if not matches:
+            try:
+                matches = [each for each in folders if each.parent.name == catalogue.resolve(wanted)]
+                problem = f"no run of {catalogue.resolve(wanted)} in {shown(root)}"
+            except LabError:
+                pass
+    if not matches:
+        raise LabError(problem)
+    return matches[0]
+
+
+def _running(folders: Iterable[Path]) -> list[Path]:
+    """Return the folders of the runs that are running, in the same order."""
+    watchers = [Watcher(folder) for folder in folders if (folder / heartbeat.FOLDER).is_dir()]
+
+    def running() -> list[Path]:
+        return [each.folder for each in watchers if (now := each.look()).beats and now.silent < SILENT]
+
+    if not (found := running()) and watchers:
+        time.sleep(SECOND_LOOK)
+        found = running()
+    return found

@@ -1,0 +1,77 @@
+"""Hand-ins made from the solutions: right ones, and what students change in them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from labs.course import exercises
+from labs.measure import throughput
+from labs.results import records
+from labs.run import catalogue
+from labs.run.paths import ROOT
+from tests.course.exercises import planted
+from tests.course.exercises.solved import solution
+
+CREATED = "2026-12-01T12:00:00Z"
+
+
+def signed(record: dict, student: str) -> dict:
+    """Return a record with its owner and its digest."""
+    record = {name: value for name, value in record.items() if name != "digest"} | {"student": student}
+    return record | {"digest": records.digest(record)}
+
+
+def measured(lab: str, student: str) -> list[dict]:
+    """Return a student's records of a lab: the planted ones, each with clocks that no other run has."""
+    made, noise = copy.deepcopy(planted.of(catalogue.resolve(lab)).RECORDS), random.Random(student + lab)
+    for index, record in enumerate(made):
+        record["started"] = f"2026-11-20T10:{index:02}:00+0000"
+        for row in record["history"]:
+            row["train_seconds"] *= noise.uniform(0.98, 1.02)
+        again(record)
+        record["timings"]["total_seconds"] = 9.1 * noise.uniform(1, 1.1) + sum(
+            row["train_seconds"] + row.get("val_seconds", 0) for row in record["history"])
+    return [signed(record, student) for record in made]
+
+
+def again(record: dict) -> None:
+    """Compute a record's timings from its history."""
+    history = record["history"]
+    record["timings"] |= {"first_epoch_seconds": history[0]["train_seconds"] if history else None,
+                          "images_per_sec": throughput.images_per_sec(history),
+                          "seconds_per_epoch": throughput.seconds_per_epoch(history)}
+
+
+def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the right answers for some records, and the functions of the solutions."""
+    answers = {name: solution(name)(question.select_runs(runs)) for name, question in exercises.questions(lab).items()}
+    answers |= {name: solution(name) for name, task in exercises.tasks(lab).items() if task.stub is None}
+    source = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text()
+    return answers, {name: source for name, task in exercises.tasks(lab).items() if task.stub}
+
+
+def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
+          answers: dict | None = None, functions: dict | None = None, created: str = CREATED) -> Path:
+    """Write a hand-in: the right one, but for what is given; `words` are a cell of the notebook."""
+    lab = catalogue.resolve(lab)
+    runs = measured(lab, student) if runs is None else runs
+    right, sources = solved(lab, runs)
+    answers = right | (answers or {})
+    cells = [{"cell_type": "markdown", "source": words, "metadata": {}}]
+    files = {"answers.json": json.dumps(answers, default=lambda value: value.tolist()),
+             "notebook.ipynb": json.dumps({"cells": cells})}
+    files |= {f"functions/{name}.py": source for name, source in (sources | (functions or {})).items()}
+    files |= {f"records/{record['run']}/record.json": json.dumps(record) for record in runs}
+    manifest = {"format": 1, "lab": lab, "student": student, "created": created,
+                "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}}
+    path = folder / f"{lab}-{student}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in {"manifest.json": json.dumps(manifest), **files}.items():
+            archive.writestr(name, text)
+    return path

@@ -1,0 +1,83 @@
+"""Gradescope and nbgrader, each run as that system runs it, with the packages that it would install."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from labs.run.paths import ROOT
+from tests.tools.grade import packed
+
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
+WRONG = {"lab04.excess": "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"}
+
+
+def run(*command, cwd, **variables):
+    env = {"PATH": os.environ["PATH"], "HOME": str(cwd), **variables}
+    env |= {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_gradescope(tmp_path):
+    """The archive, the image and two submissions: one that Gradescope unpacked, and one that it did not."""
+    source = tmp_path / "source"
+    for name in ("labs", "grading"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (source / "setup").mkdir()
+    shutil.copy(ROOT / "setup/constraints.txt", source / "setup")
+    shutil.copy(source / "grading/gradescope/run_autograder", tmp_path)
+    environment = {"AUTOGRADER": str(tmp_path), "PYTHON": sys.executable}
+    run("bash", source / "grading/gradescope/setup.sh", cwd=tmp_path, **environment)
+    path, other = packed.write(tmp_path, "s1"), packed.write(tmp_path, "s2", functions=WRONG)
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "submission")
+    run(tmp_path / "run_autograder", cwd=tmp_path, **environment)
+    results = json.loads((tmp_path / "results/results.json").read_text())
+    assert (results["score"], sum(test["max_score"] for test in results["tests"])) == (15, 15)
+    assert {test["status"] for test in results["tests"]} == {"passed"}
+    shutil.rmtree(tmp_path / "submission")
+    (tmp_path / "submission").mkdir()
+    shutil.copy(other, tmp_path / "submission")
+    run(tmp_path / "run_autograder", cwd=tmp_path, **environment)
+    results = json.loads((tmp_path / "results/results.json").read_text())
+    assert results["score"] == 12
+    assert [test["name"] for test in results["tests"] if test["status"] == "failed"] == ["lab04.excess"]
+    (tmp_path / "submission" / other.name).write_bytes(b"no zip")
+    run(tmp_path / "run_autograder", cwd=tmp_path, **environment)
+    results = json.loads((tmp_path / "results/results.json").read_text())
+    assert results["score"] == 0
+    assert "zip" in results["output"]
+
+
+def test_nbgrader(tmp_path):
+    """Release, two submissions, autograde, export."""
+    course = tmp_path / "course"
+    shutil.copytree(ROOT / "grading/nbgrader", course)
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    bin_folder = tmp_path / "venv/bin"
+    run(bin_folder / "pip", "install", "--quiet", "nbgrader==0.9.6", "-r", ROOT / "grading/requirements.txt", "-c",
+        ROOT / "setup/constraints.txt", cwd=tmp_path)
+
+    def nbgrader(*words):
+        return run(bin_folder / "nbgrader", *words, cwd=course, PYTHONPATH=str(ROOT),
+                   PATH=f"{bin_folder}:{os.environ['PATH']}")
+
+    nbgrader("generate_assignment", "lab04_speedup")
+    for student, functions in (("s1", {}), ("s2", WRONG)):
+        folder = course / f"submitted/{student}/lab04_speedup"
+        shutil.copytree(course / "release/lab04_speedup", folder)
+        packed.write(folder, student, functions=functions)
+    nbgrader("autograde", "lab04_speedup")
+    nbgrader("export")
+    with open(course / "grades.csv", newline="") as file:
+        rows = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
+    assert rows == {"s1": (15, 15), "s2": (12, 15)}
