@@ -45,5 +45,5 @@ def _pack(name: str, version: str, sha256: str, folder: Path) -> Path:
         raise LabError(f"cannot download {name} {version}; `{' '.join(command[:4])}` shows why") from error
     archive = next(folder.glob("*.tgz")).rename(folder / "package.tar.gz")
     if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
-        raise LabError(f"{name} {version} has another checksum than expected; fetch it again, or correct site/vendor.py")
+        raise LabError(f"the checksum of {name} {version} is not the expected one; run make site again")
     return archive
