@@ -22,13 +22,16 @@ project = html_title = "Distributed training labs"
 copyright = "the authors of the labs; Apache License 2.0"
 extensions = ["myst_nb"]
 nb_execution_mode = "off"  # The outputs are those that the notebooks were committed with.
+nb_render_markdown_format = "myst"  # Links and formulas in an output.
 nb_ipywidgets_js: dict = {}  # They would be loaded from another server.
 myst_enable_extensions = ["dollarmath", "html_image", "colon_fence"]
+myst_url_schemes = {"http": None, "https": None, "mailto": None, "made": "{{path}}"}  # `made`: site/build.py's MADE.
 myst_heading_anchors = 6  # GitHub's anchors.
-suppress_warnings = ["toc.not_included"]  # The pages of single files are reached by links.
+# Pages of single files are reached by links. A site for students may have no pages for instructors.
+suppress_warnings = ["toc.not_included", "toc.empty_glob"]
 html_theme = "sphinx_book_theme"
-html_theme_options = {"use_download_button": True, "use_fullscreen_button": False, "show_navbar_depth": 1,
-                      "home_page_in_toc": True, "article_footer_items": []}
+html_theme_options = {"use_fullscreen_button": False, "home_page_in_toc": True, "navbar_persistent": []}
+html_context = {"default_mode": "auto"}  # Light or dark, as the browser is.
 html_static_path = [str(HERE / "static"), str(HERE.parent / "build/site-static")]
 html_css_files = ["site.css"]
 html_js_files = ["sliders.js"]

@@ -46,9 +46,8 @@ const model = {
 };
 
 function range(n) { return [...Array(n).keys()]; }
-function digits(value) {
-    return Number(value.toPrecision(3)).toLocaleString("en-US", { maximumSignificantDigits: 3 });
-}
+const digits = (value) => (Number.isInteger(value) ? value : Number(value.toPrecision(3)))
+    .toLocaleString("en-US", { maximumFractionDigits: 9 });
 function unit(value, names, base = 1000) {
     const found = names.find(([size], i) => value >= size * (1 - 1e-9) || i === names.length - 1);
     return `${digits(value / found[0])} ${found[1]}`;
@@ -67,7 +66,10 @@ const slider = (label, values, first, show) => ({ label, values, first, show });
 const BANDWIDTHS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 200, 400].map((gigabits) => gigabits * 1e9 / 8);
 const count = (name) => (value) => `${digits(value)} ${name}${value === 1 ? "" : "s"}`;
 
-// Axes: { low, high, log, ticks, show }. A line: [class, function of x]. `at` is the x of the marker.
+// Axes: { low, high, log, ticks, show }; x may also have the points that lines connect.
+// A line: [class, function of x]. `at` is the x of the marker.
+const label = (x, y, anchor, text) => `<text x="${x}" y="${y}" text-anchor="${anchor}">${text}</text>`;
+
 function chart(title, xLabel, x, y, lines, at) {
     const place = (axis, from, to) => (value) => {
         const f = axis.log ? Math.log : (v) => v;
@@ -75,17 +77,17 @@ function chart(title, xLabel, x, y, lines, at) {
     };
     const px = place(x, 62, 344), py = place(y, 196, 30);
     const grid = [
-        ...x.ticks.map((v) => `<path class="grid" d="M${px(v)} 30V196"/><text x="${px(v)}" y="213" text-anchor="middle">`
-            + `${x.show(v)}</text>`),
-        ...y.ticks.map((v) => `<path class="grid" d="M62 ${py(v)}H344"/><text x="57" y="${py(v) + 4}" text-anchor="end">`
-            + `${y.show(v)}</text>`)].join("");
-    const curve = ([name, f]) => `<polyline class="line ${name}" points="${(x.log ? geometric : even)(x.low, x.high)
+        ...x.ticks.map((v) => `<path class="grid" d="M${px(v)} 30V196"/>` + label(px(v), 213, "middle", x.show(v))),
+        ...y.ticks.map((v) => `<path class="grid" d="M62 ${py(v)}H344"/>` + label(57, py(v) + 4, "end", y.show(v))),
+    ].join("");
+    const points = x.points ?? (x.log ? geometric : even)(x.low, x.high);
+    const curve = ([name, f]) => `<polyline class="line ${name}" points="${points
         .map((v) => `${px(v).toFixed(1)},${py(f(v)).toFixed(1)}`).join(" ")}"/>`;
     const mark = at === undefined ? "" : `<path class="mark" d="M${px(at)} 30V196"/>` + lines.map(([name, f]) =>
         `<circle class="${name}" cx="${px(at).toFixed(1)}" cy="${py(f(at)).toFixed(1)}" r="4"/>`).join("");
-    return `<svg viewBox="0 0 360 236" role="img" aria-label="${title} over ${xLabel}"><text class="title" x="62" y="18">`
-        + `${title}</text>${grid}${lines.map(curve).join("")}${mark}`
-        + `<text x="203" y="232" text-anchor="middle">${xLabel}</text></svg>`;
+    return `<svg viewBox="0 0 360 236" role="img" aria-label="${title} over ${xLabel}">`
+        + `<text class="title" x="62" y="18">${title}</text>${grid}${lines.map(curve).join("")}${mark}`
+        + `${label(203, 232, "middle", xLabel)}</svg>`;
 }
 const logAxis = (low, high, by, show) => ({ low, high, log: true, ticks: powers(low, high, by), show });
 const evenAxis = (high, show) => ({ low: 0, high, ticks: even(0, high, 4), show });
@@ -128,20 +130,19 @@ const sliders = {
             const state = model.ringStates(n)[step], wide = 300 / n, high = 190 / n, stripe = (wide - 6) / n;
             const cells = range(n).flatMap((rank) => range(n).map((chunk) => {
                 const x = 56 + chunk * wide, y = 26 + rank * high, ranks = state.cells[rank][chunk];
-                return `<g>${ranks.map((from) => `<rect style="fill:hsl(${360 * from / n} 60% 55%)" height="${high - 6}" `
-                    + `x="${x + 3 + from * stripe}" y="${y + 3}" width="${stripe}"/>`).join("")}`
-                    + `<rect class="cell ${state.got[rank] === chunk ? "got" : ""} ${ranks.length === n ? "whole" : ""}" `
-                    + `x="${x + 3}" y="${y + 3}" width="${wide - 6}" height="${high - 6}"/></g>`;
+                const box = (left, width) => `x="${x + 3 + left}" y="${y + 3}" width="${width}" height="${high - 6}"/>`;
+                return ranks.map((from) => `<rect style="fill:hsl(${360 * from / n} 60% 55%)" `
+                    + box(from * stripe, stripe)).join("")
+                    + `<rect class="cell${state.got[rank] === chunk ? " got" : ""}" ${box(0, wide - 6)}`;
             })).join("");
-            const names = range(n).map((i) => `<text x="50" y="${26 + (i + 0.5) * high + 4}" text-anchor="end">rank ${i}`
-                + `</text><text x="${56 + (i + 0.5) * wide}" y="16" text-anchor="middle">${n < 6 ? "chunk " : ""}${i}`
-                + "</text>").join("");
+            const names = range(n).map((i) => label(50, 30 + (i + 0.5) * high, "end", `rank ${i}`)
+                + label(56 + (i + 0.5) * wide, 16, "middle", `${n < 6 ? "chunk " : ""}${i}`)).join("");
             const phase = step === 0 ? "The start: each rank has only its own values." : step < n
                 ? `Reduce-scatter: each rank r sent chunk (r − ${step - 1}) mod ${n} to the next, which added it.`
-                : `All-gather: each rank r sent the finished chunk (r − ${step - 1}) mod ${n} to the next, which kept it.`;
+                : `All-gather: each rank r sent the finished chunk (r − ${step - 1}) mod ${n} to the next.`;
             return {
-                plots: ['<svg viewBox="0 0 360 220" role="img" aria-label="ranks as rows, chunks as columns; a stripe for '
-                    + `each rank in a sum">${names}${cells}</svg>`],
+                plots: ['<svg viewBox="0 0 360 220" role="img" aria-label="ranks as rows, chunks as columns; a stripe '
+                    + `for each rank in a sum">${names}${cells}</svg>`],
                 text: `Step <b>${step} of ${2 * (n - 1)}</b>. ${phase} Each rank has sent <b>${step}/${n} M</b> of `
                     + `2 (N − 1)/N M = ${digits(2 * (n - 1) / n)} M. Dark outline: the cell just received. `
                     + "Filled cell: a complete sum.",
@@ -160,14 +161,14 @@ const sliders = {
         draw({ n, batch, baseLr, rule, warmup }) {
             const globalBatch = n * batch, k = globalBatch / 32, steps = Math.ceil(50000 / globalBatch);
             const peak = (name) => model.scaledLr(baseLr, k, name);
-            const lines = ["none", "sqrt", "linear"].map((name) => [`${name} ${name === rule ? "chosen" : ""}`, (epoch) =>
-                model.warmupLr(Math.floor(epoch * steps), baseLr, peak(name), warmup * steps)]);
+            const lines = ["none", "sqrt", "linear"].map((name) => [`${name}${name === rule ? " chosen" : ""}`,
+                (epoch) => model.warmupLr(Math.floor(epoch * steps), baseLr, peak(name), warmup * steps)]);
             return {
                 plots: [chart("learning rate", "epoch", { low: 0, high: 10, ticks: [0, 2, 4, 6, 8, 10], show: digits },
                     evenAxis(Math.max(baseLr, peak("linear")), digits), lines)],
                 text: key([["none", "none"], ["sqrt", "square root"], ["linear", "linear"]])
-                    + `Global batch N b = <b>${digits(globalBatch)} images</b>, so k = N b / B₀ = <b>${digits(k)}</b>. `
-                    + `The learning rate rises from ${digits(baseLr)} to <b>${digits(peak(rule))}</b> in `
+                    + `Global batch N b = <b>${digits(globalBatch)} images</b>, so k = N b / B₀ = <b>${digits(k)}`
+                    + `</b>. The learning rate rises from ${digits(baseLr)} to <b>${digits(peak(rule))}</b> in `
                     + `${digits(warmup * steps)} steps. An epoch of 50,000 images has ${digits(steps)} steps.`,
             };
         },
@@ -184,18 +185,20 @@ const sliders = {
         },
         draw({ workers, perNode, bandwidth, compute, nbytes, overlap }) {
             const at = (n, link) => model.step(n, compute, nbytes, 25e-6, link, perNode, overlap);
-            const now = at(workers, bandwidth), top = 10 ** Math.ceil(Math.log10(at(workers, BANDWIDTHS[0]).step) + 1e-9);
-            const low = 10 ** Math.floor(Math.log10(compute) + 1e-9);
+            const now = at(workers, bandwidth), slowest = at(workers, BANDWIDTHS[0]).step;
+            const top = 10 ** Math.ceil(Math.log10(slowest) + 1e-9), low = 10 ** Math.floor(Math.log10(compute) + 1e-9);
             return {
                 plots: [
-                    chart("time of a step", "bandwidth (log scales)", logAxis(12.5e6, 125e9, 100, bits),
+                    chart("time of a step", "bandwidth (log scales)",
+                        { ...logAxis(12.5e6, 12.5e9, 10, bits), high: 50e9 },
                         logAxis(low, Math.max(top, 10 * low), 10, seconds),
                         [["tree", () => compute], ["ring", (link) => at(workers, link).step]], bandwidth),
-                    chart("efficiency", "workers (log scale)", logAxis(1, 4096, 8, digits), evenAxis(1, percent),
-                        [["ring", (n) => at(2 ** Math.round(Math.log2(n)), bandwidth).efficiency]], workers)],
+                    chart("efficiency", "workers (log scale)",
+                        { ...logAxis(1, 4096, 8, digits), points: powers(1, 4096, 2) },
+                        evenAxis(1, percent), [["ring", (n) => at(n, bandwidth).efficiency]], workers)],
                 text: key([["ring", "step"], ["tree", "computation alone"]])
                     + `A step takes <b>${seconds(now.step)}</b>: ${seconds(compute)} of computation and `
-                    + `${seconds(now.exposed)} of all-reduce that nothing hides (all of it: ${seconds(now.allreduce)}). `
+                    + `${seconds(now.exposed)} of all-reduce that nothing hides (in all ${seconds(now.allreduce)}). `
                     + `Efficiency <b>${percent(now.efficiency)}</b>. No worker waits for a slow one here; a message `
                     + "between nodes has 25 µs of latency.",
             };
@@ -219,9 +222,9 @@ function markup(name) {
     const { plots, text } = draw(values);
     const inputs = Object.entries(controls).map(([key_, control]) => {
         const shown = control.show(values[key_]);
-        return `<label><span>${control.label}</span> <output>${shown}</output><input type="range" name="${key_}" min="0" `
-            + `max="${listed(control, values).length - 1}" value="${control.first}" aria-label="${control.label}" `
-            + `aria-valuetext="${shown}"></label>`;
+        return `<label><span>${control.label}</span> <output>${shown}</output><input type="range" name="${key_}" `
+            + `min="0" max="${listed(control, values).length - 1}" value="${control.first}" `
+            + `aria-label="${control.label}" aria-valuetext="${shown}"></label>`;
     });
     return `<figure class="slider" data-slider="${name}"><figcaption>${title}</figcaption><div class="slider-controls">`
         + `${inputs.join("")}</div><div class="slider-plots">${plots.join("")}</div>`
