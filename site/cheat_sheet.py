@@ -114,7 +114,7 @@ def draw() -> Figure:
         page.text(MARGIN + 0.24, y, code, 7.2, **mono)
         page.text(MARGIN + 0.34, y + 0.13, why, 6.8, color=ACCENT)
     page.title(7.75, 1.02, INCHES[0] - MARGIN - 7.75, "Words")
-    page.table(7.75, 1.31, 1.25, 0.258, WORDS, weight="bold", color=DARK)
+    page.table(7.75, 1.31, 1.2, 0.258, WORDS, weight="bold", color=DARK)
     page.title(MARGIN, 4.42, 6.3, "Formulas")
     for index, (title, formula, name) in enumerate(FORMULAS):
         x, y = MARGIN + 3.2 * (index % 2), 4.70 + 0.455 * (index // 2)

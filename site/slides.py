@@ -27,12 +27,14 @@ LEFT_OUT = ("Closer look", "Questions", "Write it yourself")
 """Sections for reading and homework; their subsections are left out as well."""
 WIDTH, HEIGHT = 1180, 590
 """Pixels for the content of a slide, below its heading."""
-TEXT, SMALL = (40, 78), (30, 104)
-"""Pixels per line and letters per line, of a slide's text and of its captions and tables."""
-TITLE, CAPTION = 240, 130
+TEXT, BOX, CAPTION, CELLS = (40, 78), (36, 84), (30, 104), (30, 100)
+"""Pixels per line and letters per line of a slide's text, an answer, a caption and a row of a table."""
+TITLE, BELOW = 240, 130
 """Pixels that the first heading takes more than the others, and that a figure leaves for what follows it."""
-PARTS = (r"(?P<code>```.*?```)|(?P<math>\$\$.*?\$\$)|(?P<heading>#+ [^\n]*)|(?P<table>\|.*?)(?=\n\n|\Z)"
-         r"|(?P<list>(?:[*-]|\d+\.) .*?)(?=\n\n(?!\s)|\Z)|(?P<box>>.*?)(?=\n(?!>)|\Z)|(?P<text>\S.*?)(?=\n\n|\n\$\$|\Z)")
+PARTS = (r"(?P<code>```.*?```|(?<=\n\n)    .*?(?=\n\n|\Z))|(?P<math>\$\$.*?\$\$)|(?P<heading>#+ [^\n]*)"
+         r"|(?P<table>\|.*?)(?=\n\n|\Z)"
+         r"|(?P<list>(?:[*-]|\d+\.) .*?)(?=\n\n(?!\s)|\Z)|(?P<box>>.*?)(?=\n(?!>)|\Z)"
+         r"|(?P<text>\S.*?)(?=\n\n|\n\$\$|\Z)")
 SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[A-Z*`$(])|(?<=[.?!]\*\*)\s+|(?<=[.?!]\*)\s+|(?<=[.?!]\))\s+")
 
 
@@ -84,8 +86,9 @@ def sentences(text: str) -> list[str]:
     found: list[str] = []
     for piece in SENTENCE.split(text.replace("\n", " ")):
         before = found[-1] if found else ""
-        inside = any(before.replace("**", "§").count(mark) % 2 for mark in "§*$`") or before.count("(") > before.count(")")
-        if inside or before.endswith("al.") or re.fullmatch(r"\*\*[^*]{1,40}\*\*", before):  # A heading in the line.
+        inside = (any(before.replace("**", "§").count(mark) % 2 for mark in "§*$`")
+                  or before.count("(") > before.count(")"))
+        if inside or before.endswith(" al.") or re.fullmatch(r"\*\*[^*]{1,40}\*\*", before):  # A heading in the line.
             found[-1] += f" {piece}"
         else:
             found.append(piece)
@@ -135,7 +138,7 @@ class Deck:
         if kind == "heading":
             self.heading(text)
         elif not self.skipped:
-            getattr(self, f"add_{kind}")(text)
+            getattr(self, f"add_{kind}", lambda block: self.add_block(kind, block))(text)
 
     def add_text(self, text: str) -> None:
         shown, caption = sentences(text), self.slides[-1].figure and re.match(r"\*[^*]", text)
@@ -147,8 +150,8 @@ class Deck:
                 self.put(f'<div class="predict">{markdown(question)}</div>', height(question) + 60)
                 self.predicted, self.answered = True, False
                 return
-            if caption and index == 0 and height(sentence, SMALL) <= self.slides[-1].left:
-                self.put(f'<div class="caption">{markdown(sentence)}</div>', height(sentence, SMALL))
+            if caption and index == 0 and height(sentence, CAPTION) <= self.slides[-1].left:
+                self.put(f'<div class="caption">{markdown(sentence)}</div>', height(sentence, CAPTION))
             elif re.search(r"\*\*[^*]+\*\*", sentence) or (self.fresh and not caption):
                 self.put(markdown(sentence), height(sentence))
                 self.fresh = False
@@ -156,28 +159,21 @@ class Deck:
                 self.slides[-1].notes += f"{sentence} "
         self.slides[-1].notes += "\n\n"
 
-    def add_list(self, text: str) -> None:
-        self.put(markdown(text), height(text))
-
-    def add_math(self, text: str) -> None:
-        self.put(markdown(text), 110)
-
-    def add_table(self, text: str) -> None:
-        self.put(f'<div class="table">{markdown(text)}</div>', 20 + sum(height(row, (30, 100)) for row in text.splitlines()))
-
-    def add_box(self, text: str) -> None:
-        self.slides.append(Slide(self.slides[-1].heading))
-        self.put(f'<div class="answer">{markdown(text)}</div>', height(text, SMALL) + 40)
-
-    def add_code(self, text: str) -> None:
-        self.put(markdown(text), 30 + 28 * text.count("\n"))
+    def add_block(self, kind: str, text: str) -> None:
+        if kind == "box":
+            self.slides.append(Slide(self.slides[-1].heading))
+        lines = text.splitlines()
+        pixels = {"list": height(text), "math": 110, "box": height(text, BOX) + 40,
+                  "table": sum(height(line, CELLS) for line in lines) + 20,
+                  "code": sum(27 * -(-max(1, len(line)) // 100) for line in lines)}[kind]
+        self.put(f'<div class="{kind}">{markdown(text)}</div>', pixels)
 
     def add_figure(self, png: str) -> None:
         wide, high = struct.unpack(">II", base64.b64decode(png)[16:24])
         pixels = round(WIDTH * high / wide)
-        if self.slides[-1].figure or self.predicted or min(pixels, 330) > self.slides[-1].left - CAPTION:
+        if self.slides[-1].figure or self.predicted or min(pixels, 330) > self.slides[-1].left - BELOW:
             self.slides.append(Slide(self.slides[-1].heading))
-        pixels = min(pixels, self.slides[-1].left - CAPTION)
+        pixels = min(pixels, self.slides[-1].left - BELOW)
         self.put(f'<img style="height: {pixels}px" alt="" src="data:image/png;base64,{png}">', pixels + 20)
         self.slides[-1].figure, self.predicted = True, False
 
@@ -186,6 +182,7 @@ class Deck:
             self.put(f'<pre class="fragment">{html.escape(shown)}</pre>', 75 + 27 * shown.count("\n"))
 
     def add_cell(self, _: str) -> None:
+        """Note that a cell has run."""
         if self.predicted and not self.answered:
             self.fresh = self.answered = True  # The sentence after a prediction says what came out.
 
