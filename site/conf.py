@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.errors import ExtensionError
+from sphinx.util import logging
 
 HERE = Path(__file__).parent
 SLIDERS = {
@@ -45,13 +45,14 @@ def add_sliders(app: Sphinx, doctree: nodes.document) -> None:
     """Append a page's sliders to their sections."""
     for (page, heading), name in SLIDERS.items():
         if page == app.env.docname:
-            found = [section for section in doctree.findall(nodes.section) if section[0].astext() == heading]
-            if len(found) != 1:
-                raise ExtensionError(f"{page} has no heading {heading!r}, beside which the slider {name!r} belongs; "
-                                     "correct SLIDERS in site/conf.py")
+            sections = [section for section in doctree.findall(nodes.section) if section[0].astext() == heading]
+            if len(sections) != 1:
+                logging.getLogger(__name__).warning("%s: there is no heading %r, whose section the slider %r ends; "
+                                                    "correct SLIDERS in site/conf.py", page, heading, name)
+                continue
             program = f'console.log(require("{HERE}/static/sliders.js").markup("{name}"))'
             markup = subprocess.run(["node", "-e", program], check=True, capture_output=True, text=True).stdout
-            found[0].append(nodes.raw("", markup, format="html"))
+            sections[0].append(nodes.raw("", markup, format="html"))
 
 
 def setup(app: Sphinx) -> None:

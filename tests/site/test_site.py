@@ -100,10 +100,10 @@ def test_formulas_search_and_sliders_work_without_a_server(page, site):
     assert page.locator("mjx-container").count() > 40
     assert not page.locator("mjx-merror").count()
     ring = page.locator("[data-slider=ring]")
-    ring.get_by_label("step").focus()
+    ring.get_by_role("slider", name="step").focus()
     page.keyboard.press("End")
     assert "Step 6 of 6" in ring.inner_text()
-    ring.get_by_label("ranks N").focus()
+    ring.get_by_role("slider", name="ranks N").focus()
     page.keyboard.press("Home")
     assert "Step 2 of 2" in ring.inner_text()
     assert ring.locator(".cell").count() == 4
