@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run lab release \
-    slurm drill bench pins clean distclean FORCE
+    slurm site drill bench pins clean distclean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ notebooks: env ## Execute all notebooks, save their outputs, README's pictures a
 notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 	@$(BIN)/python notebooks/execute.py '$(or $(LAB),$(error name the lab: make notebook-run LAB=lab05))' && $(BIN)/python notebooks/questions.py && $(BIN)/python notebooks/reports.py
 
+site: env ## Make the course's pages with their outputs in build/site, to read without a network (needs Node.js)
+	@$(BIN)/python site/build.py
+
 lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
 	@[ -d setup/scaffold ] || { echo 'lab: error: this release has no setup/scaffold; make labs in a clone' >&2; exit 1; }
 	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'
@@ -147,7 +150,7 @@ define pins
 endef
 
 clean: ## Remove the environments and tool caches; keep work/, data/ and results/
-	rm -rf .venv .venv-classic .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info \
+	rm -rf .venv .venv-classic .venv-site build .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info \
 	    horovod_keras3/*.egg-info horovod_keras3/build
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets

@@ -1,0 +1,49 @@
+"""Packages of the npm registry that the site needs in a browser: fetched once, checked, unpacked, cached."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import tempfile
+from pathlib import Path
+
+from labs.datasets.archives import unpack
+from labs.datasets.locks import make_once
+from labs.run import atomic, paths
+from labs.run.errors import LabError
+
+MATHJAX = ("mathjax", "3.2.2", "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09")
+REVEAL = ("reveal.js", "5.2.1", "359b575dd51bbda32f89b2fd4c7dc46ad7389a805572158916c29252f7a27333")
+
+
+def fetch(name: str, version: str, sha256: str) -> Path:
+    """Return the folder of a package in the cache, with what its archive holds under `package/`.
+
+    Args:
+        name: Its name in the registry.
+        version: Its exact version.
+        sha256: The checksum of its archive.
+
+    Raises:
+        LabError: No npm, no network, or another archive than expected.
+    """
+    home = paths.cache_dir() / "site" / f"{name}-{version}"
+    with make_once(home, home.with_name(f"{home.name}.lock"), f"downloading {name}") as missing:
+        if missing:
+            with tempfile.TemporaryDirectory() as download, atomic.folder(home) as new:
+                unpack(_pack(name, version, sha256, Path(download)), new, max_files=2_000, max_bytes=100 << 20)
+    return home / "package"
+
+
+def _pack(name: str, version: str, sha256: str, folder: Path) -> Path:
+    command = ["npm", "pack", "--silent", f"{name}@{version}", "--pack-destination", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    except FileNotFoundError:
+        raise LabError(f"the site needs npm once, to download {name}; install Node.js") from None
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"cannot download {name} {version}; `{' '.join(command[:4])}` shows why") from error
+    archive = next(folder.glob("*.tgz")).rename(folder / "package.tar.gz")
+    if hashlib.sha256(archive.read_bytes()).hexdigest() != sha256:
+        raise LabError(f"the checksum of {name} {version} is not the expected one; run make site again")
+    return archive

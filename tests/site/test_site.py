@@ -1,0 +1,111 @@
+"""The built pages: links lead somewhere, nothing comes from elsewhere, and a browser shows them well."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+pytestmark = pytest.mark.slow
+CHROMIUM = shutil.which("chromium")
+IN_BROWSER = pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")
+LOADING = {("script", "src"), ("img", "src"), ("iframe", "src"), ("object", "data"), ("link", "href")}
+
+
+class Links(HTMLParser):
+    """Collects what a page loads, where it links to, and its anchors."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loads, self.links, self.anchors = set(), set(), {"", "#"}
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name == "id" or (tag, name) == ("a", "name"):
+                self.anchors.add(value)
+            elif (tag, name) in LOADING:
+                self.loads.add(value)
+            elif (tag, name) == ("a", "href"):
+                self.links.add(value)
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, Links]:
+    return {path: Links(path.read_text()) for path in site.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_all_notebooks_and_docs_are_pages(site, pages):
+    assert len([path for path in pages if path.parent.name == "notebooks"]) == 13
+    assert {"glossary", "five-reports", "questions", "at-scale"} <= {path.stem for path in pages}
+    assert "test accuracy" in (site / "notebooks/lab10_caltech.html").read_text()
+
+
+def test_links_lead_to_files_and_anchors(pages):
+    broken = []
+    for page, found in pages.items():
+        for link in found.links | found.loads:
+            url = urlsplit(link)
+            if url.scheme or url.netloc:
+                continue
+            target = (page.parent / unquote(url.path)).resolve() if url.path else page
+            known = target.exists() and (target not in pages or unquote(url.fragment) in pages[target].anchors)
+            if not known:
+                broken.append(f"{page.name}: {link}")
+    assert not broken
+
+
+def test_nothing_is_loaded_from_elsewhere(site, pages):
+    outside = re.compile(r"(https?:)?//")
+    assert not {load for found in pages.values() for load in found.loads if outside.match(load)}
+    styles = "".join(path.read_text() for path in site.rglob("*.css"))
+    assert not re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//[^)]*", styles)
+
+
+@pytest.fixture(scope="module")
+def page(site) -> Page:
+    """Return a page in a browser as narrow as a telephone."""
+    with sync_playwright() as kinds:
+        browser = kinds.chromium.launch(executable_path=CHROMIUM)
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        yield page
+        browser.close()
+
+
+@IN_BROWSER
+def test_no_page_is_wider_than_a_telephone(page, pages):
+    wide, outside, problems = {}, [], []
+    page.on("request", lambda request: outside.append(request.url))
+    page.on("pageerror", lambda error: problems.append(error))
+    for path in sorted(pages):
+        page.goto(path.as_uri())
+        if "tex-mml-chtml" in path.read_text():
+            page.evaluate("MathJax.startup.promise")
+        if (width := page.evaluate("document.documentElement.scrollWidth")) > 400:
+            wide[path.name] = width
+    assert not wide
+    assert not problems
+    assert not [url for url in outside if not url.startswith(("file:", "data:"))]
+
+
+@IN_BROWSER
+def test_formulas_search_and_sliders_work_without_a_server(page, site):
+    page.goto((site / "notebooks/lab05_allreduce.html").as_uri())
+    page.evaluate("MathJax.startup.promise")
+    assert page.locator("mjx-container").count() > 40
+    assert not page.locator("mjx-merror").count()
+    ring = page.locator("[data-slider=ring]")
+    ring.get_by_role("slider", name="step").focus()
+    page.keyboard.press("End")
+    assert "Step 6 of 6" in ring.inner_text()
+    ring.get_by_role("slider", name="ranks N").focus()
+    page.keyboard.press("Home")
+    assert "Step 2 of 2" in ring.inner_text()
+    assert ring.locator(".cell").count() == 4
+    page.goto((site / "search.html").as_uri() + "?q=straggler")
+    page.locator("#search-results li").first.wait_for()

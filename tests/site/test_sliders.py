@@ -1,0 +1,65 @@
+"""The formulas of the pages' moving figures are those of the kit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from labs.course import at_scale, drawings
+from labs.results import cost_model
+from labs.run.paths import ROOT
+from labs.training import schedule
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not shutil.which("node"), reason="no node on this machine")]
+BYTES, RANKS, LATENCIES, BANDWIDTHS = (1e3, 4.5e7, 1e9), (2, 3, 8, 100), (1e-6, 1e-3), (12.5e6, 50e9)
+
+
+def javascript(calls: list[tuple]) -> list:
+    """Return the results of (name, arguments...) with the functions of sliders.js."""
+    program = (f"const {{ model }} = require('{ROOT}/site/static/sliders.js');"
+               "const calls = JSON.parse(require('fs').readFileSync(0));"
+               "console.log(JSON.stringify(calls.map(([name, ...args]) => model[name](...args))))")
+    return json.loads(subprocess.run(["node", "-e", program], input=json.dumps(calls), capture_output=True, text=True,
+                                     check=True).stdout)
+
+
+def test_messages():
+    grid = list(itertools.product(BYTES, RANKS, LATENCIES, BANDWIDTHS))
+    for name in ("ring", "tree", "halving"):
+        kit = [cost_model.ALGORITHMS[name](*message) for message in grid]
+        np.testing.assert_allclose(javascript([(f"{name}Seconds", *message) for message in grid]), kit, rtol=1e-12)
+    # As labs/measure/collectives.py has it: bytes / seconds * 2 (n - 1) / n.
+    assert javascript([("busbw", 1e9, 2, 8)]) == [1e9 / 2 * 2 * 7 / 8]
+
+
+def test_steps_of_many_workers():
+    grid = list(itertools.product((1, 4, 64, 4096), (0.005, 1.0), BYTES, LATENCIES, BANDWIDTHS, (1, 8), (0.0, 0.7)))
+    for (workers, compute, nbytes, latency, bandwidth, per_node, overlap), got in zip(
+            grid, javascript([("step", *case) for case in grid]), strict=True):
+        kit = at_scale.predict(workers, compute, gradient_bytes=nbytes, batch_size=1, latency=latency,
+                               bandwidth=bandwidth, workers_per_node=per_node, overlap=overlap)
+        expected = [kit.allreduce_seconds, kit.exposed_seconds, kit.step_seconds, kit.efficiency]
+        np.testing.assert_allclose([got[name] for name in ("allreduce", "exposed", "step", "efficiency")], expected,
+                                   rtol=1e-12)
+
+
+def test_learning_rates():
+    grid = list(itertools.product((0.001, 0.1), (0.25, 1, 64), ("none", "sqrt", "linear")))
+    np.testing.assert_allclose(javascript([("scaledLr", *case) for case in grid]),
+                               [schedule.scaled_lr(*case) for case in grid])
+    steps = list(itertools.product((0, 1, 50, 100, 1000), (0.01,), (0.08,), (0, 100)))
+    np.testing.assert_allclose(javascript([("warmupLr", *case) for case in steps]),
+                               [float(schedule.Warmup(*case[1:])(case[0])) for case in steps], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_the_ring(n):
+    kit = drawings.ring_steps([np.full(n, 10**rank) for rank in range(n)])
+    states = javascript([("ringStates", n)])[0]
+    sums = [[[sum(10**rank for rank in ranks) for ranks in row] for row in state["cells"]] for state in states]
+    assert sums == [np.asarray(state.values).tolist() for state in kit]
