@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import os
+import sys
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -94,7 +95,7 @@ def _undecorated(function: Any) -> Any:
 
 def _collect_global(name: str, value: Any, parts: dict[str, str]) -> None:
     """Add the line or the source that defines a global of a notebook, or a comment that there is none."""
-    home, qualified = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    home, qualified = _home(value), getattr(value, "__qualname__", getattr(value, "__name__", ""))
     if isinstance(value, types.ModuleType):
         parts[name] = f"import {value.__name__} as {name}"
     elif inspect.isfunction(_undecorated(value)) and home == "__main__":
@@ -108,3 +109,11 @@ def _collect_global(name: str, value: Any, parts: dict[str, str]) -> None:
         parts[name] = f"{name} = {text}"
     else:
         parts[name] = f"# {name}, of type {type(value).__name__}, is not packed"
+
+
+def _home(value: Any) -> str | None:
+    """Return the module from which a value can be imported; a ufunc, as those of scipy.special, names none."""
+    name = getattr(value, "__name__", "")
+    public = [module for module, loaded in sys.modules.items() if module != "__main__" and "._" not in module
+              and name and getattr(loaded, "__dict__", {}).get(name) is value]
+    return getattr(value, "__module__", None) or min(public, key=len, default=None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -155,6 +156,7 @@ def test_the_solutions_of_every_lab_are_right(lab, tmp_path):
     assert each.points == each.of > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", catalogue.lab_names())
 def test_no_hint_to_a_wrong_answer_has_its_formula(lab, tmp_path):
     right, _ = packed.solved(lab, runs := packed.measured(lab, "s1"))
@@ -168,6 +170,32 @@ def test_no_hint_to_a_wrong_answer_has_its_formula(lab, tmp_path):
         assert verdict.status == judge.WRONG
         assert "formula:" not in verdict.text
 
+
+
+SESSION = """
+import runpy, sys
+from labs.course import exercises
+solution = runpy.run_path(sys.argv[1], run_name="__main__")
+for name in exercises.questions("lab04"):
+    exercises.check(name, solution[name[6:]](exercises.runs(name)))
+for name in exercises.tasks("lab04"):
+    exercises.check(name, solution[name[6:]])
+"""
+
+
+@pytest.mark.slow
+def test_what_labs_handin_packs_is_graded_as_the_notebook_judged_it(tmp_path):
+    work, results = tmp_path / "work", planted.write(tmp_path / "results", *packed.measured("lab04", "s1"))
+    work.mkdir()
+    shutil.copy(ROOT / "notebooks/lab04_speedup.ipynb", work)
+    env = os.environ | {"LABS_WORK": str(work), "LABS_RESULTS": str(results), "LABS_STUDENT": "s1",
+                        "PYTHONPATH": str(ROOT)}
+    solution = str(ROOT / "solutions/lab04_speedup.py")
+    subprocess.run([sys.executable, "-c", SESSION, solution], cwd=work, env=env, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "labs", "handin", "lab04", "--output", str(tmp_path)], cwd=ROOT, env=env,
+                   check=True, stdout=subprocess.DEVNULL)
+    _, (row,) = graded(tmp_path)
+    assert (row["student"], row["points"], row["of"], row["findings"]) == ("s1", "15", "15", "0")
 
 
 @pytest.mark.slow
