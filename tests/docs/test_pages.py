@@ -20,25 +20,28 @@ PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "AGENTS.md")
          *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *sorted((ROOT / "notebooks").glob("*.ipynb"))], ids=lambda page: page.stem)
 def test_links_work(page):
-    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+    for target in re.findall(r"\]\((?!https?:|attachment:)([^)\s]+)\)", text(page)):
         name, _, heading = target.partition("#")
         path = page.parent / name if name else page
         assert path.exists(), f"{page.name} links to {target}"
         assert not heading or unquote(heading) in set(anchors(path)), f"{page.name} links to {target}"
 
 
+def text(page: Path) -> str:
+    """Return a page's Markdown."""
+    if page.suffix != ".ipynb":
+        return page.read_text()
+    cells = json.loads(page.read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
 def anchors(page: Path) -> Iterator[str]:
     """Yield the anchors of a page's headings: GitHub's, or those of JupyterLab in a notebook."""
-    if page.suffix == ".ipynb":
-        cells = json.loads(page.read_text())["cells"]
-        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
-            yield heading.strip().replace(" ", "-")
-        return
-    for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE):
-        yield re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+    for heading in re.findall(r"^#+ (.*)$", text(page), re.MULTILINE):
+        yield heading.strip().replace(" ", "-") if page.suffix == ".ipynb" else \
+            re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
 
 
 HOURS = {"an hour": "1 h", "an hour and a quarter": "1¼ h", "an hour and a half": "1½ h", "two hours": "2 h"}
