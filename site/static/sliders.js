@@ -144,7 +144,7 @@ const sliders = {
                 plots: ['<svg viewBox="0 0 360 220" role="img" aria-label="ranks as rows, chunks as columns; a stripe '
                     + `for each rank in a sum">${names}${cells}</svg>`],
                 text: `Step <b>${step} of ${2 * (n - 1)}</b>. ${phase} Each rank has sent <b>${step}/${n} M</b> of `
-                    + `2 (N − 1)/N M = ${digits(2 * (n - 1) / n)} M. Dark outline: the cell just received. `
+                    + `2 (N − 1)/N M = ${digits(2 * (n - 1) / n)} M. Thick outline: the cell just received. `
                     + "Filled cell: a complete sum.",
             };
         },
