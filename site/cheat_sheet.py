@@ -47,12 +47,14 @@ FORMULAS = (  # Title, formula, the kit's name.
     ("Bus bandwidth", r"$\mathrm{busbw} = \frac{M}{t} \frac{2\,(N-1)}{N}$", "labs.measure.collectives.busbw_factor"),
     ("Gustafson: weak scaling", r"$S = N - s\,(N-1)$", "labs.course.laws.gustafson"),
     ("Amdahl: strong scaling", r"$S = 1\,/\,(s + (1-s)/N)$", "labs.course.laws.amdahl"),
-    ("Amdahl's $s$ over a ring", r"$s = 2M\,/\,(BW\,c)$", "labs.course.laws.ring_share"),
+    ("Amdahl's $s$ over a ring", r"$s = 2M\,/\,(BW\;T(1))$", "labs.course.laws.ring_share"),
     ("Checkpoint interval (Young)", r"$T = \sqrt{2\,C\,M_f}$", "labs.course.at_scale.young_seconds"),
     ("Noise of an accuracy", r"$\sqrt{p\,(1-p)\,/\,n}$", "labs.course.proportions.standard_error"),
 )
-SYMBOLS = (r"$b$ images per worker and step    $B_0$ the batch that $\eta$ is for    $M$ bytes of the gradients    "
-           r"$C$ seconds of a save    $M_f$ seconds between failures")
+SYMBOLS = (  # Two lines.
+    r"$n$ images    $b$ images per worker and step    $B_0$ batch for $\eta$    $M$ bytes of gradients",
+    r"$s$ undivided share    $BW$ bytes/s    $C$ time of a save    $M_f$ time between failures",
+)
 COMMANDS = {
     "labs check": "is this machine ready?",
     "labs run lab04 --workers 2": "train on two workers",
@@ -121,7 +123,8 @@ def draw() -> Figure:
         page.text(x, y, title, 7, color=DARK, weight="bold")
         page.text(x + 0.08, y + 0.2, formula, 10.5)
         page.text(x + 3.0, y, name.removeprefix("labs."), 5, color=GREY, ha="right", **mono)
-    page.text(MARGIN, INCHES[1] - 0.33, SYMBOLS, 6.6, color=GREY)
+    for index, symbols in enumerate(SYMBOLS):
+        page.text(MARGIN, INCHES[1] - 0.43 + 0.13 * index, symbols, 6.6, color=GREY)
     page.title(7.0, 4.42, INCHES[0] - MARGIN - 7.0, "Commands")
     page.table(7.0, 4.70, 2.5, 0.208, COMMANDS, size=6.8, **mono)
     return page.figure
