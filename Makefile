@@ -26,8 +26,8 @@ CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run lab release \
-    slurm site drill bench pins clean distclean FORCE
+.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run site lab \
+    release slurm drill bench pins clean distclean FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

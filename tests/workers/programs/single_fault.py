@@ -143,8 +143,8 @@ def _after_step(watched, fault, note) -> None:
     """Have a fault after the given step: the heartbeat reports each."""
     tell = watched.step
 
-    def step(epoch: int, step: int) -> None:
-        tell(epoch, step)
+    def step(epoch: int, step: int, waited: float) -> None:
+        tell(epoch, step, waited)
         if (epoch, step) == (EPOCH, STEP):
             note.write_text(str(time.time()))
             fault()
