@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs handin`."""
     parser.description = ("Pack what you hand in for a lab: the answers and functions that exercises.check has judged "
                           "in your working copy, the notebook as you saved it, and the records of your runs. "
-                          "Executes nothing; what is missing is listed, and the rest is packed.")
+                          "Executes nothing; what is missing is listed, and the rest is packed. Needs LABS_STUDENT: "
+                          "your student number.")
     parser.add_argument("--output", metavar="FOLDER", default=".", help="where to write the zip; default: here")
 
 

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Rank results folders, one per student, by the scaling efficiency of a lab over one worker "
                           "with the same settings. Runs that `labs lint` finds implausible are left out, with the "
                           "reason.")
-    parser.add_argument("lab", help="name or number")
+    parser.add_argument("lab", help="name or number of a lab")
     parser.add_argument("folders", nargs="*", type=usage.path, metavar="RESULTS",
                         help="results folders; default: your own")
     parser.add_argument("--workers", type=usage.count, default=2, help="how many workers; default: 2")

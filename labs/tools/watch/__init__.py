@@ -1,1 +1,1 @@
-"""`labs watch`: a running run, from outside."""
+"""`labs watch`: the progress of a run, seen from another process."""

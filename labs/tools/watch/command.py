@@ -1,4 +1,4 @@
-"""Show a running run: progress, throughput, slow workers, busy nodes."""
+"""Show the progress of a run: throughput, slow workers, busy nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ PERIOD = 2.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs watch`."""
-    parser.description = ("Show a running run, from the login node or a second terminal. It only reads files. Ctrl-C "
-                          "ends it, and the run goes on.")
+    parser.description = ("Show the progress of a run, from the login node or a second terminal. It only reads files. "
+                          "Ctrl-C ends it, and the run goes on.")
     parser.add_argument("run", nargs="?", metavar="RUN",
-                        help="name of a run, or a lab for its newest run; default: the newest run that is running")
+                        help="name of a run, or of a lab for its newest run; default: the newest that is running")
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
-    parser.add_argument("--once", action="store_true", help="show it once and end, as without a terminal")
+    parser.add_argument("--once", action="store_true",
+                        help="show it once and exit; the default if the output is not a terminal")
 
 
 def main(args: argparse.Namespace) -> int:
