@@ -34,7 +34,6 @@ class Verdict:
     """On one exercise."""
 
     exercise: str
-    kind: str
     status: str
     text: str
     """Why; never the solution."""
@@ -104,7 +103,7 @@ def _graded(hand_in: HandIn, policy: Policy, hide_files: bool, run_functions: bo
         kind = "question" if isinstance(entry, Question) else "function" if entry.stub else "bug"
         status, text = _verdict(name, entry, hand_in, hide_files, run_functions)
         of = policy.points[kind]
-        verdicts.append(Verdict(name, kind, status, text, of if status == RIGHT else 0.0, of))
+        verdicts.append(Verdict(name, status, text, of if status == RIGHT else 0.0, of))
     return Graded(str(hand_in.path), manifest.student, manifest.lab, "", manifest.created,
                   policy.late_percent(manifest.lab, created), tuple(verdicts),
                   tuple(map(one_line, evidence.findings(hand_in, created, policy.term.begins))),
