@@ -231,7 +231,8 @@ class Heartbeat:
         self._ended.set()
         self._thread.join()
         self._send(dataclasses.replace(self.beat, alive=0))
-        self._write(alive=0)
+        with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses to write.
+            self._write(alive=0)
         self._file.close()
 
     def _write(self, **changes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -35,7 +36,7 @@ class StatusFile:
 
     def close(self) -> None:
         """Close the file; it stays."""
-        with self._lock:
+        with self._lock, contextlib.suppress(OSError):  # Of a run that has ended, NFS may say that it is deleted.
             os.close(self._file)
 
 

@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> None:
     with usage.writing_to("--output"):
         _write(output, graded, copies, replaced, args.form)
     bad = sum(bool(each.problem) for each in graded)
-    print(f"{plural(len(graded), 'hand-in')}, {bad} not graded, {plural(len(copies), 'student')} with copied records")
+    print(f"{plural(len(graded), 'hand-in')}, {bad} not graded, {plural(len(copies), 'student')} with equal records")
     print(f"{shown(output.absolute())}: grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
 
 

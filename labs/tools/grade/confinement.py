@@ -53,11 +53,11 @@ def can_filter() -> bool:
     return _library() is not None
 
 
-def limit(cpu_seconds: int, memory: int, files: int = 64) -> None:
+def limit(cpu_seconds: int, memory: int) -> None:
     """Set limits that the process cannot raise: processor time, further bytes of memory, files."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for name, value in ((resource.RLIMIT_CPU, cpu_seconds), (resource.RLIMIT_AS, used + memory),
-                        (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, files)):
+                        (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, 64)):
         _, most = resource.getrlimit(name)
         lowest = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(name, (lowest, lowest))

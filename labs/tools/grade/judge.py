@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -13,6 +14,7 @@ from labs.course import exercises, hand_ins
 from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import FORMULA, Question, described
 from labs.course.hand_ins import HandIn
+from labs.results.records import Record
 from labs.run import catalogue
 from labs.run import student as student_id
 from labs.run.errors import LabError
@@ -32,7 +34,6 @@ class Verdict:
     """On one exercise."""
 
     exercise: str
-    kind: str
     status: str
     text: str
     """Why; never the solution."""
@@ -102,7 +103,7 @@ def _graded(hand_in: HandIn, policy: Policy, hide_files: bool, run_functions: bo
         kind = "question" if isinstance(entry, Question) else "function" if entry.stub else "bug"
         status, text = _verdict(name, entry, hand_in, hide_files, run_functions)
         of = policy.points[kind]
-        verdicts.append(Verdict(name, kind, status, text, of if status == RIGHT else 0.0, of))
+        verdicts.append(Verdict(name, status, text, of if status == RIGHT else 0.0, of))
     return Graded(str(hand_in.path), manifest.student, manifest.lab, "", manifest.created,
                   policy.late_percent(manifest.lab, created), tuple(verdicts),
                   tuple(map(one_line, evidence.findings(hand_in, created, policy.term.begins))),
@@ -119,8 +120,7 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, hide_files: boo
         return NO_ANSWER, "nothing was handed in"
     try:
         if isinstance(entry, Question):
-            of_lab = [record for record in hand_in.records if record["lab"] == hand_in.manifest.lab]
-            return RIGHT, entry.grade(answer, entry.select_runs(of_lab))
+            return RIGHT, entry.grade(answer, _about(name, entry, hand_in))
         if not stub:
             return RIGHT, entry.grade(answer)
         if reason := _by_hand(entry, source or "", run_functions):
@@ -135,6 +135,19 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, hide_files: boo
         return BY_HAND, str(problem)
     except Exception as problem:  # An answer or a record of another form than the grader knows.
         return WRONG, f"the answer cannot be graded from the records of this hand-in: {described(problem)}"
+
+
+def _about(name: str, entry: Question, hand_in: HandIn) -> list[Record]:
+    """Return the records from which the notebook judged an answer: later runs do not make it wrong.
+
+    Raises:
+        AssertionError: The hand-in has no records that the question is about.
+    """
+    of_lab = [record for record in hand_in.records if record["lab"] == hand_in.manifest.lab]
+    used = hand_in.manifest.runs.get(name, ())
+    with contextlib.suppress(AssertionError):  # Some are damaged, or the manifest names none.
+        return entry.select_runs([record for record in of_lab if record["run"] in used])
+    return entry.select_runs(of_lab)
 
 
 def _by_hand(entry: Task, source: str, run_functions: bool) -> str:

@@ -108,7 +108,7 @@ def class_page(graded: Sequence[Graded], copies: Mapping[str, Sequence[str]], re
                                key=lambda each: each.lab):
         lines += _about(lab, list(of_lab))
     lines += _section("Not graded", problems)
-    lines += _section("Copied records", [f"- {student}: {line}" for student in sorted(copies)
+    lines += _section("Equal records: shared or copied", [f"- {student}: {line}" for student in sorted(copies)
                                          for line in copies[student]])
     lines += _section("To explain", [f"- {each.student}, {finding}" for each in graded for finding in each.findings])
     lines += _section("More than one hand-in", [f"- {line}" for line in replaced])

@@ -19,7 +19,7 @@ from labs.run.paths import ROOT
 from labs.tools.grade import confinement, plain
 
 SECONDS = 20
-"""How long a function may take for all of its calls, on the clock and of the processor."""
+"""How long a function may take for all of its calls. Its process may use the processor for twice as long."""
 MEMORY = 1 << 30
 """How many bytes of memory a function may use."""
 LONGEST = 1 << 20
@@ -46,9 +46,10 @@ def opened(source: str, name: str, *, hide_files: bool = True) -> Iterator[Funct
         AssertionError: The file cannot be run, or does not define the function.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        command = [sys.executable, "-I", "-B", str(CONTAINED), str(ROOT), str(SECONDS), str(MEMORY), str(hide_files)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                   cwd=folder, env=_environment(folder), start_new_session=True)
+        words = map(str, (CONTAINED, ROOT, 2 * SECONDS, MEMORY, hide_files))
+        process = subprocess.Popen([sys.executable, "-I", "-B", *words], cwd=folder, env=_environment(folder),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
         try:
             yield Function(process, source, name)
         finally:

@@ -38,6 +38,7 @@ def main(args: argparse.Namespace) -> None:
     os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
     environment.refuse_harmful()
     update(work)
+    os.environ["LABS_WORK"] = str(work)  # A kernel runs in the copies.
     jupyter_server.serve(work, opens_browser(), functools.partial(_announce, work.name))
 
 

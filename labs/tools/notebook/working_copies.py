@@ -12,6 +12,8 @@ import json
 from pathlib import Path
 
 from labs.run import atomic
+from labs.run.errors import LabError
+from labs.run.paths import shown
 
 KIT = "kit"
 """Symbolic link to the kit, beside copies that are not in it."""
@@ -27,13 +29,18 @@ def update(notebooks: Path, work: Path) -> list[str]:
         work: The folder of the copies; it is made if it does not exist.
 
     Raises:
+        LabError: A file or folder of the student has the name of the link to the kit.
         OSError: The copies cannot be written.
     """
     work.mkdir(parents=True, exist_ok=True)
     apart = work.resolve().parent != notebooks.resolve().parent
     if apart:
-        (work / KIT).unlink(missing_ok=True)  # It may lead to last year's kit.
-        (work / KIT).symlink_to(notebooks.parent.resolve())
+        link = work / KIT
+        if link.is_symlink():  # It may lead to last year's kit.
+            link.unlink()
+        elif link.exists():
+            raise LabError(f"{shown(link)} is in the way of a link to the kit; rename it")
+        link.symlink_to(notebooks.parent.resolve())
     copied: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
         copied = json.loads((work / COPIED).read_text())

@@ -57,8 +57,14 @@ def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
-          answers: dict | None = None, functions: dict | None = None, created: str = CREATED) -> Path:
-    """Write a hand-in: the right one, but for what is given; `words` are a cell of the notebook."""
+          answers: dict | None = None, functions: dict | None = None, created: str = CREATED,
+          about: dict | None = None) -> Path:
+    """Write a hand-in: the right one, but for what is given.
+
+    Args:
+        words: A cell of the notebook.
+        about: The names of the runs from which each answer was judged.
+    """
     lab = catalogue.resolve(lab)
     runs = measured(lab, student) if runs is None else runs
     right, sources = solved(lab, runs)
@@ -68,7 +74,7 @@ def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | 
              "notebook.ipynb": json.dumps({"cells": cells})}
     files |= {f"functions/{name}.py": source for name, source in (sources | (functions or {})).items()}
     files |= {f"records/{record['run']}/record.json": json.dumps(record) for record in runs}
-    manifest = {"format": 1, "lab": lab, "student": student, "created": created,
+    manifest = {"format": 1, "lab": lab, "student": student, "created": created, "runs": about or {},
                 "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}}
     path = folder / f"{lab}-{student}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -116,7 +116,7 @@ def test_a_hostile_one_is_contained(a_class):
 
 def test_one_that_cannot_be_read_gets_a_row_with_the_reason(a_class):
     printed, rows, folder = a_class
-    assert printed.startswith("6 hand-ins, 2 not graded, 2 students with copied records\n")
+    assert printed.startswith("6 hand-ins, 2 not graded, 2 students with equal records\n")
     assert "zip" in rows["broken"]["problem"]
     assert rows["Ann/=cmd.zip"]["problem"]
     assert rows["broken"]["points"] == ""
@@ -212,6 +212,18 @@ def test_a_class_of_sixty(tmp_path, capsys):
         print(f"\n60 hand-ins: {time.perf_counter() - began:.1f} s, {busy:.1f} s of the processors")
 
 
+def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
+    runs, question = packed.measured("lab04", "s1"), exercises.questions("lab04")["lab04.q4"]
+    answers, _ = packed.solved("lab04", runs)
+    metrics = runs[-1]["metrics"] | {"ledger_communication_seconds": 0.1}
+    later = packed.signed(runs[-1] | {"run": "later", "started": "2026-11-30T10:00:00+0000", "metrics": metrics}, "s1")
+    about = {"lab04.q4": [run["run"] for run in question.select_runs(runs)]}
+    for named, status in ((about, judge.RIGHT), ({}, judge.WRONG), ({"lab04.q4": ["gone"]}, judge.WRONG)):
+        each = judge.judge(packed.write(tmp_path, "s1", runs=[*runs, later], answers=answers, about=named), POLICY,
+                           run_functions=False)
+        assert {verdict.exercise: verdict.status for verdict in each.verdicts}["lab04.q4"] == status
+
+
 # Points and lateness.
 
 @pytest.mark.parametrize(("created", "percent"), [
@@ -288,6 +300,9 @@ def test_copies_are_found_when_all_clocks_are_multiplied_and_not_among_honest_re
                                 for index, runs in enumerate(students)])
 
     assert not found(mine, other)
+    short = [[other[0] | {"timings": {}, "history": [{"train_seconds": seconds} for seconds in (2.0, *later)]}]
+             for later in ((0.0201234567, 0.0204321), (0.0201236543, 0.0204329))]  # Less than a microsecond apart.
+    assert not found(*short)
     assert set(found(mine, other, slower)) == {"s0", "s2"}
     assert "in the same proportion" in found(mine, slower)["s1"][0]
 

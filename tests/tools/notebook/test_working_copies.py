@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -88,6 +89,16 @@ def test_links_of_copies_outside_the_kit_lead_into_it(folders, tmp_path):
         assert working_copies.update(notebooks, mine) == []
         link = re.search(r"\]\((.*)\)", sources(mine)[0])[1]
         assert (mine / link).read_text() == "a,b"
+
+
+@pytest.mark.parametrize("make", [Path.touch, Path.mkdir])
+def test_a_students_own_kit_stays(folders, tmp_path, make):
+    mine = tmp_path / "home/mine"
+    mine.mkdir(parents=True)
+    make(mine / working_copies.KIT)
+    with pytest.raises(LabError, match=r"/mine/kit is in the way of a link to the kit; rename it"):
+        working_copies.update(folders[0], mine)
+    assert (mine / working_copies.KIT).exists()
 
 
 def test_where_copies_cannot_be_written_one_line_names_the_cure(tmp_path, monkeypatch):
