@@ -20,7 +20,7 @@ from labs.run.text import one_line
 
 
 def keep(question: str, answer: Any, about: Sequence[Record]) -> None:
-    """Save an answer if this process runs a working copy; otherwise, for None, and without a function's body do nothing.
+    """Save an answer if this process runs a working copy. None, and a function without a body, are no answers.
 
     Args:
         question: Its id: "lab04.q1".
@@ -28,7 +28,8 @@ def keep(question: str, answer: Any, about: Sequence[Record]) -> None:
         about: The records from which it was judged.
     """
     try:
-        if answer is None or not os.path.samefile(os.curdir, work_dir()):  # A kernel starts in the folder of its notebook.
+        # A kernel starts in the folder of its notebook.
+        if answer is None or not os.path.samefile(os.curdir, work_dir()):
             return
         value = {"source": whole_source(answer)} if callable(answer) else {"answer": plain(answer)}
         atomic.write_json(_file(question), value | {"runs": [run["run"] for run in about]})
