@@ -20,6 +20,7 @@ from labs.course import hand_ins
 from labs.results import reference
 from labs.run.errors import LabError
 from tests.course.exercises import planted
+from tests.course.exercises.solved import with_solutions
 
 RECORD = next(iter(reference.FOLDER.glob("two-cores/lab04_speedup/*/record.json"))).read_text()
 FILES = {"answers.json": '{"lab04.q1": {"32": 1.5}, "lab04.q3": "compute"}', "notebook.ipynb": '{"cells": []}',
@@ -210,6 +211,7 @@ def handed_in(capsys, folder):
     return hand_ins.read(folder / "lab04_speedup-s1234.zip"), capsys.readouterr().out
 
 
+@with_solutions
 def test_what_a_page_has_judged_is_packed(work, tmp_path, capsys):
     execute(work, CELLS)
     hand_in, out = handed_in(capsys, tmp_path)
@@ -228,6 +230,7 @@ def test_what_a_page_has_judged_is_packed(work, tmp_path, capsys):
     assert not any("have not run" in line or "without your id" in line for line in hand_in.manifest.missing)
 
 
+@with_solutions
 def test_a_page_that_never_ran_is_packed_with_what_is_missing(work, tmp_path, capsys, monkeypatch):
     cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), work / "lab04_speedup.ipynb")
@@ -240,6 +243,7 @@ def test_a_page_that_never_ran_is_packed_with_what_is_missing(work, tmp_path, ca
     assert "no such notebook; `labs notebook` makes it" in handed_in(capsys, tmp_path)[1]
 
 
+@with_solutions
 def test_only_a_working_copy_keeps_answers(work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hand_ins.exercises.show({"lab04.q1": 3})
@@ -249,6 +253,7 @@ def test_only_a_working_copy_keeps_answers(work, tmp_path, monkeypatch):
     assert hand_ins.exercises.kept.load("lab04.q1")["answer"] == 3
 
 
+@with_solutions
 def test_without_an_id_nothing_is_packed(work, tmp_path, monkeypatch):
     monkeypatch.setenv("LABS_STUDENT", "Zoë, Müller")
     with pytest.raises(LabError, match=r"is not an id of letters, .*; export LABS_STUDENT=s1234"):

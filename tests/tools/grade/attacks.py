@@ -28,6 +28,11 @@ def attack(folder, port, victim):
             os._exit(0)
         os.wait()
 
+    def thread():
+        started = threading.Thread(target=time.sleep, args=(0,))
+        started.start()
+        started.join()  # A process with two threads may not make a namespace, even where nothing is confined.
+
     def through_proc():
         with open(f"/proc/{victim}/environ", "rb") as file:
             file.read()
@@ -48,7 +53,7 @@ def attack(folder, port, victim):
         "fork": child,
         "start a program": lambda: subprocess.run(["/bin/true"], check=True),
         "spawn a daemon": lambda: os.posix_spawn("/bin/true", ["true"], {}),
-        "start a thread": lambda: threading.Thread(target=time.sleep, args=(0,)).start(),
+        "start a thread": thread,
         "connect": lambda: socket.create_connection(("127.0.0.1", port)).close(),
         "listen": lambda: socket.create_server(("127.0.0.1", 0)).close(),
         "signal": lambda: os.kill(victim, signal.SIGCONT),
