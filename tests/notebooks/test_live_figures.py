@@ -17,8 +17,8 @@ def sentence(lab: str, cell_id: str) -> str:
 
 
 def test_lab_5_says_what_its_steps_over_time_show():
-    said = re.search(r"takes (\d+) ms; with overlap (\d+), \*\*(\d+)% less.* takes (\d+) ms, .* first all-reduce (\d+):",
-                     sentence("lab05_allreduce", "px05said"))
+    pattern = r"takes (\d+) ms; with overlap (\d+), \*\*(\d+)% less.* takes (\d+) ms, .* first all-reduce (\d+):"
+    said = re.search(pattern, sentence("lab05_allreduce", "px05said"))
     after, overlap, less, late, waits = map(int, said.groups())
     assert overlap < after
     assert less == round(100 * (1 - overlap / after))
