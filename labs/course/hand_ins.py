@@ -98,7 +98,9 @@ def _parse(content: bytes, path: Path) -> HandIn:
         answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
         functions = {name[len("functions/"):-len(".py")]: _text(files, name)
                      for name in files if name.startswith("functions/")}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as problem:
+    # `zipfile` raises ValueError for a negative offset and a name that is not UTF-8, NotImplementedError for a later
+    # version of zip and for patched data.
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError) as problem:
         raise LabError(f"{path}: damaged or not a zip: {problem}; hand it in again") from None
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
@@ -121,7 +123,8 @@ def _files(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         _refuse(members, len(content))
-        return {member.filename: _content(archive, member) for member in members}
+        # `archive.read` would decompress more than the declared size before it cuts the rest off.
+        return {member.filename: archive.open(member).read(member.file_size) for member in members}
 
 
 def _refuse(members: list[zipfile.ZipInfo], zip_bytes: int) -> None:
@@ -147,15 +150,6 @@ def _refuse(members: list[zipfile.ZipInfo], zip_bytes: int) -> None:
         raise LabError(f"more than {MOST_FILES} files or {LARGEST_TOTAL >> 20} MiB")
     if total > HIGHEST_RATIO * zip_bytes + (1 << 20):
         raise LabError(f"a zip of {zip_bytes:,} bytes that holds {total:,}")
-
-
-def _content(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """Return a member's bytes; reads no more than its declared size."""
-    with archive.open(member) as file:
-        content = file.read(member.file_size)
-    if len(content) != member.file_size:
-        raise LabError(f"{quoted(member.filename)} is truncated; hand it in again")
-    return content
 
 
 def _manifest(files: dict[str, bytes]) -> Manifest:

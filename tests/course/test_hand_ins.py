@@ -114,7 +114,7 @@ def test_an_encrypted_file_is_refused(path):
 
 
 def test_bombs_are_refused_before_they_are_decompressed(path, monkeypatch):
-    monkeypatch.setattr(hand_ins, "_content", None)
+    monkeypatch.setattr(zipfile, "ZipExtFile", None)
     small, large = "0" * (9 << 20), "0" * (33 << 20)
     assert "a zip of" in refused(zipped(path, more=[("functions/x.py", small)]))
     assert "larger than 32 MiB" in refused(zipped(path, more=[("functions/x.py", large)]))
@@ -135,6 +135,17 @@ def test_a_million_names_are_refused_before_they_are_parsed(path, monkeypatch):
     path.write_bytes(content)
     monkeypatch.setattr(zipfile, "ZipFile", None)
     assert "more than 400 files" in refused(path)
+
+
+@pytest.mark.parametrize("patches", [{6: 99}, {8: 0x20}, {9: 0x08, 46: 0xff}, {-8: 1}],
+                         ids=["a later version", "patched data", "a name that is not UTF-8", "a negative offset"])
+def test_what_zipfile_refuses_is_refused(path, patches):
+    content = bytearray(zipped(path).read_bytes())
+    last = content.rindex(b"PK\1\2")  # The last file in the central directory.
+    for offset, value in patches.items():
+        content[last + offset if offset >= 0 else offset] = value
+    path.write_bytes(content)
+    assert refused(path).startswith("damaged or not a zip: ")
 
 
 @pytest.mark.parametrize("keep", [0, 10, 0.5, 0.99, -1])
