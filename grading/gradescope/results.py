@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from labs.run import atomic
-from labs.tools.grade import judge, policy, sandbox
+from labs.tools.grade import judge, policy
 from labs.tools.grade.judge import BY_HAND, RIGHT, Graded
 
 
@@ -22,8 +22,7 @@ def main(base: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = zips[0] if zips else packed(submission, Path(folder) / "submission.zip")
         # The container holds one submission and no solutions: functions run even where Landlock cannot hide files.
-        hide_files, run_functions = sandbox.settings(unsafe=True)
-        graded = judge.judge(path, policy.read(policy.DEFAULT), hide_files=hide_files, run_functions=run_functions)
+        graded = judge.judge(path, policy.read(policy.DEFAULT), unsafe=True)
     (base / "results").mkdir(exist_ok=True)
     atomic.write_json(base / "results/results.json", results(graded))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from labs.results import schema
-from labs.results.schema import FORMAT, Record, digest
+from labs.results.schema import FORMAT, Record
 from labs.run import atomic
 from labs.run.errors import LabError
 from labs.run.paths import results_dir
@@ -75,7 +75,7 @@ def digest_state(record: Record) -> str:
     """Return "intact"; "edited" if the content was changed after the run; "none" for a record of an earlier kit."""
     if "digest" not in record:
         return "none"
-    return "intact" if record["digest"] == digest(record) else "edited"
+    return "intact" if record["digest"] == schema.digest(record) else "edited"
 
 
 def _parsed(content: bytes) -> Any:
@@ -157,10 +157,10 @@ def _data_sets(records: Sequence[Record]) -> list[str]:
     digests = [record.get("data", {}).get("train", {}).get("data_set", "") for record in records]
     names = [(record["lab"], str(record["config"].get("data"))) for record in records]
     known: dict[tuple[str, str], set[str]] = collections.defaultdict(set)
-    for name, data_set in zip(names, digests, strict=True):
-        known[name] |= {data_set} - {""}
-    return [(data_set or "not recorded") if len(known[name]) > 1 else ""
-            for data_set, name in zip(digests, names, strict=True)]
+    for name, digest in zip(names, digests, strict=True):
+        known[name] |= {digest} - {""}
+    return [(digest or "not recorded") if len(known[name]) > 1 else ""
+            for digest, name in zip(digests, names, strict=True)]
 
 
 def flat(record: Record) -> dict[str, Any]:

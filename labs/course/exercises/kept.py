@@ -33,10 +33,8 @@ def keep(question: str, answer: Any, about: Sequence[Record]) -> None:
             return
         value = {"source": whole_source(answer)} if callable(answer) else {"answer": plain(answer)}
         atomic.write_json(_file(question), value | {"runs": [run["run"] for run in about]})
-    except FileNotFoundError:
-        return  # There are no working copies.
-    except AssertionError:
-        return  # `check` has said so.
+    except (FileNotFoundError, AssertionError):
+        return  # There are no working copies, or `check` has said what is wrong.
     except Exception as problem:
         print(f"{question}: not kept for the hand-in: {one_line(problem)}")
 

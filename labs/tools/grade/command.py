@@ -17,7 +17,7 @@ from labs.run import atomic, terminal, usage
 from labs.run.errors import LabError
 from labs.run.paths import shown
 from labs.run.text import plural
-from labs.tools.grade import confinement, evidence, judge, pages, policy, sandbox
+from labs.tools.grade import confinement, evidence, judge, pages, policy
 from labs.tools.grade.judge import Graded
 
 CONFINED = ("functions are not judged: {}. Grade on another Linux computer, or with --unsafe if your students may read "
@@ -45,10 +45,9 @@ def main(args: argparse.Namespace) -> None:
     paths = sorted(path for path in args.folder.rglob("*.zip") if path.is_file() and not path.is_symlink())
     if not paths:
         raise LabError(f"{args.folder} has no zip; `labs handin LAB` writes one")
-    hide_files, run_functions = sandbox.settings(args.unsafe)
-    if not run_functions:
-        terminal.note(CONFINED.format(confinement.missing()))
-    how = functools.partial(judge.judge, policy=rules, hide_files=hide_files, run_functions=run_functions)
+    if lacks := confinement.missing(args.unsafe):
+        terminal.note(CONFINED.format(lacks))
+    how = functools.partial(judge.judge, policy=rules, unsafe=args.unsafe)
     with terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"):
         graded, replaced = _newest([_named(each, args.folder) for each in _each(how, paths)])
     copies = evidence.copies([(each.student, each.clocks) for each in graded])
@@ -63,19 +62,14 @@ def _each(how: Callable[[Path], Graded], paths: Sequence[Path]) -> Iterator[Grad
     """Yield the hand-ins as they are graded, on all processors; one that ends a process is graded alone."""
     spawn = multiprocessing.get_context("spawn")
     workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    lost = []
     with concurrent.futures.ProcessPoolExecutor(min(workers, len(paths)), spawn) as pool:
-        for path, future in [(path, pool.submit(how, path)) for path in paths]:
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                lost.append(path)
-    for path in lost:
-        with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
-            try:
-                yield pool.submit(how, path).result()
-            except BrokenProcessPool:
-                yield Graded(str(path), "", "", "it ended the grader's process")
+        futures = [pool.submit(how, path) for path in paths]
+    for path, future in zip(paths, futures, strict=True):
+        if isinstance(future.exception(), BrokenProcessPool):
+            with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
+                future = pool.submit(how, path)
+        ended = isinstance(future.exception(), BrokenProcessPool)
+        yield Graded(str(path), "", "", "it ended the grader's process") if ended else future.result()
 
 
 def _named(each: Graded, folder: Path) -> Graded:

@@ -41,16 +41,18 @@ TCGETS = 0x5401
 """Whether a file is a terminal."""
 
 
-def missing() -> str:
-    """Return what this computer lacks for confinement, in words; "" if it has all."""
-    if not can_filter():
+def missing(unsafe: bool = False) -> str:
+    """Return what this computer lacks for confinement, in words; "" if it has all.
+
+    Args:
+        unsafe: Whether files may stay readable.
+    """
+    try:
+        _library()
+    except OSError:
         return "libseccomp.so.2 is not installed"
-    return "" if _landlock_version() > 0 else "this kernel has no Landlock (it needs Linux 5.13, and it must be on)"
-
-
-def can_filter() -> bool:
-    """Return whether libseccomp is there, which makes the filter of system calls."""
-    return _library() is not None
+    has_all = unsafe or _landlock_version() > 0
+    return "" if has_all else "this kernel has no Landlock (it needs Linux 5.13, and it must be on)"
 
 
 def limit(cpu_seconds: int, memory: int) -> None:
@@ -104,11 +106,8 @@ class Condition(ctypes.Structure):
 
 
 @functools.cache
-def _library() -> ctypes.CDLL | None:
-    try:
-        library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
-    except OSError:
-        return None
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL("libseccomp.so.2", use_errno=True)
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_rule_add_array.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint,
                                                ctypes.POINTER(Condition)]
@@ -118,8 +117,7 @@ def _library() -> ctypes.CDLL | None:
 
 def _filter_calls() -> None:
     """Allow a list of system calls only; libseccomp knows their numbers on each processor."""
-    if (library := _library()) is None:
-        raise OSError("libseccomp.so.2 is not installed")
+    library = _library()
     rules = library.seccomp_init(EPERM)
 
     def add(name: str, *conditions: tuple[int, int, int, int], action: int = ALLOW) -> None:

@@ -53,10 +53,10 @@ def main(root: str, cpu_seconds: str, memory: str, hide_files: str) -> None:
         try:
             if "source" in request:
                 function = _defined(request["source"], request["name"])
-                answer = {"doc": str(function.__doc__ or "")}
+                answer = {"doc": str(function.__doc__ or ""), "args": []}
             else:
-                args = [functools.partial(called_back, arg.place) if isinstance(arg, plain.Callback) else arg
-                        for arg in request["args"]]
+                args = [functools.partial(called_back, place) if place in request["callbacks"] else arg
+                        for place, arg in enumerate(request["args"])]
                 answer = {"value": function(*args), "args": args}
             text = plain.dumps(answer)
         except BaseException as error:
@@ -75,9 +75,10 @@ def _defined(source: str, name: str) -> Callable[..., Any]:
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(source, f"{name}.py", "exec"), names)
     functions = [value for value in names.values() if isinstance(value, types.FunctionType)]
-    if not callable(names.get(name)) and not functions:
+    functions += [names[name]] if callable(names.get(name)) else []
+    if not functions:
         raise NameError(f"the file defines no function {name}")
-    return names[name] if callable(names.get(name)) else functions[-1]
+    return functions[-1]
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Each finding is a question for a person, not a verdict.
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import functools
 import itertools
@@ -15,37 +14,29 @@ from collections.abc import Iterator, Sequence
 from labs.course.hand_ins import HandIn
 from labs.course.plausibility import checker, rules
 from labs.measure import throughput
-from labs.results import records
+from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.paths import ROOT
 from labs.run.text import plural
 
 FEWEST = 2
 """How many clocks two records must share to be called copies. One that is equal to the last digit is rare already."""
+Clock = float | tuple[float, ...]
+"""A time that no other run has, of an epoch, the whole run or the ledger; or the times of all epochs relative to the
+first, which stay if all are multiplied by a number."""
 SLACK = datetime.timedelta(minutes=5)
 """How far the clocks of two computers may be apart."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Clocks:
-    """The times of a record that no other run has."""
-
-    run: str
-    seconds: frozenset[float]
-    """Times to the last digit: of epochs, of the whole run, of the ledger."""
-    shape: tuple[float, ...]
-    """The times of the epochs relative to the first: they stay if all are multiplied by a number."""
-
-
-def clocks(record: Record) -> Clocks:
-    """Return the clocks of a record; round times, such as typed ones, are left out."""
+def clocks(record: Record) -> tuple[str, frozenset[Clock]]:
+    """Return a record's run and its clocks; round times, such as typed ones, are left out."""
     rows = [*record["history"], record["timings"], record["metrics"]]
     seconds = (value for row in rows for name, value in row.items() if name.endswith("seconds"))
-    measured = frozenset(value for value in seconds if isinstance(value, float) and value != round(value, 4))
+    measured: set[Clock] = {value for value in seconds if isinstance(value, float) and value != round(value, 4)}
     epochs = [row.get("train_seconds") for row in record["history"]]
-    timed = len(epochs) > 2 and all(isinstance(each, float) and each > 0 for each in epochs)
-    shape = tuple(float(f"{each / epochs[0]:.7g}") for each in epochs[1:]) if timed else ()
-    return Clocks(f"{record['lab']}/{record['run']}", measured, shape)
+    if len(epochs) > 2 and all(isinstance(each, float) and each > 0 for each in epochs):
+        measured.add(tuple(float(f"{each / epochs[0]:.7g}") for each in epochs[1:]))
+    return f"{record['lab']}/{record['run']}", frozenset(measured)
 
 
 def moment(text: str) -> datetime.datetime | None:
@@ -122,38 +113,41 @@ def _dates(record: Record, created: datetime.datetime | None, term: datetime.dat
 
 
 @functools.cache
-def _saved() -> dict[float, str]:
-    """Return the clocks of the kit's own saved runs, each with the run."""
-    runs = sorted(path.parent for path in (ROOT / "data/reference_runs").rglob("record.json"))
-    return {second: str(run.relative_to(ROOT)) for run in runs for second in clocks(records.read(run)).seconds}
+def _saved() -> dict[Clock, str]:
+    """Return the times of the kit's own saved runs, each with the run."""
+    runs = sorted(path.parent for path in reference.FOLDER.rglob("record.json"))
+    return {clock: str(run.relative_to(ROOT)) for run in runs for clock in clocks(records.read(run))[1]
+            if isinstance(clock, float)}
 
 
-def copies(by_student: Sequence[tuple[str, Sequence[Clocks]]]) -> dict[str, list[str]]:
+def copies(by_student: Sequence[tuple[str, Sequence[tuple[str, frozenset[Clock]]]]]) -> dict[str, list[str]]:
     """Return findings on records that two students have, or that are the kit's own, by student.
 
     Args:
-        by_student: Each student's id and the clocks of their records.
+        by_student: Each student's id, and what `clocks` returns for their records.
     """
     found: dict[str, list[str]] = defaultdict(list)
-    owners: dict[float | tuple[float, ...], dict[str, str]] = defaultdict(dict)  # Clock or shape -> student -> run.
-    for student, all_clocks in by_student:
-        for each in all_clocks:
-            saved = [_saved()[second] for second in each.seconds if second in _saved()]
+    owners: dict[Clock, dict[str, str]] = defaultdict(dict)  # Clock -> student -> run.
+    for student, runs in by_student:
+        for run, measured in runs:
+            saved = [_saved()[clock] for clock in measured if clock in _saved()]
             if len(saved) >= FEWEST:
-                found[student].append(f"{each.run} has the clocks of the kit's own {saved[0]}")
+                found[student].append(f"{run} has the clocks of the kit's own {saved[0]}")
                 continue
-            keys: list[float | tuple[float, ...]] = [*each.seconds, *([each.shape] if each.shape else [])]
-            for key in keys:
-                owners[key].setdefault(student, each.run)
-    shared: dict[tuple[tuple[str, str], tuple[str, str]], list[float]] = defaultdict(list)
-    for key, runs in owners.items():
-        for pair in itertools.combinations(sorted(runs.items()), 2):
-            shared[pair] += [0.0] * FEWEST if isinstance(key, tuple) else [key]
-    for ((student, run), (other, its)), seconds in sorted(shared.items()):
-        if len(seconds) >= FEWEST:
-            equal = [second for second in seconds if second]
-            what = (f"{len(equal)} times equal to the last digit, such as {equal[0]!r} s" if equal else
-                    "the times of all epochs in the same proportion")
-            found[student].append(f"{run} and {other}'s {its}: {what}: one run, or a copy")
-            found[other].append(f"{its} and {student}'s {run}: {what}: one run, or a copy")
+            for clock in measured:
+                owners[clock].setdefault(student, run)
+    shared: dict[tuple[tuple[str, str], tuple[str, str]], list[Clock]] = defaultdict(list)
+    for clock, run_of in owners.items():
+        for pair in itertools.combinations(sorted(run_of.items()), 2):
+            shared[pair].append(clock)
+    for ((student, run), (other, its)), both in sorted(shared.items()):
+        equal = [clock for clock in both if isinstance(clock, float)]
+        if len(equal) >= FEWEST:
+            what = f"{len(equal)} times equal to the last digit, such as {equal[0]!r} s"
+        elif len(equal) < len(both):
+            what = "the times of all epochs in the same proportion"
+        else:
+            continue
+        found[student].append(f"{run} and {other}'s {its}: {what}: one run, or a copy")
+        found[other].append(f"{its} and {student}'s {run}: {what}: one run, or a copy")
     return found

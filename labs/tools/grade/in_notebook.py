@@ -9,7 +9,7 @@ import functools
 from pathlib import Path
 
 from labs.run.errors import LabError
-from labs.tools.grade import judge, policy, sandbox
+from labs.tools.grade import judge, policy
 
 
 def points(exercise: str) -> float:
@@ -33,8 +33,7 @@ def _graded(folder: Path) -> judge.Graded:
     zips = sorted(folder.glob("*.zip"))
     if len(zips) != 1:
         raise LabError(f"{len(zips)} zips beside this notebook; put there the one that `labs handin` wrote")
-    hide_files, run_functions = sandbox.settings(unsafe=False)
-    graded = judge.judge(zips[0], policy.read(policy.DEFAULT), hide_files=hide_files, run_functions=run_functions)
+    graded = judge.judge(zips[0], policy.read(policy.DEFAULT))
     if graded.problem:
         raise LabError(f"{zips[0].name}: {graded.problem}")
     return graded

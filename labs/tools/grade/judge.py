@@ -25,8 +25,10 @@ from labs.tools.grade.policy import Policy
 
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"
 TENSORFLOW = re.compile(r"(?m)^(?:import|from)\s+(?:tensorflow|keras|horovod)")
-NUMBERED = re.compile(r"(?m)^(?=[\W_]{0,4}\d{1,2}[.)][\s*])")
+NUMBERED = re.compile(r"(?m)^(?=[\W_]{0,4}(\d{1,2})[.)][\s*])")
 """Where the answer to an open question begins: "3. ...", "**3.** ..."."""
+Piece = tuple[str, str]
+"""Of a student's Markdown: the number of the open question that it answers, or "", and the text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +57,9 @@ class Graded:
     late_percent: float = 0.0
     verdicts: tuple[Verdict, ...] = ()
     findings: tuple[str, ...] = ()
-    clocks: tuple[evidence.Clocks, ...] = ()
-    words: tuple[str, ...] = ()
-    """The student's own Markdown, split where a numbered answer begins."""
+    clocks: tuple[tuple[str, frozenset[evidence.Clock]], ...] = ()
+    words: tuple[Piece, ...] = ()
+    """The student's own Markdown."""
 
     @property
     def of(self) -> float:
@@ -70,14 +72,13 @@ class Graded:
         return round(sum(verdict.points for verdict in self.verdicts) * (1 - self.late_percent / 100), 2)
 
 
-def judge(path: Path, policy: Policy, *, hide_files: bool = True, run_functions: bool = True) -> Graded:
+def judge(path: Path, policy: Policy, *, unsafe: bool = False) -> Graded:
     """Judge one hand-in; one that cannot be read gets a reason in place of verdicts.
 
     Args:
         path: The zip.
         policy: Points and lateness.
-        hide_files: As `sandbox.opened`.
-        run_functions: Whether to call the student's functions at all.
+        unsafe: As `sandbox.opened`.
     """
     guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID})\.zip", path.name)
     lab, student = guess.groups() if guess else ("", "")
@@ -86,7 +87,7 @@ def judge(path: Path, policy: Policy, *, hide_files: bool = True, run_functions:
         lab, student = hand_in.manifest.lab, hand_in.manifest.student
         if lab not in catalogue.lab_names():
             raise LabError(f"unknown lab {lab}")
-        return _graded(hand_in, policy, hide_files, run_functions)
+        return _graded(hand_in, policy, unsafe)
     except LabError as problem:
         reason = one_line(problem).removeprefix(f"{path}: ")
     except Exception as problem:  # Whatever is in one hand-in, the others are graded.
@@ -94,14 +95,14 @@ def judge(path: Path, policy: Policy, *, hide_files: bool = True, run_functions:
     return Graded(str(path), student, lab, reason)
 
 
-def _graded(hand_in: HandIn, policy: Policy, hide_files: bool, run_functions: bool) -> Graded:
+def _graded(hand_in: HandIn, policy: Policy, unsafe: bool) -> Graded:
     manifest = hand_in.manifest
     created = evidence.moment(manifest.created)
     entries: dict[str, Question | Task] = {**exercises.questions(manifest.lab), **exercises.tasks(manifest.lab)}
     verdicts = []
     for name, entry in entries.items():
         kind = "question" if isinstance(entry, Question) else "function" if entry.stub else "bug"
-        status, text = _verdict(name, entry, hand_in, hide_files, run_functions)
+        status, text = _verdict(name, entry, hand_in, unsafe)
         of = policy.points[kind]
         verdicts.append(Verdict(name, status, text, of if status == RIGHT else 0.0, of))
     return Graded(str(hand_in.path), manifest.student, manifest.lab, "", manifest.created,
@@ -110,22 +111,22 @@ def _graded(hand_in: HandIn, policy: Policy, hide_files: bool, run_functions: bo
                   tuple(map(evidence.clocks, hand_in.records)), tuple(_own_words(hand_in)))
 
 
-def _verdict(name: str, entry: Question | Task, hand_in: HandIn, hide_files: bool,
-             run_functions: bool) -> tuple[str, str]:
+def _verdict(name: str, entry: Question | Task, hand_in: HandIn, unsafe: bool) -> tuple[str, str]:
     """Return the status of an exercise, and why."""
-    answer: Any = hand_in.answers.get(name)
-    source = hand_in.functions.get(name)
     stub = entry.stub if isinstance(entry, Task) else None
-    if (source if stub else answer) is None:
+    answer: Any = hand_in.functions.get(name) if stub else hand_in.answers.get(name)
+    if answer is None:
         return NO_ANSWER, "nothing was handed in"
     try:
         if isinstance(entry, Question):
             return RIGHT, entry.grade(answer, _about(name, entry, hand_in))
         if not stub:
             return RIGHT, entry.grade(answer)
-        if reason := _by_hand(entry, source or "", run_functions):
-            return BY_HAND, reason
-        with sandbox.opened(source or "", stub.__name__, hide_files=hide_files) as function:
+        if not entry.alone:
+            return BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your own"
+        if TENSORFLOW.search(answer):
+            return BY_HAND, "it imports TensorFlow, which the grader does not load: run it with exercises.check"
+        with sandbox.opened(answer, stub.__name__, unsafe=unsafe) as function:
             return RIGHT, entry.grade(function)
     except AssertionError as wrong:
         return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
@@ -150,26 +151,19 @@ def _about(name: str, entry: Question, hand_in: HandIn) -> list[Record]:
     return entry.select_runs(of_lab)
 
 
-def _by_hand(entry: Task, source: str, run_functions: bool) -> str:
-    """Return why a function is not judged here; "" if it is."""
-    if not entry.alone:
-        return "it needs two real workers: run it with exercises.check in a notebook of your own"
-    if TENSORFLOW.search(source):
-        return "it imports TensorFlow, which the grader does not load: run it with exercises.check"
-    return "" if run_functions else "functions cannot be confined on this computer"
-
-
-def _own_words(hand_in: HandIn) -> Iterator[str]:
+def _own_words(hand_in: HandIn) -> Iterator[Piece]:
     """Yield what the student wrote in Markdown, beside the kit's own page."""
     page = ROOT / "notebooks" / f"{hand_in.manifest.lab}.ipynb"
     own = set(_pieces(json.loads(page.read_text(encoding="utf-8")))) if page.exists() else set()
     yield from (piece for piece in _pieces(hand_in.notebook or {}) if piece not in own)
 
 
-def _pieces(notebook: dict[str, Any]) -> Iterator[str]:
+def _pieces(notebook: dict[str, Any]) -> Iterator[Piece]:
     cells = notebook.get("cells")
     for cell in cells if isinstance(cells, list) else []:
         if isinstance(cell, dict) and cell.get("cell_type") == "markdown":
             source = cell.get("source")
             text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            yield from filter(None, (printable_lines(piece).strip() for piece in NUMBERED.split(text)))
+            parts = ["", *NUMBERED.split(text)]
+            yield from ((number, printable_lines(piece).strip())
+                        for number, piece in zip(parts[::2], parts[1::2], strict=True) if piece.strip())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
+from labs.results import listing
+from labs.results.tables import Grid
 from labs.run.paths import ROOT
 from labs.run.text import plural, printable
 from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded
 
+STATUSES = (RIGHT, WRONG, NO_ANSWER, BY_HAND)
 BARS = 10
 """Groups of the points' distribution."""
 
@@ -25,43 +25,32 @@ def table(graded: Sequence[Graded], copies: Mapping[str, Sequence[str]], form: s
         copies: Findings on copies, by student.
         form: The columns: those that Moodle or Canvas imports, or "plain" with all that is known.
     """
-    rows: list[list[object]] = []
+    import pandas as pd
+
+    labs = sorted({each.lab for each in graded})
     if form == "plain":
-        rows.append(["student", "lab", "points", "of", "late_percent", "right", "wrong", "no_answer", "not_judged",
-                     "findings", "copies", "file", "problem"])
-        for each in graded:
-            count = Counter(verdict.status for verdict in each.verdicts)
-            rows.append([each.student, each.lab, *_points(each), f"{each.late_percent:g}",
-                         *(count[status] for status in (RIGHT, WRONG, NO_ANSWER, BY_HAND)), len(each.findings),
-                         len(copies.get(each.student, ())), printable(each.file), printable(each.problem)])
-    else:
-        labs, students = sorted({each.lab for each in graded}), sorted({each.student for each in graded})
-        by_name = {(each.student, each.lab): each for each in graded}
-        rows += _head(form, labs, by_name)
-        for student in students:
-            cells: list[object] = [student] if form == "moodle" else ["", "", "", student, ""]
-            for lab in labs:
-                one = by_name.get((student, lab))
-                cells.append(_points(one)[0] if one else "")
-                cells += [" ".join(_summary(one).split()) if one else ""] if form == "moodle" else []
-            rows.append(cells)
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([[_harmless(cell) for cell in row] for row in rows])
-    return text.getvalue()
-
-
-def _head(form: str, labs: Sequence[str], by_name: Mapping[tuple[str, str], Graded]) -> list[list[object]]:
+        return listing.csv(pd.DataFrame([_row(each, copies) for each in graded]))
     if form == "moodle":
-        return [["ID number", *(f"Assignment: {lab} ({what})" for lab in labs for what in ("Real", "Feedback"))]]
-    most = [max(each.of for (_, its), each in by_name.items() if its == lab) for lab in labs]
-    return [["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *labs],
-            ["    Points Possible", "", "", "", "", *(f"{points:g}" for points in most)]]
+        by = "ID number"
+        columns = [by, *(f"Assignment: {lab} ({what})" for lab in labs for what in ("Real", "Feedback"))]
+        rows = [{by: each.student, f"Assignment: {each.lab} (Real)": _points(each)[0],
+                 f"Assignment: {each.lab} (Feedback)": " ".join(_summary(each).split())} for each in graded]
+    else:
+        by = "SIS Login ID"
+        columns = ["Student", "ID", "SIS User ID", by, "Section", *labs]
+        most = {lab: f"{max(each.of for each in graded if each.lab == lab):g}" for lab in labs}
+        rows = [{by: "", "Student": "    Points Possible"} | most,
+                *({by: each.student, each.lab: _points(each)[0]} for each in graded)]
+    by_student = pd.DataFrame(rows, columns=columns, dtype=object).groupby(by, as_index=False).first()
+    return listing.csv(by_student[columns].fillna(""))
 
 
-def _harmless(cell: object) -> str:
-    """Return a cell that no spreadsheet takes for a formula."""
-    text = str(cell)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _row(each: Graded, copies: Mapping[str, Sequence[str]]) -> dict[str, object]:
+    count, (points, of) = Counter(verdict.status for verdict in each.verdicts), _points(each)
+    return {"student": each.student, "lab": each.lab, "points": points, "of": of,
+            "late_percent": f"{each.late_percent:g}", "right": count[RIGHT], "wrong": count[WRONG],
+            "no_answer": count[NO_ANSWER], "not_judged": count[BY_HAND], "findings": len(each.findings),
+            "copies": len(copies.get(each.student, ())), "file": each.file, "problem": each.problem}
 
 
 def _points(each: Graded) -> tuple[str, str]:
@@ -81,17 +70,14 @@ def feedback(each: Graded) -> str:
     lines = [f"# {each.lab or 'Hand-in'}: {each.student}", "", _summary(each) + ".", ""]
     for verdict in each.verdicts:
         points = "" if verdict.status == BY_HAND else f" ({verdict.points:g} of {verdict.of:g})"
-        lines += [f"- **{verdict.exercise}**: {verdict.status}{points}. {_indented(verdict.text)}"]
+        text = verdict.text.replace("\n", "\n  ")
+        lines.append(f"- **{verdict.exercise}**: {verdict.status}{points}. {text}")
     if each.verdicts:
         lines += ["", "The open questions are graded by a person."]
     if each.findings:
         lines += ["", "## Please explain", "", "These figures look odd. If you can explain them, all is well.", "",
                   *(f"- {finding}" for finding in each.findings)]
     return "\n".join(lines) + "\n"
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
 
 
 def class_page(graded: Sequence[Graded], copies: Mapping[str, Sequence[str]], replaced: Sequence[str]) -> str:
@@ -104,12 +90,11 @@ def class_page(graded: Sequence[Graded], copies: Mapping[str, Sequence[str]], re
     """
     problems = [f"- `{printable(each.file)}`: {printable(each.problem)}" for each in graded if each.problem]
     lines = ["# The class", "", f"{plural(len(graded), 'hand-in')}, {len(problems)} of them not graded.", ""]
-    for lab, of_lab in groupby(sorted((each for each in graded if not each.problem), key=lambda each: each.lab),
-                               key=lambda each: each.lab):
-        lines += _about(lab, list(of_lab))
+    for lab in sorted({each.lab for each in graded if not each.problem}):
+        lines += _about(lab, [each for each in graded if each.lab == lab and not each.problem])
     lines += _section("Not graded", problems)
-    lines += _section("Equal records: shared or copied", [f"- {student}: {line}" for student in sorted(copies)
-                                         for line in copies[student]])
+    lines += _section("Equal records: shared or copied",
+                      [f"- {student}: {line}" for student in sorted(copies) for line in copies[student]])
     lines += _section("To explain", [f"- {each.student}, {finding}" for each in graded for finding in each.findings])
     lines += _section("More than one hand-in", [f"- {line}" for line in replaced])
     return "\n".join(lines)
@@ -124,14 +109,13 @@ def _about(lab: str, graded: Sequence[Graded]) -> list[str]:
     count: dict[str, Counter[str]] = defaultdict(Counter)
     for verdict in (verdict for each in graded for verdict in each.verdicts):
         count[verdict.exercise][verdict.status] += 1
-    statuses = RIGHT, WRONG, NO_ANSWER, BY_HAND
-    lines = [f"## {lab}", "", "| exercise | " + " | ".join(statuses) + " |", "|---" * 5 + "|"]
-    for exercise, its in sorted(count.items(), key=lambda item: (item[1][RIGHT], item[0])):
-        lines.append(f"| {exercise} | " + " | ".join(str(its[status]) for status in statuses) + " |")
+    rows = [[exercise, *(str(its[status]) for status in STATUSES)]
+            for exercise, its in sorted(count.items(), key=lambda item: (item[1][RIGHT], item[0]))]
     groups = Counter(min(int(BARS * each.points / each.of), BARS - 1) for each in graded if each.of)
     bars = [f"{100 * group // BARS:3} to {100 * (group + 1) // BARS:3} % {'#' * groups[group]} {groups[group]}"
             for group in range(BARS)]
-    return [*lines, "", "Points, in percent of all:", "", "```", *bars, "```", ""]
+    return [f"## {lab}", "", Grid("", ["exercise", *STATUSES], rows).markdown(), "",
+            "Points, in percent of all:", "", "```", *bars, "```", ""]
 
 
 def open_answers(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:
@@ -142,16 +126,12 @@ def open_answers(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:
         section = next((text for text in sections if text.startswith(f"{int(lab[3:5])}:")), "")
         written: dict[str, list[str]] = defaultdict(list)
         for each in graded:
-            for words in each.words if each.lab == lab else ():
-                number = re.match(r"[\W_]{0,4}(\d{1,2})[.)]", words)
-                written[number[1] if number else ""].append(f"### {each.student}\n\n{_quoted(words)}\n")
+            for number, text in each.words if each.lab == lab else ():
+                quoted = "\n".join(f"> {line}" for line in text.splitlines())
+                written[number].append(f"### {each.student}\n\n{quoted}\n")
         lines = [f"# Open questions of {lab}", "", "For instructors: it has the model answers.", ""]
         for question in re.split(r"(?m)^(?=\*\*\d+\. )", section)[1:]:
             its = question[2:].partition(".")[0]
             lines += [f"## Question {its}", "", question.strip(), "", *written.pop(its, ["Nobody answered.\n"])]
         yield lab, "\n".join([*lines, *(["## Other text", ""] if written else []),
                               *(text for texts in written.values() for text in texts)])
-
-
-def _quoted(words: str) -> str:
-    return "\n".join(f"> {line}" for line in words.splitlines())

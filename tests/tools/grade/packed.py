@@ -12,7 +12,7 @@ from typing import Any
 
 from labs.course import exercises
 from labs.measure import throughput
-from labs.results import records
+from labs.results import schema
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
@@ -24,7 +24,7 @@ CREATED = "2026-12-01T12:00:00Z"
 def signed(record: dict, student: str) -> dict:
     """Return a record with its owner and its digest."""
     record = {name: value for name, value in record.items() if name != "digest"} | {"student": student}
-    return record | {"digest": records.digest(record)}
+    return record | {"digest": schema.digest(record)}
 
 
 def measured(lab: str, student: str) -> list[dict]:

@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from labs.course import exercises
 from labs.run import catalogue
 from labs.run.paths import ROOT
-from labs.tools.grade import evidence, judge, policy
+from labs.tools.grade import command, confinement, evidence, judge, policy
 from tests.course.exercises import planted
 from tests.tools.grade import packed
 
@@ -35,6 +36,12 @@ def excess(one, many, n):
     os.write(4, b'{"value": "right", "args": []}\\n')
     os._exit(0)
 """
+
+
+@pytest.fixture
+def no_functions(monkeypatch):
+    """Judge no functions, which takes a second each."""
+    monkeypatch.setattr(confinement, "missing", lambda unsafe: "anything")
 
 
 def graded(folder, *words, path=""):
@@ -158,18 +165,17 @@ def test_the_solutions_of_every_lab_are_right(lab, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", catalogue.lab_names())
+@pytest.mark.usefixtures("no_functions")
 def test_no_hint_to_a_wrong_answer_has_its_formula(lab, tmp_path):
     right, _ = packed.solved(lab, runs := packed.measured(lab, "s1"))
     for number, answer, _ in planted.of(lab).WRONG:
         name = f"{lab[:5]}.{number}"
         about = exercises.questions(lab)[name].select_runs(runs)
         given = answer(about, right[name])
-        each = judge.judge(packed.write(tmp_path, "s1", lab, runs=runs, answers={name: given}), POLICY,
-                           run_functions=False)
+        each = judge.judge(packed.write(tmp_path, "s1", lab, runs=runs, answers={name: given}), POLICY)
         (verdict,) = [verdict for verdict in each.verdicts if verdict.exercise == name]
         assert verdict.status == judge.WRONG
         assert "formula:" not in verdict.text
-
 
 
 SESSION = """
@@ -212,6 +218,7 @@ def test_a_class_of_sixty(tmp_path, capsys):
         print(f"\n60 hand-ins: {time.perf_counter() - began:.1f} s, {busy:.1f} s of the processors")
 
 
+@pytest.mark.usefixtures("no_functions")
 def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
     runs, question = packed.measured("lab04", "s1"), exercises.questions("lab04")["lab04.q4"]
     answers, _ = packed.solved("lab04", runs)
@@ -219,13 +226,24 @@ def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
     later = packed.signed(runs[-1] | {"run": "later", "started": "2026-11-30T10:00:00+0000", "metrics": metrics}, "s1")
     about = {"lab04.q4": [run["run"] for run in question.select_runs(runs)]}
     for named, status in ((about, judge.RIGHT), ({}, judge.WRONG), ({"lab04.q4": ["gone"]}, judge.WRONG)):
-        each = judge.judge(packed.write(tmp_path, "s1", runs=[*runs, later], answers=answers, about=named), POLICY,
-                           run_functions=False)
+        each = judge.judge(packed.write(tmp_path, "s1", runs=[*runs, later], answers=answers, about=named), POLICY)
         assert {verdict.exercise: verdict.status for verdict in each.verdicts}["lab04.q4"] == status
+
+
+def ends_its_process(path):
+    if path.name == "b":
+        os._exit(3)
+    return judge.Graded(str(path), "s1", "lab04_speedup")
+
+
+def test_one_that_ends_the_graders_process_does_not_stop_the_others():
+    a, b, c = command._each(ends_its_process, [Path("a"), Path("b"), Path("c")])
+    assert (a.problem, b.problem, c.problem) == ("", "it ended the grader's process", "")
 
 
 # Points and lateness.
 
+@pytest.mark.usefixtures("no_functions")
 @pytest.mark.parametrize(("created", "percent"), [
     ("2026-12-01T23:00:00Z", 0), ("2026-12-02T01:59:00Z", 0), ("2026-12-02T02:01:00Z", 10),
     ("2026-12-03T00:30:00+00:00", 20), ("2027-01-01T00:00:00Z", 50), ("yesterday", 0)])
@@ -233,7 +251,7 @@ def test_lateness_costs_what_the_policy_says(created, percent, tmp_path):
     (tmp_path / "policy.toml").write_text(policy.DEFAULT.read_text().replace(
         "# lab04_speedup = 2026-12-04T23:59:00+01:00", "lab04_speedup = 2026-12-02T00:00:00Z"))
     rules = policy.read(tmp_path / "policy.toml")
-    each = judge.judge(packed.write(tmp_path, "s1", created=created), rules, run_functions=False)
+    each = judge.judge(packed.write(tmp_path, "s1", created=created), rules)
     assert each.late_percent == percent
     assert each.points == pytest.approx(9 * (1 - percent / 100))
     assert any("lateness is unknown" in line for line in each.findings) == (created == "yesterday")
@@ -265,22 +283,24 @@ ODD = {
 }
 
 
+@pytest.mark.usefixtures("no_functions")
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_record_is_named(name, tmp_path):
     change, reason = ODD[name]
     (tmp_path / "policy.toml").write_text(policy.DEFAULT.read_text().replace("# begins = 2026-09", "begins = 2025-09"))
     rules = policy.read(tmp_path / "policy.toml")
-    right, odd = (judge.judge(packed.write(tmp_path, "s1", runs=runs), rules, run_functions=False).findings
+    right, odd = (judge.judge(packed.write(tmp_path, "s1", runs=runs), rules).findings
                   for runs in (edited(lambda run: None), edited(change)))
     assert not [line for line in right if reason in line]
     assert [line for line in odd if reason in line]
 
 
+@pytest.mark.usefixtures("no_functions")
 def test_a_digest_that_differs_or_is_missing_is_named(tmp_path):
     runs = packed.measured("lab04", "s1")
     runs[0]["metrics"]["test_accuracy"] = 0.99
     del runs[1]["digest"]
-    lines = judge.judge(packed.write(tmp_path, "s1", runs=runs), POLICY, run_functions=False).findings
+    lines = judge.judge(packed.write(tmp_path, "s1", runs=runs), POLICY).findings
     about = {words: [line.partition(": ")[0][-len(runs[0]["run"]):] for line in lines if words in line]
              for words in ("changed after the run", "no digest")}
     assert about == {"changed after the run": [runs[0]["run"]], "no digest": [runs[1]["run"]]}
