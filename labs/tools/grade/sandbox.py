@@ -59,7 +59,7 @@ def opened(source: str, name: str, *, unsafe: bool = False) -> Iterator[Function
 
 
 def _environment(folder: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}  # Python's, on a cluster.
+    kept = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}  # Python's, on a cluster.
     return kept | {"HOME": folder, "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
