@@ -83,8 +83,8 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
 def _identity(record: Record, student: str) -> Iterator[str]:
     if record.get("student", student) != student:
         yield f"a run of {record['student']!r}, handed in by {student}"
-    states = {"edited": "changed after the run: its digest is that of another content",
-              "none": "no digest: its run was by an earlier kit, or the digest was removed"}
+    states = {"edited": "changed after the run: its contents do not match its digest",
+              "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
     if problem := states.get(records.digest_state(record)):
         yield problem
 
@@ -112,7 +112,7 @@ def _history(record: Record) -> Iterator[str]:
 def _dates(record: Record, created: datetime.datetime | None, term: datetime.datetime | None) -> Iterator[str]:
     began = moment(record["started"])
     if began is None:
-        yield f"started at {record['started']!r}, which is no time"
+        yield f"started at {record['started']!r}, which is not a time"
         return
     seconds = record["timings"].get("total_seconds")
     if created and began + datetime.timedelta(seconds=min(seconds or 0, 1e8)) > created + SLACK:
@@ -140,7 +140,7 @@ def copies(by_student: Sequence[tuple[str, Sequence[Clocks]]]) -> dict[str, list
         for each in all_clocks:
             saved = [_saved()[second] for second in each.seconds if second in _saved()]
             if len(saved) >= FEWEST:
-                found[student].append(f"{each.run} has the clocks of the kit's own {saved[0]}")
+                found[student].append(f"{each.run} has the times of the kit's own {saved[0]}")
                 continue
             keys: list[float | tuple[float, ...]] = [*each.seconds, *([each.shape] if each.shape else [])]
             for key in keys:
@@ -154,6 +154,6 @@ def copies(by_student: Sequence[tuple[str, Sequence[Clocks]]]) -> dict[str, list
             equal = [second for second in seconds if second]
             what = (f"{len(equal)} times equal to the last digit, such as {equal[0]!r} s" if equal else
                     "the times of all epochs in the same proportion")
-            found[student].append(f"{run} and {other}'s {its}: {what}: one run, or a copy")
-            found[other].append(f"{its} and {student}'s {run}: {what}: one run, or a copy")
+            found[student].append(f"{run} and {other}'s {its}: {what}: the same run, or a copy")
+            found[other].append(f"{its} and {student}'s {run}: {what}: the same run, or a copy")
     return found

@@ -131,7 +131,7 @@ def _about(lab: str, graded: Sequence[Graded]) -> list[str]:
     groups = Counter(min(int(BARS * each.points / each.of), BARS - 1) for each in graded if each.of)
     bars = [f"{100 * group // BARS:3} to {100 * (group + 1) // BARS:3} % {'#' * groups[group]} {groups[group]}"
             for group in range(BARS)]
-    return [*lines, "", "Points, in percent of all:", "", "```", *bars, "```", ""]
+    return [*lines, "", "Points, in percent of the maximum:", "", "```", *bars, "```", ""]
 
 
 def open_answers(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ MEMORY = 1 << 30
 """How many bytes of memory a function may use."""
 LONGEST = 1 << 20
 """The most bytes of an answer."""
-NO_ANSWER = "it wrote something else than an answer"
+NO_ANSWER = "it wrote something other than an answer"
 CONTAINED = Path(__file__).with_name("contained.py")
 
 
