@@ -41,7 +41,7 @@ def main() -> None:
         LabError: This is not a git clone, or it has changes that are not committed.
     """
     if changed := _git("status", "--porcelain").decode().splitlines():
-        raise LabError(f"{plural(len(changed), 'file')} not as committed, such as {changed[0][3:]}; a release is made "
+        raise LabError(f"{plural(len(changed), 'uncommitted file')}, such as {changed[0][3:]}; a release is made "
                        "from a commit: commit or stash the changes that `git status` lists")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     version = f"{project['version']}-{_git('rev-parse', '--short=8', 'HEAD').decode().strip()}"

@@ -27,12 +27,12 @@ WORDS = {
     "size, $N$": "number of all workers, on all nodes",
     "rank": "number of a worker, from 0 to $N-1$",
     "local rank": "its number on its node: chooses the GPU",
-    "shard": "a worker's part of an epoch's images",
+    "shard": "a worker's share of an epoch's images",
     "global batch, $B$": "$N\\,b$: images per step of all workers",
     "broadcast": "rank 0's weights to all, before step 1",
     "all-reduce": "all get the mean of all gradients",
-    "weak scaling": "$b$ per worker stays, $B$ grows",
-    "strong scaling": "$B$ stays, $b = B/N$",
+    "weak scaling": "$b$ is constant, $B$ grows",
+    "strong scaling": "$B$ is constant, $b = B/N$",
     "baseline": "one worker, same configuration",
 }
 FORMULAS = (  # Title, formula, the kit's name.
@@ -47,13 +47,13 @@ FORMULAS = (  # Title, formula, the kit's name.
     ("Bus bandwidth", r"$\mathrm{busbw} = \frac{M}{t} \frac{2\,(N-1)}{N}$", "labs.measure.collectives.busbw_factor"),
     ("Gustafson: weak scaling", r"$S = N - s\,(N-1)$", "labs.course.laws.gustafson"),
     ("Amdahl: strong scaling", r"$S = 1\,/\,(s + (1-s)/N)$", "labs.course.laws.amdahl"),
-    ("Amdahl's $s$ over a ring", r"$s = 2M\,/\,(BW\;T(1))$", "labs.course.laws.ring_share"),
+    ("Amdahl's $s$ over a ring", r"$s = 2M\,/\,(BW\;t(B))$", "labs.course.laws.ring_share"),
     ("Checkpoint interval (Young)", r"$T = \sqrt{2\,C\,M_f}$", "labs.course.at_scale.young_seconds"),
     ("Noise of an accuracy", r"$\sqrt{p\,(1-p)\,/\,n}$", "labs.course.proportions.standard_error"),
 )
 SYMBOLS = (  # Two lines.
     r"$n$ images    $b$ images per worker and step    $B_0$ batch for $\eta$    $M$ bytes of gradients",
-    r"$s$ undivided share    $BW$ bytes/s    $C$ time of a save    $M_f$ time between failures",
+    r"$s$ serial share    $BW$ bytes/s    $C$ time of a save    $M_f$ time between failures",
 )
 COMMANDS = {
     "labs check": "is this machine ready?",

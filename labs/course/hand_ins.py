@@ -117,7 +117,7 @@ def _files(content: bytes) -> dict[str, bytes]:
     # The end of the central directory, before `zipfile` reads all of it: a million empty files fit into 64 MiB.
     end = content[-22:]
     if not end.startswith(b"PK\5\6") or content[-42:-38] == b"PK\6\7":
-        raise LabError("not a whole zip" + AS_WRITTEN)
+        raise LabError("incomplete, or not a zip" + AS_WRITTEN)
     if struct.unpack("<H", end[10:12])[0] > MOST_FILES or struct.unpack("<I", end[12:16])[0] > MOST_FILES * 300:
         raise LabError(f"more than {MOST_FILES} files")
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -135,9 +135,9 @@ def _refuse(members: list[zipfile.ZipInfo], zip_bytes: int) -> None:
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise LabError(f"{shown} is a link, a folder or a device" + AS_WRITTEN)
         if not MEMBERS.fullmatch(name) or any(map(DEVICES.fullmatch, name.split("/"))):
-            raise LabError(f"{shown} does not belong into a hand-in" + AS_WRITTEN)
+            raise LabError(f"{shown} does not belong in a hand-in" + AS_WRITTEN)
         if name.casefold() in seen:
-            raise LabError(f"{shown} is there twice")
+            raise LabError(f"{shown} appears twice")
         if member.flag_bits & 0x41:
             raise LabError(f"{shown} is encrypted")
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -243,7 +243,7 @@ def _add_answers(lab: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]
     for question in {**exercises.questions(lab), **exercises.tasks(lab)}:
         kept = exercises.kept.load(question)
         if kept is None:
-            missing.append(f"{question}: no answer; write it in the page, and run its cell")
+            missing.append(f"{question}: no answer; write it in the notebook, and run its cell")
         elif "source" in kept:
             files[f"functions/{question}.py"] = kept["source"].encode(errors="replace")
         else:

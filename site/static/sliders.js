@@ -160,7 +160,10 @@ const sliders = {
         },
         draw({ n, batch, baseLr, rule, warmup }) {
             const globalBatch = n * batch, k = globalBatch / 32, steps = Math.ceil(50000 / globalBatch);
-            const peak = (name) => model.scaledLr(baseLr, k, name);
+            const peak = (name) => model.scaledLr(baseLr, k, name), end = peak(rule);
+            const course = end === baseLr || !warmup ? `is <b>${digits(end)}</b> from the first step on`
+                : `${end > baseLr ? "rises" : "falls"} from ${digits(baseLr)} to <b>${digits(end)}</b> in `
+                    + `${digits(warmup * steps)} steps`;
             const lines = ["none", "sqrt", "linear"].map((name) => [`${name}${name === rule ? " chosen" : ""}`,
                 (epoch) => model.warmupLr(Math.floor(epoch * steps), baseLr, peak(name), warmup * steps)]);
             return {
@@ -168,13 +171,12 @@ const sliders = {
                     evenAxis(Math.max(baseLr, peak("linear")), digits), lines)],
                 text: key([["none", "none"], ["sqrt", "square root"], ["linear", "linear"]])
                     + `Global batch N b = <b>${digits(globalBatch)} images</b>, so k = N b / B₀ = <b>${digits(k)}`
-                    + `</b>. The learning rate rises from ${digits(baseLr)} to <b>${digits(peak(rule))}</b> in `
-                    + `${digits(warmup * steps)} steps. An epoch of 50,000 images has ${digits(steps)} steps.`,
+                    + `</b>. The learning rate ${course}. An epoch of 50,000 images has ${digits(steps)} steps.`,
             };
         },
     },
     scale: {
-        title: "A step on N workers over a bandwidth, by the model of this page",
+        title: "A step on N workers, by the model of this page",
         controls: {
             workers: slider("workers N", powers(1, 4096, 2), 6, count("worker")),
             perNode: slider("workers per node", [1, 2, 4, 8], 3, digits),
@@ -198,7 +200,7 @@ const sliders = {
                         evenAxis(1, percent), [["ring", (n) => at(n, bandwidth).efficiency]], workers)],
                 text: key([["ring", "step"], ["tree", "computation alone"]])
                     + `A step takes <b>${seconds(now.step)}</b>: ${seconds(compute)} of computation and `
-                    + `${seconds(now.exposed)} of all-reduce that nothing hides (in all ${seconds(now.allreduce)}). `
+                    + `${seconds(now.exposed)} of exposed all-reduce (of ${seconds(now.allreduce)} in all). `
                     + `Efficiency <b>${percent(now.efficiency)}</b>. No worker waits for a slow one here; a message `
                     + "between nodes has 25 µs of latency.",
             };

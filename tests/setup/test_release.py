@@ -106,7 +106,7 @@ def test_a_change_that_is_not_committed_is_refused(clone):
     done = made(clone)
     (clone / "mine.txt").unlink()
     assert done.returncode == 1
-    assert re.fullmatch(r"labs: error: 1 file not as committed, such as mine\.txt; .*\n", done.stderr)
+    assert re.fullmatch(r"labs: error: 1 uncommitted file, such as mine\.txt; .*\n", done.stderr)
 
 
 def test_records_name_the_release(releases, clone):

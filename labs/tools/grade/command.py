@@ -26,7 +26,7 @@ CONFINED = ("functions are not judged: {}. Grade on another Linux computer, or w
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs grade`."""
-    parser.description = ("Grade all hand-ins (`labs handin`) below a folder: questions from the submitted records, "
+    parser.description = ("Grade all hand-ins (`labs handin`) below a folder: questions from the records in them, "
                           "functions in a process that can only compute. Needs no TensorFlow.")
     parser.add_argument("folder", type=usage.path, metavar="FOLDER", help="the folder with the zips")
     parser.add_argument("--for", dest="form", choices=("plain", "moodle", "canvas"), default="plain",

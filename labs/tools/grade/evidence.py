@@ -74,8 +74,8 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
 def _identity(record: Record, student: str) -> Iterator[str]:
     if record.get("student", student) != student:
         yield f"a run of {record['student']!r}, handed in by {student}"
-    states = {"edited": "changed after the run: its digest is that of another content",
-              "none": "no digest: its run was by an earlier kit, or the digest was removed"}
+    states = {"edited": "changed after the run: its contents do not match its digest",
+              "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
     if problem := states.get(records.digest_state(record)):
         yield problem
 
@@ -103,7 +103,7 @@ def _history(record: Record) -> Iterator[str]:
 def _dates(record: Record, created: datetime.datetime | None, term: datetime.datetime | None) -> Iterator[str]:
     began = moment(record["started"])
     if began is None:
-        yield f"started at {record['started']!r}, which is no time"
+        yield f"started at {record['started']!r}, which is not a time"
         return
     seconds = record["timings"].get("total_seconds")
     if created and began + datetime.timedelta(seconds=min(seconds or 0, 1e8)) > created + SLACK:
@@ -132,7 +132,7 @@ def copies(by_student: Sequence[tuple[str, Sequence[tuple[str, frozenset[Clock]]
         for run, measured in runs:
             saved = [_saved()[clock] for clock in measured if clock in _saved()]
             if len(saved) >= FEWEST:
-                found[student].append(f"{run} has the clocks of the kit's own {saved[0]}")
+                found[student].append(f"{run} has the times of the kit's own {saved[0]}")
                 continue
             for clock in measured:
                 owners[clock].setdefault(student, run)
@@ -148,6 +148,6 @@ def copies(by_student: Sequence[tuple[str, Sequence[tuple[str, frozenset[Clock]]
             what = "the times of all epochs in the same proportion"
         else:
             continue
-        found[student].append(f"{run} and {other}'s {its}: {what}: one run, or a copy")
-        found[other].append(f"{its} and {student}'s {run}: {what}: one run, or a copy")
+        found[student].append(f"{run} and {other}'s {its}: {what}: the same run, or a copy")
+        found[other].append(f"{its} and {student}'s {run}: {what}: the same run, or a copy")
     return found

@@ -131,7 +131,7 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, unsafe: bool) -
     except AssertionError as wrong:
         return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
     except sandbox.EndedError as ended:
-        return WRONG, f"the function cannot be called: {ended}"
+        return WRONG, f"the function failed: {ended}"
     except OSError as problem:
         return BY_HAND, str(problem)
     except Exception as problem:  # An answer or a record of another form than the grader knows.

@@ -115,7 +115,7 @@ def _about(lab: str, graded: Sequence[Graded]) -> list[str]:
     bars = [f"{100 * group // BARS:3} to {100 * (group + 1) // BARS:3} % {'#' * groups[group]} {groups[group]}"
             for group in range(BARS)]
     return [f"## {lab}", "", Grid("", ["exercise", *STATUSES], rows).markdown(), "",
-            "Points, in percent of all:", "", "```", *bars, "```", ""]
+            "Points, in percent of the maximum:", "", "```", *bars, "```", ""]
 
 
 def open_answers(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:

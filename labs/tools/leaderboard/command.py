@@ -47,10 +47,10 @@ def main(args: argparse.Namespace) -> None:
         out += [line for path in runs for line in sorted(found.get(path, ()))]
         best = _best([run for path, run in runs.items() if path not in found], args.workers)
         ranked += [best | {"folder": str(folder)}] if best else []
-        out += [] if best else [f"{folder}: no sound runs on 1 and on {args.workers} workers with the same settings"]
+        out += [] if best else [f"{folder}: no plausible runs on 1 and {args.workers} workers with the same settings"]
     if not ranked:
-        raise LabError(f"nothing to rank: no folder has sound runs of {lab} on 1 and on {args.workers} workers with "
-                       f"the same settings; `labs sweep {lab}` makes them, `labs lint` says what is not sound")
+        raise LabError(f"nothing to rank: no folder has plausible runs of {lab} on 1 and {args.workers} workers with "
+                       f"the same settings; `labs sweep {lab}` makes them, `labs lint` says what is implausible")
     ranked.sort(key=lambda row: row["scaling_efficiency"], reverse=True)
     title = f"{lab} on {plural(args.workers, 'worker')}: throughput / ({args.workers} x that of 1 worker)"
     places = [[str(place), *(tables.cell(row, name) for name in COLUMNS)] for place, row in enumerate(ranked, start=1)]

@@ -58,7 +58,7 @@ def _phase(status: Status, where: Beat) -> str:
         return "training"
     if where.epoch < where.epochs:
         return "validating between two epochs"
-    return "trained; it evaluates, measures or writes its record"
+    return "training has ended; evaluating, measuring or writing the record"
 
 
 def _progress(status: Status) -> Iterator[str]:

@@ -279,7 +279,7 @@ ODD = {
     "a faster figure": (lambda run: run["timings"].update(images_per_sec=999.0), "images_per_sec is 999.0, but its"),
     "after the hand-in": (lambda run: run.update(started="2026-12-01T12:10:00"), "after the hand-in was packed"),
     "of last year": (lambda run: run.update(started="2025-06-01T12:10:00"), "before the term"),
-    "no time": (lambda run: run.update(started="noon"), "which is no time"),
+    "no time": (lambda run: run.update(started="noon"), "which is not a time"),
 }
 
 
@@ -330,4 +330,4 @@ def test_copies_are_found_when_all_clocks_are_multiplied_and_not_among_honest_re
 def test_a_saved_run_of_the_kit_is_no_record_of_a_student():
     saved = next((ROOT / "data/reference_runs").glob("two-cores/lab04_speedup/*"))
     found = evidence.copies([("s1", [evidence.clocks(evidence.records.read(saved))])])
-    assert found["s1"][0].endswith(f"has the clocks of the kit's own {saved.relative_to(ROOT)}")
+    assert found["s1"][0].endswith(f"has the times of the kit's own {saved.relative_to(ROOT)}")

@@ -78,10 +78,10 @@ ENDS = {
                            "__import__('select').select([], [fd], [], 0)[1]]", "more than 1 MiB"),
     "a large answer": ("return 'x' * (2 << 20)", "more than 1 MiB"),
     "a forged line": ("""[__import__('os').write(fd, b'{"right": "all is right"}\\n') for fd in (3, 4, 5) if """
-                      """__import__('select').select([], [fd], [], 0)[1]]""", "something else than an answer"),
+                      """__import__('select').select([], [fd], [], 0)[1]]""", "something other than an answer"),
     "a class in place of data": ("""[__import__('os').write(fd, b'["array", "O", [1], "gASV", true]\\n') for fd in """
                                  """(3, 4, 5) if __import__('select').select([], [fd], [], 0)[1]]""",
-                                 "something else than an answer"),
+                                 "something other than an answer"),
 }
 
 

@@ -38,7 +38,7 @@ def test_efficiency_ranks_and_what_lint_flags_is_left_out_with_its_reason(folder
     rows, below = ranking(capsys, *folders, "--workers", "2")
     assert rows == [["1", "bert", "0.9", "180"], ["2", "anna", "0.8", "160"]]
     assert "carl/lab10_caltech/w2: efficiency above 1: 2.5 times" in below
-    assert "dora: no sound runs on 1 and on 2 workers with the same settings" in " ".join(below.split())
+    assert "dora: no plausible runs on 1 and 2 workers with the same settings" in " ".join(below.split())
 
 
 def test_a_copied_record_counts_for_neither(folders, tmp_path, capsys):
@@ -52,5 +52,5 @@ def test_a_copied_record_counts_for_neither(folders, tmp_path, capsys):
 
 
 def test_where_nobody_can_be_ranked_the_command_is_named(folders):
-    with pytest.raises(LabError, match=r"sound runs of lab10_caltech on 1 and on 4 workers.*`labs sweep lab10_"):
+    with pytest.raises(LabError, match=r"plausible runs of lab10_caltech on 1 and 4 workers.*`labs sweep lab10_"):
         commands.dispatch(["leaderboard", "lab10", *folders, "--workers", "4"])

@@ -77,7 +77,8 @@ def test_of_many_ranks_those_that_work_longest_are_shown():
 
 @pytest.mark.parametrize(("values", "phrase"), [
     ({"epoch": 0, "step": 0}, "reading data"), ({"step": 50}, "validating between two epochs"),
-    ({"epoch": 10, "step": 50}, "trained; it evaluates"), ({"epoch": 11, "step": 50}, "trained; it evaluates")])
+    ({"epoch": 10, "step": 50}, "training has ended; eval"),
+    ({"epoch": 11, "step": 50}, "training has ended; eval")])
 def test_what_a_run_does_beside_its_steps(values, phrase):
     assert phrase in shown(beat(0, **values), beat(1, **values))
 
