@@ -103,7 +103,7 @@ class Function:
         if answer.keys() == {"error", "text"}:
             raise plain.raised(answer)
         if answer.keys() != {name, "args"} or len(answer["args"]) != len(args):
-            raise self._end("it wrote something else than an answer")
+            raise self._end("it wrote something other than an answer")
         for given, after in zip(args, answer["args"], strict=True):
             _changed(given, after)
         return answer[name]
@@ -136,7 +136,7 @@ class Function:
             answer = plain.loads(line)
             if isinstance(answer, dict) and isinstance(answer.get("args", []), list):
                 return answer
-        raise self._end("it wrote something else than an answer")
+        raise self._end("it wrote something other than an answer")
 
     def _end(self, reason: str) -> EndedError:
         """Kill the process, for all further calls too, and return the error that says why; "": it ended itself."""
