@@ -73,11 +73,7 @@ def read_beats(folder: Path) -> list[Beat]:
     Args:
         folder: The heartbeats' folder of a run; it may be missing.
     """
-    beats = []
-    for values in status_file.read_all(folder, "rank-*"):
-        with contextlib.suppress(TypeError):  # Of another version of the kit.
-            beats.append(Beat(**values))
-    return beats
+    return list(status_file.read_all(folder, "rank-*", Beat))
 
 
 def parse_beats(text: str) -> Iterator[Beat]:
@@ -233,7 +229,8 @@ class Heartbeat:
         self._send(dataclasses.replace(self.beat, alive=0))
         with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses to write.
             self._write(alive=0)
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def _write(self, **changes) -> None:
         with self._lock:

@@ -68,6 +68,8 @@ def test_the_slow_rank_is_the_one_that_waits_least():
     assert re.search(r"slow: rank 2 on n1, up to 34 ms .* rank \d, has 20 ms and waits 35% of a step", text)
     assert "no rank is slow" in shown(beat(0), beat(1, own=0.022))
     assert "slow" not in shown(beat(0, own=0.04))  # Alone, or not measured.
+    fresh = (beat(rank, step_seconds=0.0, exchange_seconds=0.0) for rank in (2, 3, 4))
+    assert "no rank is slow" in shown(beat(0), beat(1), *fresh)
 
 
 def test_of_many_ranks_those_that_work_longest_are_shown():
