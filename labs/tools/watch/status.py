@@ -42,7 +42,7 @@ class Status:
     @property
     def last(self) -> Beat | None:
         """The heartbeat of the worker that is furthest behind; None before any has started."""
-        return min(self.beats, key=lambda beat: (beat.epoch, beat.step), default=None)
+        return heartbeat.slowest_worker(self.beats, {}) if self.beats else None
 
     @property
     def silent(self) -> float:
@@ -62,9 +62,8 @@ class Status:
     @property
     def training(self) -> bool:
         """Whether all workers are within an epoch of the training."""
-        return bool(self.beats) and all(
-            beat.epoch and not (beat.steps and (beat.step >= beat.steps or beat.epoch > beat.epochs))
-            for beat in self.beats)
+        return all(beat.epoch and not (beat.steps and (beat.step >= beat.steps or beat.epoch > beat.epochs))
+                   for beat in self.beats)
 
     @property
     def step_seconds(self) -> float:
