@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from labs.results.tables import figure
 from labs.run import terminal
 from labs.run.heartbeat import Beat
 from labs.run.node_load import NodeLoad
@@ -66,7 +67,7 @@ def _progress(status: Status, where: Beat) -> str:
     of_epochs, of_steps = (f" of {total}" if total else "" for total in (where.epochs, where.steps))
     text = f"epoch {min(where.epoch, where.epochs or where.epoch)}{of_epochs}, step {where.step}{of_steps}"
     if seconds := status.step_seconds:
-        text += f"; {where.images / seconds:,.0f} images/s" if where.images else f"; {1 / seconds:.3g} steps/s"
+        text += f"; {where.images / seconds:,.0f} images/s" if where.images else f"; {figure(1 / seconds)} steps/s"
         later = max(0, where.epochs - where.epoch)
         left = (later * where.steps + max(0, where.steps - where.step)) * seconds + later * where.between_seconds
         if left and where.epoch <= where.epochs:
@@ -87,6 +88,10 @@ def _work(beat: Beat) -> float:
     return beat.step_seconds - beat.exchange_seconds
 
 
+def _ms(seconds: float) -> str:
+    return figure(1e3 * seconds)
+
+
 def _timed(status: Status) -> list[Beat]:
     """Return the heartbeats with times, the longest own work first; none unless an exchange was timed."""
     beats = [beat for beat in status.beats if beat.step_seconds]
@@ -98,17 +103,16 @@ def _slow(timed: Sequence[Beat], step_seconds: float) -> Iterator[str]:
     if len(timed) < 2:
         return
     longest, shortest = _work(timed[0]), _work(timed[-1])
-    share = (longest - shortest) / step_seconds
+    most, least, share = _ms(longest), _ms(shortest), (longest - shortest) / step_seconds
     if share < SLOW:
-        yield (f"no rank is slow: own work per step {1e3 * shortest:.3g} to {1e3 * longest:.3g} ms, the fastest waits "
-               f"{share:.0%} of a step for the slowest")
+        yield (f"no rank is slow: own work per step {least} to {most} ms, the fastest waits {share:.0%} of a step for "
+               "the slowest")
         return
     late = [beat for beat in timed if _work(beat) > (longest + shortest) / 2]
     names = ", ".join(str(rank) for rank in sorted(beat.rank for beat in late)[:8])
     hosts = ", ".join(sorted({printable(beat.host) for beat in late})[:4])
-    yield (f"slow: rank{'s' * (len(late) > 1)} {names}{' ...' * (len(late) > 8)} on {hosts}, up to "
-           f"{1e3 * longest:.3g} ms of own work per step; the fastest, rank {timed[-1].rank}, has {1e3 * shortest:.3g} "
-           f"ms and waits {share:.0%} of a step")
+    yield (f"slow: rank{'s' * (len(late) > 1)} {names}{' ...' * (len(late) > 8)} on {hosts}, up to {most} ms of own "
+           f"work per step; the fastest, rank {timed[-1].rank}, has {least} ms and waits {share:.0%} of a step")
 
 
 def _idle_gpus(status: Status) -> Iterator[str]:
@@ -137,7 +141,7 @@ def _ranks(status: Status, timed: Sequence[Beat]) -> list[list[str]]:
     many = len(status.beats) > MOST_ROWS
     rows = [["rank", "node", *(["own work, ms", "exchange and waiting, ms"] if timed else []), "now"]]
     for beat in sorted((timed or status.beats)[:MOST_ROWS], key=lambda beat: beat.rank) if many else status.beats:
-        times = [f"{1e3 * seconds:.3g}" for seconds in (_work(beat), beat.exchange_seconds)] if timed else []
+        times = [_ms(_work(beat)), _ms(beat.exchange_seconds)] if timed else []
         rows.append([str(beat.rank), printable(beat.host), *times, _now(beat, status)])
     return rows
 
