@@ -150,8 +150,8 @@ define pins
 endef
 
 clean: ## Remove the environments and tool caches; keep work/, data/ and results/
-	rm -rf .venv .venv-classic .venv-site build .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis *.egg-info \
-	    horovod_keras3/*.egg-info horovod_keras3/build
+	rm -rf .venv .venv-classic .venv-site build .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache \
+	    .hypothesis *.egg-info horovod_keras3/*.egg-info horovod_keras3/build
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets
 	rm -rf data/.cache "$${XDG_CACHE_HOME:-$$HOME/.cache}/labs-kit" "$${TMPDIR:-/tmp}/labs-$$(id -u)"{,-[0-9]*}

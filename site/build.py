@@ -194,8 +194,12 @@ def main() -> None:
     shutil.copytree(ROOT / "notebooks", new / "_sources/notebooks", dirs_exist_ok=True,
                     ignore=lambda _, names: [name for name in names if not name.endswith(".ipynb")])
     slides.build(new / "slides")
-    shutil.rmtree(SITE, ignore_errors=True)
+    old = BUILD / "site.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if SITE.exists():
+        SITE.rename(old)  # To delete it takes long, and Ctrl-C would leave half of it.
     new.rename(SITE)
+    shutil.rmtree(old, ignore_errors=True)
     print(f"open {SITE.relative_to(ROOT)}/index.html in a browser; docs/website.md says how to publish it")
 
 

@@ -73,11 +73,7 @@ def read_beats(folder: Path) -> list[Beat]:
     Args:
         folder: The heartbeats' folder of a run; it may be missing.
     """
-    beats = []
-    for values in status_file.read_all(folder, "rank-*"):
-        with contextlib.suppress(TypeError):  # Of another version of the kit.
-            beats.append(Beat(**values))
-    return beats
+    return list(status_file.read_all(folder, "rank-*", Beat))
 
 
 def parse_beats(text: str) -> Iterator[Beat]:
@@ -128,19 +124,17 @@ class Pace:
 
     def __init__(self) -> None:
         self._calls: collections.deque[tuple[float, int, float]] = collections.deque(maxlen=32)
-        self._last: tuple[int, int, float, float] | None = None
+        self._last = 0.0, 0.0
 
-    def add(self, epoch: int, step: int, waited: float) -> dict[str, float]:
+    def add(self, before: Beat, epoch: int, step: int, waited: float) -> dict[str, float]:
         """Return what changes in the heartbeat after a call that has ended at this step."""
-        now, last = time.perf_counter(), self._last
-        if last and (epoch, step) == last[:2]:  # An evaluation.
+        if (epoch, step) == (before.epoch, before.step):  # An evaluation.
             return {}
-        self._last = epoch, step, now, waited
-        if not last:
-            return {}
-        if epoch != last[0] or step < last[1]:  # What lies between two epochs is no step.
-            return {"between_seconds": now - last[2]}
-        self._calls.append((now - last[2], step - last[1], waited - last[3]))
+        (then, waited_then), self._last = self._last, (time.perf_counter(), waited)
+        took = self._last[0] - then
+        if epoch != before.epoch or step < before.step:  # What lies between two epochs is no step.
+            return {"between_seconds": took} if before.epoch else {}
+        self._calls.append((took, step - before.step, waited - waited_then))
         seconds, steps, waits = (sum(column) for column in zip(*self._calls, strict=True))
         return {"step_seconds": seconds / steps, "exchange_seconds": waits / steps}
 
@@ -185,7 +179,8 @@ class Heartbeat:
             waited: The seconds of all steps so far in which this worker waited in the exchange of gradients.
         """
         self._armed, self._moved = True, self._clock.now()
-        self._write(epoch=epoch, step=step, moved=time.time(), **self._pace.add(epoch, step, waited))
+        pace = self._pace.add(self.beat, epoch, step, waited)
+        self._write(epoch=epoch, step=step, moved=time.time(), **pace)
         self._time_step()
 
     def begin_steps(self) -> None:
@@ -233,7 +228,8 @@ class Heartbeat:
         self._send(dataclasses.replace(self.beat, alive=0))
         with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses to write.
             self._write(alive=0)
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def _write(self, **changes) -> None:
         with self._lock:

@@ -45,12 +45,10 @@ def read(folder: Path) -> list[NodeLoad]:
         folder: The heartbeats' folder of a run; it may be missing.
     """
     loads: dict[str, NodeLoad] = {}
-    for values in status_file.read_all(folder, "node-*"):
-        with contextlib.suppress(TypeError, KeyError):  # Of another version of the kit.
-            load = NodeLoad(**values)
-            earlier = loads.get(load.host, load)
-            newer = max(earlier, load, key=lambda each: each.seconds)
-            loads[load.host] = dataclasses.replace(newer, gpus=earlier.gpus | load.gpus)
+    for load in status_file.read_all(folder, "node-*", NodeLoad):
+        earlier = loads.get(load.host, load)
+        newer = max(earlier, load, key=lambda each: each.seconds)
+        loads[load.host] = dataclasses.replace(newer, gpus=earlier.gpus | load.gpus)
     return [loads[host] for host in sorted(loads)]
 
 
@@ -66,10 +64,11 @@ def follow(folder: Path, rank: int, local_rank: int, host: str) -> Iterator[None
     def write() -> None:
         percents = [collections.deque[float](maxlen=SAMPLES) for _ in gpus]
         psutil.cpu_percent()  # Of the time since the last call.
-        while not ended.wait(SECONDS):
-            with contextlib.suppress(OSError):  # A full disk ends the run elsewhere.
-                file.write(vars(_sample(host, gpus, percents)))
-                file.sync()
+        with contextlib.closing(file):
+            while not ended.wait(SECONDS):
+                with contextlib.suppress(OSError):  # A full disk ends the run elsewhere.
+                    file.write(vars(_sample(host, gpus, percents)))
+                    file.sync()
 
     # A thread of its own: a driver that hangs must not stop the heartbeat.
     thread = threading.Thread(target=write, name="labs-node-load", daemon=True)
@@ -79,8 +78,6 @@ def follow(folder: Path, rank: int, local_rank: int, host: str) -> Iterator[None
     finally:
         ended.set()
         thread.join(SECONDS)
-        if not thread.is_alive():
-            file.close()
 
 
 def _sample(host: str, gpus: list, percents: list[collections.deque[float]]) -> NodeLoad:

@@ -17,6 +17,8 @@ from labs.run.errors import LabError, quoted
 from labs.run.text import printable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("LABS_DATA", "LABS_RESULTS", "LABS_WORK", "LABS_CACHE", "LABS_TMPDIR", "LABS_CLUSTER")
+"""The variables that name folders."""
 
 
 def named(path: str | os.PathLike, source: str) -> Path:
@@ -40,6 +42,13 @@ def _folder(variable: str, default: Path) -> Path:
     """Return the folder that an environment variable names, or else a default."""
     path = os.environ.get(variable)
     return named(path, variable) if path else default
+
+
+def keep_folders() -> None:
+    """Make the folders that variables name absolute, for programs that run elsewhere, such as a notebook's kernel."""
+    for variable in FOLDERS:
+        if path := os.environ.get(variable):
+            os.environ[variable] = str(named(path, variable).absolute())
 
 
 def data_dir() -> Path:

@@ -48,6 +48,25 @@ def test_a_stop_is_subtracted_from_the_step_that_it_interrupted_and_from_no_othe
     heart.close()
 
 
+def test_the_pace_is_that_of_steps_without_evaluations_and_what_lies_between_epochs(tmp_path, monkeypatch):
+    now = [50.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    heart = heartbeat.Heartbeat(tmp_path, rank=0, stall_seconds=60)
+
+    def pace(seconds: float, epoch: int, step: int, waited: float = 0.0) -> tuple[float, float, float]:
+        now[0] += seconds
+        heart.step(epoch, step, waited)
+        return heart.beat.step_seconds, heart.beat.exchange_seconds, heart.beat.between_seconds
+
+    assert pace(9, 1, 5, 1.0) == (0, 0, 0), "TensorFlow traces the first step; a run may continue within an epoch"
+    assert pace(4, 1, 7, 2.0) == (2, 0.5, 0)
+    assert pace(7, 1, 8, 3.5) == pytest.approx((11 / 3, 2.5 / 3, 0))
+    assert pace(20, 1, 8) == pytest.approx((11 / 3, 2.5 / 3, 0)), "an evaluation"
+    assert pace(1, 2, 1, 4.0) == pytest.approx((11 / 3, 2.5 / 3, 21))
+    assert pace(1, 2, 2, 4.5) == pytest.approx((3, 0.75, 21))
+    heart.close()
+
+
 @pytest.fixture
 def rounds(tmp_path, monkeypatch):
     """A heartbeat after its first step, and a function that passes seconds on both clocks before its next round."""

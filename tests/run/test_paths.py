@@ -36,6 +36,20 @@ def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, capsys):
     assert mpirun.host_slots({HOST_FILE: "~/hosts"}) == {"node1": 2}
 
 
+def test_folders_stay_where_they_are_for_a_program_that_runs_elsewhere(tmp_path, monkeypatch):
+    assert FOLDERS.keys() == set(paths.FOLDERS)
+    monkeypatch.chdir(tmp_path)
+    for variable in FOLDERS:
+        monkeypatch.setenv(variable, f"here/{variable}")
+    paths.keep_folders()
+    monkeypatch.chdir("/")
+    assert {variable: folder() for variable, folder in FOLDERS.items()} == {
+        variable: tmp_path / "here" / variable for variable in FOLDERS}
+    monkeypatch.setenv("LABS_DATA", "")
+    paths.keep_folders()
+    assert paths.data_dir() == paths.ROOT / "data"
+
+
 @pytest.mark.parametrize("kind", ["device", "pipe", "hole"])
 def test_a_file_without_an_end_is_refused(kind, tmp_path):
     """A device never ends, a pipe waits for a writer, and a hole may have a terabyte."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
+
+from tests import browser as browsers
 
 pytestmark = pytest.mark.slow
-CHROMIUM = shutil.which("chromium")
-IN_BROWSER = pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")
 LOADING = {("script", "src"), ("img", "src"), ("iframe", "src"), ("object", "data"), ("link", "href")}
 
 
@@ -70,14 +69,11 @@ def test_nothing_is_loaded_from_elsewhere(site, pages):
 @pytest.fixture(scope="module")
 def page(site) -> Page:
     """Return a page in a browser as narrow as a telephone."""
-    with sync_playwright() as kinds:
-        browser = kinds.chromium.launch(executable_path=CHROMIUM)
-        page = browser.new_page(viewport={"width": 400, "height": 800})
-        yield page
-        browser.close()
+    with browsers.started() as browser:
+        yield browser.new_page(viewport={"width": 400, "height": 800})
 
 
-@IN_BROWSER
+@browsers.NEEDED
 def test_no_page_is_wider_than_a_telephone(page, pages):
     wide, outside, problems = {}, [], []
     page.on("request", lambda request: outside.append(request.url))
@@ -93,7 +89,7 @@ def test_no_page_is_wider_than_a_telephone(page, pages):
     assert not [url for url in outside if not url.startswith(("file:", "data:"))]
 
 
-@IN_BROWSER
+@browsers.NEEDED
 def test_formulas_search_and_sliders_work_without_a_server(page, site):
     page.goto((site / "notebooks/lab05_allreduce.html").as_uri())
     page.evaluate("MathJax.startup.promise")

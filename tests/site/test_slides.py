@@ -5,16 +5,14 @@ from __future__ import annotations
 import html
 import importlib
 import re
-import shutil
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from labs.run import catalogue
 from labs.run.paths import ROOT
+from tests import browser as browsers
 
 pytestmark = pytest.mark.slow
-CHROMIUM = shutil.which("chromium")
 OVERFULL = """() => {
     const slide = Reveal.getCurrentSlide(), wide = [...slide.querySelectorAll("pre, table, img, mjx-container")];
     return slide.scrollHeight > 720 || slide.querySelector("mjx-merror") !== null
@@ -54,11 +52,10 @@ def test_a_sentence_ends_where_it_ends(slides):
                                       "*Left: a. Right: b.*", "(So. It.)", "End."]
 
 
-@pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")
+@browsers.NEEDED
 def test_no_slide_is_overfull_without_a_network(slides, tmp_path):
     slides.build(tmp_path)
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with browsers.started() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 720}, offline=True)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -70,4 +67,3 @@ def test_no_slide_is_overfull_without_a_network(slides, tmp_path):
                 page.evaluate(f"Reveal.slide({index})")
                 assert not page.evaluate(OVERFULL), f"{lab}, slide {index + 1}"
         assert not [url for url in asked if not url.startswith(("file:", "data:"))]
-        browser.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from labs.run import environment
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, shown, user_name, work_dir
+from labs.run.paths import ROOT, keep_folders, shown, user_name, work_dir
 from labs.tools.notebook import working_copies
 
 
@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Update the copies, and serve until Ctrl-C or SIGTERM."""
-    work = work_dir().absolute()
+    keep_folders()  # The server runs in the kit, and a kernel in the copies.
+    work = work_dir()
     if args.copy_only:
         update(work)
         print(f"the notebooks are in {shown(work)}")
@@ -38,7 +39,6 @@ def main(args: argparse.Namespace) -> None:
     os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
     environment.refuse_harmful()
     update(work)
-    os.environ["LABS_WORK"] = str(work)  # A kernel runs in the copies.
     jupyter_server.serve(work, opens_browser(), functools.partial(_announce, work.name))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -13,7 +12,6 @@ from labs.results import records, run_record
 from labs.run import usage
 from labs.run.paths import results_dir
 from labs.tools.watch import screen, status
-from labs.tools.watch.status import Status, Watcher
 
 PERIOD = 2.0
 """Seconds between two screens."""
@@ -36,32 +34,28 @@ def main(args: argparse.Namespace) -> int:
     Raises:
         LabError: There is no such run, or its folder is gone.
     """
-    watcher = Watcher(status.choose(args.run, args.results))
-    now = watcher.look()
-    if status.SILENT < now.silent < math.inf and not now.finished:  # Or the clocks differ.
-        time.sleep(status.SECOND_LOOK)
-        now = watcher.look()
+    watcher, height = status.choose(args.run, args.results), 0
     live = sys.stdout.isatty() and not args.once
     try:
-        height = _draw(_lines(now, watcher), 0, live)
-        while live and not now.over:
-            time.sleep(PERIOD)
+        while True:
             now = watcher.look()
-            height = _draw(_lines(now, watcher), height, live)
+            lines = screen.lines(now)
+            if not live:
+                print(*lines, sep="\n")
+                break
+            height = _draw(lines, height)
+            if now.over:
+                break
+            time.sleep(PERIOD)
     except KeyboardInterrupt:
         print("\r\x1b[Kno longer watching; the run goes on")
         return 0
+    if now.finished:
+        print(f"\n{run_record.closing(records.read(watcher.folder))}")
     return int(now.over and not now.finished)
 
 
-def _lines(now: Status, watcher: Watcher) -> list[str]:
-    """Return the lines to show; for a finished run with the table that it printed."""
-    if not now.finished:
-        return screen.lines(now)
-    return [*screen.lines(now), "", *run_record.closing(records.read(watcher.folder)).split("\n")]
-
-
-def _draw(lines: Sequence[str], height: int, live: bool) -> int:
+def _draw(lines: Sequence[str], height: int) -> int:
     """Print lines over those drawn before, cut to the terminal, and return their number.
 
     Nothing of the terminal is changed that would have to be restored.
@@ -69,9 +63,6 @@ def _draw(lines: Sequence[str], height: int, live: bool) -> int:
     Args:
         height: The number of lines drawn before.
     """
-    if not live:
-        print("\n".join(lines))
-        return 0
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     shown = [line[: (columns or 80) - 1] for line in lines[: (rows or 24) - 1]]
     sys.stdout.write(f"\x1b[{height}A" * bool(height) + "".join(f"{line}\x1b[K\n" for line in shown) + "\x1b[J")

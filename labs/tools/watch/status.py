@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
+import statistics
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from labs.run import catalogue, heartbeat, node_load, run_lock
@@ -40,12 +42,17 @@ class Status:
     @property
     def last(self) -> Beat | None:
         """The heartbeat of the worker that is furthest behind; None before any has started."""
-        return min(self.beats, key=lambda beat: (beat.epoch, beat.step), default=None)
+        return heartbeat.slowest_worker(self.beats, {}) if self.beats else None
 
     @property
     def silent(self) -> float:
         """Seconds since the last heartbeat of any worker that has not finished; infinite if all have."""
         return min(self.silence.values(), default=0.0)
+
+    @property
+    def awake(self) -> bool:
+        """Whether a worker runs."""
+        return bool(self.beats) and self.silent < SILENT
 
     @property
     def over(self) -> bool:
@@ -55,17 +62,17 @@ class Status:
     @property
     def training(self) -> bool:
         """Whether all workers are within an epoch of the training."""
-        return bool(self.beats) and all(
-            beat.epoch and not (beat.steps and (beat.step >= beat.steps or beat.epoch > beat.epochs))
-            for beat in self.beats)
+        return all(beat.epoch and not (beat.steps and (beat.step >= beat.steps or beat.epoch > beat.epochs))
+                   for beat in self.beats)
+
+    @property
+    def step_seconds(self) -> float:
+        """Seconds per step; 0 before they are known."""
+        return statistics.median([beat.step_seconds for beat in self.beats if beat.step_seconds] or [0.0])
 
 
 class Watcher:
-    """Reads a run's folder again and again.
-
-    Args:
-        folder: The run's folder.
-    """
+    """Reads a run's folder again and again."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -91,18 +98,15 @@ class Watcher:
     def _silence(self, beat: Beat) -> float:
         """Return the seconds since a rank's last heartbeat: by its node's clock at first, then by this machine's."""
         if not beat.alive:
-            return float("inf")
-        now, (alive, new) = time.monotonic(), self._seen.get(beat.rank, (0.0, 0.0))
-        if not alive:
-            new = now - max(0.0, time.time() - beat.alive)
-        elif alive != beat.alive:
-            new = now
-        self._seen[beat.rank] = beat.alive, new
-        return now - new
+            return math.inf
+        now = time.monotonic()
+        alive, new = self._seen.get(beat.rank, (beat.alive, now - max(0.0, time.time() - beat.alive)))
+        self._seen[beat.rank] = beat.alive, new if alive == beat.alive else now
+        return now - self._seen[beat.rank][1]
 
 
-def choose(wanted: str | None, root: Path) -> Path:
-    """Return the folder of a run: by its name, the newest of a lab, or by default the newest that is running.
+def choose(wanted: str | None, root: Path) -> Watcher:
+    """Return the watcher of a run: by its name, the newest of a lab, or by default the newest that is running.
 
     Args:
         wanted: A run's name, "LAB/NAME", or a lab's name or number.
@@ -114,31 +118,23 @@ def choose(wanted: str | None, root: Path) -> Path:
     notes = sorted(root.glob("*/*/holder"), key=lambda path: path.stat().st_mtime, reverse=True)
     folders = [path.parent for path in notes]  # The run that was started or continued last comes first.
     if wanted is None:
-        matches, problem = _running(folders), (
-            f"no run is running in {shown(root)}; one that has just been started appears after some seconds, and "
-            "`labs watch LAB` shows the last run of a lab")
+        chosen = [each for each in folders if (each / heartbeat.FOLDER).is_dir()]
+        problem = (f"no run is running in {shown(root)}; one that has just been started appears after some seconds, "
+                   "and `labs watch LAB` shows the last run of a lab")
     else:
-        matches = [each for each in folders if wanted in (each.name, f"{each.parent.name}/{each.name}")]
+        chosen = [each for each in folders if wanted in (each.name, f"{each.parent.name}/{each.name}")][:1]
         problem = f"no run and no lab is called {quoted(wanted)} in {shown(root)}; finished runs: `labs results`"
-        if not matches:
-            try:
-                matches = [each for each in folders if each.parent.name == catalogue.resolve(wanted)]
-                problem = f"no run of {catalogue.resolve(wanted)} in {shown(root)}"
-            except LabError:
-                pass
-    if not matches:
-        raise LabError(problem)
-    return matches[0]
-
-
-def _running(folders: Iterable[Path]) -> list[Path]:
-    """Return the folders of the runs that are running, in the same order."""
-    watchers = [Watcher(folder) for folder in folders if (folder / heartbeat.FOLDER).is_dir()]
-
-    def running() -> list[Path]:
-        return [each.folder for each in watchers if (now := each.look()).beats and now.silent < SILENT]
-
-    if not (found := running()) and watchers:
+        with contextlib.suppress(LabError):
+            lab = catalogue.resolve(wanted)
+            chosen = chosen or [each for each in folders if each.parent.name == lab][:1]
+            problem = f"no run of {lab} in {shown(root)}"
+    watchers = [Watcher(folder) for folder in chosen]
+    looks = [each.look() for each in watchers]
+    if any(SILENT < now.silent < math.inf for now in looks) and not any(now.awake for now in looks):
         time.sleep(SECOND_LOOK)
-        found = running()
-    return found
+        looks = [each.look() for each in watchers]
+    if wanted is None:
+        watchers = [each for each, now in zip(watchers, looks, strict=True) if now.awake]
+    if not watchers:
+        raise LabError(problem)
+    return watchers[0]

@@ -120,8 +120,8 @@ def home(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(home, tmp_path_factory) -> Iterator[Server]:
+def server(home) -> Iterator[Server]:
     """One for all tests that do not end it; what they train is kept apart."""
     other = {"JUPYTER_PATH": str(home / "site"), "JUPYTER_PREFER_ENV_PATH": "0"}
-    with serving(home, DISPLAY=":0", LABS_RESULTS=str(tmp_path_factory.mktemp("results")), **other) as server:
+    with serving(home, DISPLAY=":0", LABS_RESULTS="results", **other) as server:
         yield server

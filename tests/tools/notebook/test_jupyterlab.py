@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from labs.run.paths import ROOT
+from tests import browser as browsers
 from tests.tools.notebook.conftest import Server
 
-CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.notebooks, pytest.mark.workers, pytest.mark.timeout(900),
-              pytest.mark.skipif(not CHROMIUM, reason="no chromium on this machine (apt-get install chromium)")]
+pytestmark = [pytest.mark.notebooks, pytest.mark.workers, pytest.mark.timeout(900), browsers.NEEDED]
 IDLE = "Python 3 (ipykernel) | Idle"
 """In the status bar. The indicator above the cells is no sign: it says idle before there is a kernel, too."""
 POPUP = ".Toastify__toast"
@@ -25,10 +23,8 @@ WRONG = '[data-mime-type="application/vnd.jupyter.error"], [data-mime-type="appl
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as kinds:
-        browser = kinds.chromium.launch(executable_path=CHROMIUM)
+    with browsers.started() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.mark.parametrize(("lab", "counts_of_epochs"), [("lab01_baseline", 3), ("lab02_horovod", 1)])

@@ -54,6 +54,8 @@ def test_the_kernel_is_this_python_whatever_else_is_installed(server):
     with kernel(server) as client:
         assert output(client, "import sys; print(sys.executable, sys.prefix)").split() == [sys.executable, sys.prefix]
         assert "labs.run.paths" in output(client, "import labs.run.paths; print(labs.run.paths)")
+        # The server was started in the home, with a relative LABS_RESULTS.
+        assert output(client, "print(labs.run.paths.results_dir())").strip() == str(server.home / "results")
         magic = "print(get_ipython().find_cell_magic('px').__module__)"
         assert output(client, magic).split() == ["labs.launch.resident"], "it says what to run first"
     assert set(server.ask("GET", "kernelspecs").json()["kernelspecs"]) == {"python3"}

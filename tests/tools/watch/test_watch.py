@@ -68,6 +68,10 @@ def test_the_slow_rank_is_the_one_that_waits_least():
     assert re.search(r"slow: rank 2 on n1, up to 34 ms .* rank \d, has 20 ms and waits 35% of a step", text)
     assert "no rank is slow" in shown(beat(0), beat(1, own=0.022))
     assert "slow" not in shown(beat(0, own=0.04))  # Alone, or not measured.
+    late = beat(1, step_seconds=2.5, exchange_seconds=0.3)
+    assert "up to 2,200 ms of own work" in shown(beat(0, step_seconds=2.5, exchange_seconds=2.0), late)
+    fresh = (beat(rank, step_seconds=0.0, exchange_seconds=0.0) for rank in (2, 3, 4))
+    assert "no rank is slow" in shown(beat(0), beat(1), *fresh)
 
 
 def test_of_many_ranks_those_that_work_longest_are_shown():
@@ -193,11 +197,11 @@ def test_a_real_run_is_watched_from_outside_to_its_end(tmp_path):
                 assert run.poll() is None, run.stderr.read()
                 time.sleep(0.1)
         terminal = Terminal("slow", "--results", tmp_path)
-        text = terminal.wait_for("slow: rank 1 on")  # It sleeps for 30 ms in each step.
+        # Rank 1 sleeps for 30 ms in each step. The first sample of a node comes after two seconds.
+        text = terminal.wait_for(r"slow: rank 1 on[\s\S]*\d+ % of \d+ cores?  +[\d.]+ of [\d.]+")
         assert re.search(r"training|validating", text)
         assert "2 workers on 1 node" in text
         assert re.search(r"epoch \d+ of 20, step \d+ of 20; [\d,]+ images/s; about \d+ s left", text)
-        assert re.search(r"\d+ % of \d+ cores?  +[\d.]+ of [\d.]+", text)
         text = terminal.wait_for("slow: finished")
         assert terminal.process.wait(20) == 0
         assert "images/s" in terminal.wait_for("s/epoch")

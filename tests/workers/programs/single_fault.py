@@ -143,7 +143,7 @@ def _after_step(watched, fault, note) -> None:
     """Have a fault after the given step: the heartbeat reports each."""
     tell = watched.step
 
-    def step(epoch: int, step: int, waited: float) -> None:
+    def step(epoch: int, step: int, waited: float = 0.0) -> None:
         tell(epoch, step, waited)
         if (epoch, step) == (EPOCH, STEP):
             note.write_text(str(time.time()))
