@@ -12,25 +12,27 @@ Horovod: install it (README.md), or copy it beside your script.
 
 Names and arguments are those of `horovod.tensorflow.keras`. What differs:
 
+- Workers that would train different models get an error that names the cause and the cure. The callbacks compare the
+  workers at the start of `fit`, at the start of each epoch and at the end: optimizer, steps, weights, optimizer state.
 - `DistributedOptimizer` changes the optimizer that it is given, and returns it. The class, config, variables and saved
-  file stay Keras' own, so `keras.models.load_model` can open the file without Horovod.
+  file stay Keras' own, so `keras.models.load_model` can open the file without Horovod. Settings that change the result
+  are kept in the optimizer's name, where `load_model` of this file finds them.
 - Under the policy "mixed_float16" it puts a LossScaleOptimizer around the optimizer before it distributes it. `compile`
   would put one outside, where an overflow on one worker would leave the others waiting.
-- An update counts as one step for Adam's bias correction, schedules and EMA, whatever `backward_passes_per_step` is.
-  Between updates `optimizer.iterations` counts passes, as Horovod's own layer does: a schedule that is read there is
-  ahead, and a saved optimizer must continue with the same `backward_passes_per_step`.
+- An update counts as one step for `optimizer.iterations`, schedules and EMA, whatever `backward_passes_per_step` is.
 - Gradients of less than SMALL_BYTES altogether are exchanged as one group.
-- Metrics are averaged over all samples, not over workers. Broadcasts leave out the states of random generators, because
-  dropout must differ between workers.
+- In a step in which the workers' batches differ in size, each worker's loss counts by its samples.
+- Metrics are those of all samples: the states of Keras' metrics are summed over the workers. Broadcasts leave out the
+  states of random generators, because dropout must differ between workers.
 
 Unsupported uses raise an error that states the cause and a fix; README.md lists them. Under `jit_compile="auto"`, where
-there is a GPU, the broadcast callback sets `jit_compile` to False, with a warning: XLA does not know Horovod's
-operations.
+there is a GPU, the callbacks set `jit_compile` to False, with a warning: XLA does not know Horovod's operations.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import types
@@ -90,13 +92,13 @@ SMALL_BYTES = 2**19
 """Gradients of less than this altogether are exchanged as one group. Two workers, an MLP of 0.4 MB, batch 32: 56,000
 images/s as a group, 45,000 one by one (medians of six alternating runs)."""
 _labels: Counter = Counter()
-"""How many optimizers have reduced gradients under each label, by the members of their process set."""
+"""How many optimizers have reduced gradients under each label."""
 
 
 def DistributedOptimizer(  # noqa: N802
     optimizer, name=None, device_dense="", device_sparse="", compression=Compression.none, sparse_as_dense=False,
     gradient_predivide_factor=1.0, op=Average, backward_passes_per_step=1, average_aggregated_gradients=False,
-    num_groups=0, groups=None, process_set=global_process_set, scale_local_gradients=True,
+    num_groups=0, groups=None, process_set=global_process_set, missing_as_zeros=False,
 ):
     """Make an optimizer reduce its gradients over all workers before it applies them, and return it.
 
@@ -116,7 +118,8 @@ def DistributedOptimizer(  # noqa: N802
         groups: Number of groups, or lists of variables, whose gradients are reduced together. By default each gradient
             is reduced as soon as it is computed; in eager mode all are reduced together.
         process_set: The workers that exchange gradients.
-        scale_local_gradients: Divide the gradients of variables given to `register_local_var` by the number of workers.
+        missing_as_zeros: A gradient that is None, such as that of a head which this worker's loss does not use, is 0.
+            Otherwise all workers must have gradients of the same variables.
 
     Raises:
         TypeError: The optimizer is not one of Keras 3.
@@ -128,11 +131,32 @@ def DistributedOptimizer(  # noqa: N802
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
     reduce = _Reduction(label, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
-                        groups, process_set, scale_local_gradients)
+                        groups, process_set, missing_as_zeros, _clips(_inner(optimizer)))
     optimizer.horovod = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
     optimizer.apply = types.MethodType(_reduce_then_apply, optimizer)
-    optimizer.register_local_var = functools.partial(_register_local_var, optimizer)
+    optimizer.scale_loss = types.MethodType(_scale_loss, optimizer)
+    optimizer.name = _named(optimizer.name, {
+        "op": "Sum" if op == Sum else "Average", "backward_passes_per_step": backward_passes_per_step,
+        "average_aggregated_gradients": average_aggregated_gradients, "sparse_as_dense": sparse_as_dense,
+        "missing_as_zeros": missing_as_zeros})
     return optimizer
+
+
+DEFAULTS = {"op": "Average", "backward_passes_per_step": 1, "average_aggregated_gradients": False,
+            "sparse_as_dense": False, "missing_as_zeros": False}
+"""The settings of a distributed optimizer that change what is trained."""
+
+
+def _named(name, settings):
+    """Return an optimizer's name with the settings that are not the default: the one text that Keras saves as it is."""
+    kept = "".join(f".{key}-{value}" for key, value in settings.items() if value != DEFAULTS[key])
+    return name.partition(".horovod")[0] + (f".horovod{kept}" if kept else "")
+
+
+def _settings(name):
+    """Return the settings in an optimizer's name, as arguments of DistributedOptimizer."""
+    kept = dict(each.split("-") for each in name.partition(".horovod")[2].split(".") if each)
+    return {key: {"Sum": Sum, "True": True}.get(value) or int(value) for key, value in kept.items()}
 
 
 @tf.autograph.experimental.do_not_convert
@@ -143,56 +167,109 @@ def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     apply_of_keras = functools.partial(
         type(optimizer).apply, optimizer, trainable_variables=variables)
     passes = optimizer.horovod
+    grads = passes.reduce.prepare(grads, variables)
     if passes.per_step == 1:
         apply_of_keras(passes.reduce(grads, variables))
     else:
         passes.add(optimizer, grads, variables, apply_of_keras)
 
 
+def _scale_loss(optimizer, loss):
+    """Scale the loss by this worker's share of the step's samples, then as Keras does."""
+    share = optimizer.horovod.share
+    return type(optimizer).scale_loss(optimizer, loss if share is None else loss * tf.cast(share, loss.dtype))
+
+
 class _Reduction:
     """Reduces gradients over all workers: a call takes and returns a list of gradients."""
 
     def __init__(self, label, device_dense, device_sparse, compression, sparse_as_dense, predivide, op, groups,
-                 process_set, scale_local_gradients):
-        self.label, self.sparse_as_dense, self.groups = label, sparse_as_dense, groups
+                 process_set, missing_as_zeros, clips):
+        self.label = re.sub("[^a-zA-Z0-9_]", "_", label) + (
+            f"_set{process_set.process_set_id}" if process_set.process_set_id else "")
+        self.sparse_as_dense, self.groups, self.clips = sparse_as_dense, groups, clips
         self.device_sparse, self.op, self.process_set = device_sparse, op, process_set
         # With op=Average Horovod also divides by the number of workers.
         self.dense = {"device_dense": device_dense, "compression": compression, "op": op, "process_set": process_set,
                       "prescale_factor": 1 / predivide, "postscale_factor": predivide, "ignore_name_scope": True}
-        self.scale_local_gradients, self.local, self.unique = scale_local_gradients, set(), ""
+        self.missing_as_zeros, self.unique = missing_as_zeros, ""
+        self.numbers: dict[Any, int] = {}  # Of the variables, in the order in which the workers agreed on them.
+        self.agreed: dict[tuple, list] = {}
+        with tf.device("CPU"):
+            self.zero = tf.Variable(0, trainable=False)
+
+    def prepare(self, grads, variables):
+        """Return the gradients as tensors: one may be a variable, as in an accumulation loop, an array, or None."""
+        if self.missing_as_zeros:
+            grads = [tf.zeros_like(_tf_variable(variable)) if grad is None else grad
+                     for grad, variable in zip(grads, variables, strict=True)]
+        return [grad if grad is None or (_is_sparse(grad) and not self.sparse_as_dense) else tf.convert_to_tensor(grad)
+                for grad in grads]
 
     def __call__(self, grads, variables):
-        local = [_tf_variable(each).ref() in self.local for each in variables]
-        # A gradient may also be a variable, as in an accumulation loop, or an array.
-        grads = [grad if grad is None or _is_sparse(grad) else tf.convert_to_tensor(grad) for grad in grads]
-        if self.sparse_as_dense:
-            grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
         if self._alone():
-            return grads
-        self.unique = self.unique or self._unique(variables)
-        for index, grad in enumerate(grads):
-            if grad is not None and local[index]:
-                grads[index] = _divided(grad, self._size()) if self.scale_local_gradients else grad
-            elif _is_sparse(grad):
-                grads[index] = self._gather(grad, index)
-        dense = [index for index, grad in enumerate(grads) if isinstance(grad, tf.Tensor) and not local[index]]
-        for number, group in enumerate(self._groups(dense, grads, variables)):
-            name = self._name("HorovodAllreduce", number)
-            together = [grads[index] for index in group]
+            return [self._sum_rows(grad) if _is_sparse(grad) else grad for grad in grads]
+        self._agree(grads, variables)
+        # Horovod's CPU operations know no bfloat16.
+        sent = [_cast(grad, tf.float32) if getattr(grad, "dtype", None) == tf.bfloat16 else grad for grad in grads]
+        numbers = [self.numbers[_tf_variable(variable).ref()] for variable in variables]
+        for index, grad in enumerate(sent):
+            if _is_sparse(grad):
+                sent[index] = self._gather(grad, numbers[index])
+        for group in self._groups([index for index, grad in enumerate(sent) if isinstance(grad, tf.Tensor)],
+                                  sent, variables):
+            name = self._name("HorovodAllreduce", numbers[group[0]])
+            together = [sent[index] for index in group]
             reduced = hvd.grouped_allreduce(together, name=name, **self.dense) if len(group) > 1 else [
                 hvd.allreduce(together[0], name=name, **self.dense)]
             for index, grad in zip(group, reduced, strict=True):
-                grads[index] = grad
-        return grads
+                sent[index] = grad
+        return [grad if grad is None else _cast(grad, given.dtype) for grad, given in zip(sent, grads, strict=True)]
 
-    def _gather(self, grad, index):
+    def _agree(self, grads, variables):
+        """Raise unless all workers have gradients of the same variables, and number these alike.
+
+        The workers compare once for each list of variables. A worker that joins an elastic job would compare alone.
+        """
+        refs = tuple(_tf_variable(variable).ref() for variable in variables)
+        kinds = ["none" if grad is None else "sparse" if _is_sparse(grad) else "dense" for grad in grads]
+        for ref in refs:
+            self.numbers.setdefault(ref, len(self.numbers))
+        if refs not in self.agreed and not _elastic():
+            mine = [(tuple(each.shape), str(each.dtype), kind) for each, kind in zip(variables, kinds, strict=True)]
+            with tf.init_scope():  # Outside the graph that is being traced.
+                everyone = _exchange("its first step", self.process_set, gradients=mine, earlier=_labels[self.label])
+            _expect_equal([each["gradients"] for each in everyone], [_path(each) for each in variables],
+                          "the gradient of {}", "let every worker's loss depend on the same variables, or pass "
+                          "missing_as_zeros=True to DistributedOptimizer", self.process_set)
+            self._take_name(max(each["earlier"] for each in everyone))
+        elif not self.unique:
+            shapes = repr([tuple(each.shape) for each in variables])
+            self.unique = f"{self.label}_{zlib.crc32(shapes.encode()):08x}"
+        expected = self.agreed.setdefault(refs, kinds)
+        if expected != kinds:
+            changed = next(index for index, kind in enumerate(kinds) if kind != expected[index])
+            raise ValueError(f"the gradient of {_path(variables[changed])} is {kinds[changed]} here and was "
+                             f"{expected[changed]} in an earlier step, so the workers may differ: pass "
+                             "missing_as_zeros=True to DistributedOptimizer, or apply only the gradients that exist")
+
+    def _gather(self, grad, number):
         """Return the sum or mean of a sparse gradient: the rows of all workers, concatenated."""
         gather = functools.partial(hvd.allgather, process_set=self.process_set, ignore_name_scope=True)
         with tf.device(self.device_sparse):
-            rows = gather(grad.values, name=self._name("HorovodAllgather", index) + "_values")
-            indices = gather(grad.indices, name=self._name("HorovodAllgather", index) + "_indices")
-            total = tf.IndexedSlices(rows, indices, grad.dense_shape)
-            return _divided(total, self._size()) if self.op == Average else total
+            rows = gather(grad.values, name=self._name("HorovodAllgather", number) + "_values")
+            indices = gather(grad.indices, name=self._name("HorovodAllgather", number) + "_indices")
+            if self.op == Average:
+                rows /= tf.cast(self._size(), rows.dtype)
+            return self._sum_rows(tf.IndexedSlices(rows, indices, grad.dense_shape))
+
+    def _sum_rows(self, grad):
+        """Return a sparse gradient with one row per index if it is clipped: Keras would clip the norm of the parts."""
+        if not self.clips:
+            return grad
+        indices, position = tf.unique(grad.indices)
+        rows = tf.math.unsorted_segment_sum(grad.values, position, tf.size(indices))
+        return tf.IndexedSlices(rows, indices, grad.dense_shape)
 
     def _groups(self, dense, grads, variables):
         """Return the groups of dense gradients that are reduced together, as lists of indices; each has one dtype.
@@ -217,30 +294,39 @@ class _Reduction:
         return [same for group in groups for dtype in dict.fromkeys(grads[index].dtype for index in group)
                 if (same := [index for index in group if grads[index].dtype == dtype])]
 
-    def _unique(self, variables):
-        """Return the part of the operations' names that tells this optimizer from others, on all workers alike.
+    def _take_name(self, earlier):
+        """Set the part of the operations' names that tells this optimizer from others, on all workers alike.
 
         The default names contain those of Keras' layers, which differ if one worker builds one more model. So the
-        optimizers of one label are numbered. One gets its number when it first reduces, which happens on all workers of
-        its process set, and not when it is wrapped, which one worker may do alone. A worker that joins an elastic job
-        does not know how many came before it: there the shapes of the variables take the number's place.
+        optimizers of one label are numbered, each when it first reduces. A worker that joins an elastic job does not
+        know how many came before it: there the shapes of the variables take the number's place.
+
+        Args:
+            earlier: The largest number of such optimizers that a worker has had.
         """
-        label, members = re.sub("[^a-zA-Z0-9_]", "_", self.label), tuple(self.process_set.ranks or ())
-        if _elastic():
-            shapes = repr([tuple(each.shape) for each in variables])
-            return f"{label}_{zlib.crc32(shapes.encode()):08x}"
-        if self.process_set.process_set_id:
-            label += f"_set{self.process_set.process_set_id}"
-        earlier = _labels[label, members]
-        _labels[label, members] += 1
-        return f"{label}_{earlier}" if earlier else label
+        if not self.unique:
+            self.unique = f"{self.label}_{earlier}" if earlier else self.label
+            _labels[self.label] = earlier + 1
 
     def _name(self, operation, number):
         """Return an operation's name, by which Horovod matches it with the same operation on the other workers.
 
-        Horovod's elastic mode recognises its errors by "HorovodAllreduce".
+        It has the number of the (first) variable. Horovod's elastic mode recognises its errors by "HorovodAllreduce".
         """
         return f"{operation}_{self.unique}_{number}"
+
+    def share(self, samples):
+        """Return this worker's part of the samples of a step, times the number of workers: 1 if all have equally many.
+
+        Args:
+            samples: An integer tensor.
+        """
+        if self._alone():
+            return None
+        # Plus a variable: TensorFlow would exchange a constant when it optimizes the graph, maybe on one worker only.
+        total = hvd.allreduce(samples + self.zero, op=Sum, process_set=self.process_set, ignore_name_scope=True,
+                              name="HorovodAllreduce_samples")
+        return tf.cast(samples * self._size(), tf.float32) / tf.cast(total, tf.float32)
 
     def _alone(self):
         """Return whether there is nothing to exchange; False in an elastic job, whose size may change after tracing."""
@@ -257,25 +343,19 @@ class _Passes:
         self.reduce, self.per_step, self.average = reduce, per_step, average
         self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
-        self.sets: dict[frozenset, int] = {}  # Numbers the sets of variables that passes had gradients of.
-        self.current: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
+        self.share = None  # Of the samples of the step that is being traced or run.
 
     def add(self, optimizer, grads, variables, update):
         """Add the gradients of one pass; in the last pass call `update` with the reduced sums."""
-        if self.reduce.sparse_as_dense:
-            grads = [tf.convert_to_tensor(grad) if _is_sparse(grad) else grad for grad in grads]
         if any(map(_is_sparse, grads)):
             raise ValueError("backward_passes_per_step adds up dense gradients only: set sparse_as_dense=True")
-        self._create(optimizer, grads, variables)
-        sums = [None if grad is None else self.sums[_tf_variable(variable).ref()]
-                for grad, variable in zip(grads, variables, strict=True)]
-        with tf.control_dependencies([self._expect_same_variables(grads, variables)]):
-            for total, grad in zip(sums, grads, strict=True):
-                if total is not None:
-                    total.assign_add(grad)
-            self.counter.assign_add(1)
-        tf.cond(self.counter >= self.per_step, functools.partial(self._update, optimizer, sums, variables, update),
-                functools.partial(_count, optimizer))
+        sums = self._sums(optimizer, grads, variables)
+        for total, grad in zip(sums, grads, strict=True):
+            if total is not None:
+                total.assign_add(grad)
+        self.counter.assign_add(1)
+        tf.cond(self.counter >= self.per_step, functools.partial(self._update, sums, variables, update),
+                lambda: tf.identity(self.counter))
 
     def reset(self):
         """Forget the passes since the last update."""
@@ -284,57 +364,72 @@ class _Passes:
         for total in self.sums.values():
             total.assign(tf.zeros_like(total))
 
-    def _update(self, optimizer, sums, variables, update):
+    def _update(self, sums, variables, update):
         grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
         if self.average:
             grads = [None if grad is None else grad / self.per_step for grad in grads]
-        # Adam's bias correction, schedules and EMA use this number: for them an update is one step. After a restore in
-        # the middle of the passes it also counts the forgotten ones, fewer than an update has.
-        optimizer.iterations.assign(tf.maximum((optimizer.iterations + 1) // self.per_step - 1, 0))
         update(grads)
-        optimizer.iterations.assign(optimizer.iterations * self.per_step)
         self.reset()
-        return tf.identity(optimizer.iterations.value)
+        return tf.identity(self.counter)
 
-    def _expect_same_variables(self, grads, variables):
-        """Return an assertion that all passes of an update have gradients of the same variables.
+    def _sums(self, optimizer, grads, variables):
+        """Return the sums for these gradients; the first pass creates them, outside the graph that is being traced.
 
-        The update applies the gradients of the last pass; the sums of other variables would be lost.
+        Raises:
+            ValueError: This pass has gradients of other variables than the first. The update applies the gradients of
+                the last pass; the sums of other variables would be lost.
         """
-        refs = frozenset(_tf_variable(variable).ref() for grad, variable in zip(grads, variables, strict=True)
-                         if grad is not None)
-        number = self.sets.setdefault(refs, len(self.sets))
-        self.current.assign(tf.where(self.counter == 0, number, self.current))
-        return tf.debugging.assert_equal(
-            self.current, number, "the passes of one update have gradients of different variables: apply all gradients "
-                                  "in each pass, or set backward_passes_per_step=1")
-
-    def _create(self, optimizer, grads, variables):
-        """Create the sums outside the graph that is being traced, since a variable is created only once."""
         with tf.init_scope():
             if not optimizer.built:
                 optimizer.build(variables)
-        for grad, variable in zip(grads, variables, strict=True):
-            key, (shape, dtype) = _tf_variable(variable).ref(), (variable.shape, getattr(grad, "dtype", None))
-            if grad is not None and key not in self.sums:
-                with tf.init_scope():
-                    self.sums[key] = tf.Variable(tf.zeros(shape, dtype), trainable=False)
+            present = {_tf_variable(variable).ref(): grad for variable, grad in zip(variables, grads, strict=True)
+                       if grad is not None}
+            if not self.sums:
+                self.sums = {ref: tf.Variable(tf.zeros(ref.deref().shape, grad.dtype), trainable=False)
+                             for ref, grad in present.items()}
+        if self.sums.keys() != present.keys():
+            raise ValueError("the passes of one update have gradients of different variables: apply all gradients in "
+                             "each pass, pass missing_as_zeros=True, or set backward_passes_per_step=1")
+        return [None if grad is None else self.sums[_tf_variable(variable).ref()]
+                for variable, grad in zip(variables, grads, strict=True)]
 
 
-def _count(optimizer):
-    optimizer.iterations.assign_add(1)
-    return tf.identity(optimizer.iterations.value)
+def _exchange(place, process_set=global_process_set, **mine):
+    """Return what each worker passed, by rank, as dictionaries: the one way in which the workers compare themselves.
+
+    Every comparison has the same name for Horovod. So workers that are at different places of their programs do not
+    wait for each other; all of them raise.
+
+    Args:
+        place: Where this worker is, as in "rank 0 is at ...".
+        process_set: The workers that compare themselves.
+        mine: Anything that can be pickled.
+
+    Raises:
+        RuntimeError: Names two workers and where they are.
+    """
+    everyone = hvd.allgather_object((place, mine), name="HorovodAllgather_agreement", process_set=process_set)
+    for index, (other, _) in enumerate(everyone):
+        if other != everyone[0][0]:
+            raise RuntimeError(f"the workers are at different places: {_rank(0, process_set)} is at {everyone[0][0]}, "
+                               f"{_rank(index, process_set)} at {other}; give all workers the same callbacks (also "
+                               "EarlyStopping, after MetricAverageCallback), validation data, epochs and steps")
+    return [each for _, each in everyone]
 
 
-def _register_local_var(optimizer, var):
-    """Do not exchange a variable's gradient: each worker applies its own."""
-    if _scales_loss(optimizer):
-        raise ValueError("a LossScaleOptimizer would leave out the step only on the worker whose local gradient "
-                         "overflows: train local variables in float32 or bfloat16")
-    if getattr(optimizer, "global_clipnorm", None):
-        raise ValueError("global_clipnorm would scale all gradients by a norm that includes this worker's local ones: "
-                         "use clipnorm or clipvalue, which clip each gradient by itself")
-    optimizer.horovod.reduce.local.add(_tf_variable(var).ref())
+def _rank(index, process_set=global_process_set):
+    return f"rank {process_set.ranks[index] if process_set.ranks else index}"
+
+
+def _expect_equal(lists, names, what, cure, process_set=global_process_set):
+    """Raise RuntimeError unless all workers' lists are equal; name the first item that differs, and the rank."""
+    for index, other in enumerate(lists):
+        if other != lists[0]:
+            pairs = zip(names, lists[0], other, strict=False)
+            name, here, there = next((each for each in pairs if each[1] != each[2]),
+                                     ("their number", len(lists[0]), len(other)))
+            raise RuntimeError(f"the workers differ in {what.format(name)}: {_rank(0, process_set)} has {here}, "
+                               f"{_rank(index, process_set)} {there}; {cure}")
 
 
 def _variables(optimizer, given):
@@ -352,10 +447,15 @@ def _is_sparse(grad):
     return isinstance(grad, tf.IndexedSlices)
 
 
-def _divided(grad, number):
-    if _is_sparse(grad):
-        return tf.IndexedSlices(grad.values / tf.cast(number, grad.dtype), grad.indices, grad.dense_shape)
-    return grad / tf.cast(number, grad.dtype)
+def _cast(grad, dtype):
+    if grad.dtype == dtype:
+        return grad
+    return tf.IndexedSlices(tf.cast(grad.values, dtype), grad.indices, grad.dense_shape) if _is_sparse(grad) else (
+        tf.cast(grad, dtype))
+
+
+def _path(variable):
+    return getattr(variable, "path", variable.name)
 
 
 def _elastic():
@@ -368,6 +468,10 @@ def _scales_loss(optimizer):
 
 def _inner(optimizer):
     return optimizer.inner_optimizer if _scales_loss(optimizer) else optimizer
+
+
+def _clips(optimizer):
+    return any(getattr(optimizer, name, None) for name in ("clipnorm", "clipvalue", "global_clipnorm"))
 
 
 def _check(optimizer, op, gradient_predivide_factor, groups, backward_passes_per_step, process_set):
@@ -409,25 +513,6 @@ def _refuse_context():
                          "LossScaleOptimizer(optimizer)), and use backward_passes_per_step to add up gradients")
 
 
-def PartialDistributedOptimizer(optimizer, *args, local_layers=None, **kwargs):  # noqa: N802
-    """Make an optimizer reduce all gradients except those of local layers, and return it.
-
-    Args:
-        optimizer: A Keras 3 optimizer.
-        args: As for DistributedOptimizer.
-        local_layers: One or several built layers, whose variables each worker trains by itself.
-        kwargs: As for DistributedOptimizer.
-    """
-    layers = [local_layers] if isinstance(local_layers, tf.keras.layers.Layer) else list(local_layers or [])
-    if not all(isinstance(layer, tf.keras.layers.Layer) for layer in layers):
-        raise ValueError("local_layers must be Keras layers")
-    optimizer = DistributedOptimizer(optimizer, *args, **kwargs)
-    for layer in layers:
-        for variable in layer.trainable_variables:
-            optimizer.register_local_var(variable)
-    return optimizer
-
-
 def broadcast_variables(variables, root_rank):
     """Broadcast the values of the root's variables to all workers.
 
@@ -440,76 +525,89 @@ def broadcast_variables(variables, root_rank):
         _broadcast_function(refs, root_rank)()
 
 
-@functools.lru_cache(maxsize=1)  # An elastic job broadcasts the same variables at each reset.
+@functools.lru_cache(maxsize=1)  # A second fit, or an elastic job's reset, broadcasts the same variables.
 def _broadcast_function(refs, root_rank):
     def broadcast_all():
         # The default names would be those of Keras' layers, which differ if one worker builds one more model.
         for index, ref in enumerate(refs):
-            ref.deref().assign(hvd.broadcast(ref.deref(), root_rank, name=f"HorovodBroadcast_{index}",
-                                             ignore_name_scope=True))
+            variable = ref.deref()
+            sent = tf.cast(variable, tf.float32) if variable.dtype == tf.bfloat16 else variable
+            received = hvd.broadcast(sent, root_rank, name=f"HorovodBroadcast_{index}", ignore_name_scope=True)
+            variable.assign(tf.cast(received, variable.dtype))
 
-    return tf.function(broadcast_all, autograph=False)
+    return tf.function(broadcast_all, autograph=False).get_concrete_function()
+
+
+def average_statistics(model):
+    """Set the moving statistics of a model, such as batch normalization's, to their mean over all workers.
+
+    Each worker's come from its own samples. Call it on all workers before one of them saves the model.
+
+    Args:
+        model: A built model. Of its non-trainable weights, those of a floating type are averaged.
+    """
+    weights = [_tf_variable(each) for each in model.non_trainable_weights]
+    weights = [each for each in weights if each.dtype.is_floating]
+    if weights and size() > 1:
+        sent = [tf.cast(each, tf.float32) if each.dtype == tf.bfloat16 else each.value() for each in weights]
+        for weight, mean in zip(weights, hvd.grouped_allreduce(sent, op=Average), strict=True):
+            weight.assign(tf.cast(mean, weight.dtype))
+
+
+def _tensor(value, averaged=False):
+    """Return a value as a tensor; a number of Python, and an integer that is averaged, as float64."""
+    value = value if tf.is_tensor(value) else np.asarray(value)
+    exact = averaged and not (value.dtype if tf.is_tensor(value) else tf.as_dtype(value.dtype)).is_floating
+    return tf.cast(value, tf.float64) if exact else tf.convert_to_tensor(value)
 
 
 def allreduce(value, name=None, average=None, prescale_factor=1.0, postscale_factor=1.0, op=None,
               compression=Compression.none):
-    """Return the mean of a tensor, array or number over all workers; with `op=Sum` the sum."""
-    return hvd.allreduce(tf.convert_to_tensor(value), average=average, name=name, prescale_factor=prescale_factor,
+    """Return the mean of a tensor, array or number over all workers, of integers as float64; with `op=Sum` the sum."""
+    averaged = op in (None, Average) and average is not False
+    return hvd.allreduce(_tensor(value, averaged), average=average, name=name, prescale_factor=prescale_factor,
                          postscale_factor=postscale_factor, op=op, compression=compression)
 
 
 def allgather(value, name=None):
     """Return the values of all workers, concatenated along the first axis."""
-    return hvd.allgather(tf.convert_to_tensor(value), name=name)
+    return hvd.allgather(_tensor(value), name=name)
 
 
 def broadcast(value, root_rank, name=None):
     """Return the root's value."""
-    return hvd.broadcast(tf.convert_to_tensor(value), root_rank, name=name)
+    return hvd.broadcast(_tensor(value), root_rank, name=name)
 
 
 def reducescatter(value, name=None, op=Average):
     """Return this worker's share, along the first axis, of the mean or sum over all workers."""
-    return hvd.reducescatter(tf.convert_to_tensor(value), name=name, op=op)
+    return hvd.reducescatter(_tensor(value, op == Average), name=name, op=op)
 
 
-def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none):
-    """Load a saved model, with the optimizer's state, and make its optimizer reduce its gradients.
+def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, **settings):
+    """Load a saved model, with the optimizer's state, and make its optimizer reduce its gradients as before.
 
     Args:
         filepath: The file.
         custom_optimizers: The user's own optimizer classes that the file may name.
         custom_objects: Other objects that it may name.
         compression: As for DistributedOptimizer.
+        settings: Other arguments of DistributedOptimizer, where they are not to be those of the saved one.
     """
     names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
     model = tf.keras.models.load_model(filepath, custom_objects=names)
     if model.optimizer is not None and not hasattr(model.optimizer, "horovod"):
-        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+        model.optimizer = DistributedOptimizer(
+            model.optimizer, compression=compression, **_settings(model.optimizer.name) | settings)
     return model
 
 
-class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
-    """Broadcast the root's weights and optimizer state to all workers before the first step.
+class _Callback(tf.keras.callbacks.Callback):
+    """Compares the workers at the start of `fit`, at the start of each epoch, and at the end.
 
-    If any worker's model is not built by then, the broadcast happens after the first step.
-
-    Args:
-        root_rank: The worker that sends.
-        device: Device on which variables are broadcast.
-        local_variables: One or several variables that are not broadcast.
+    The first of these callbacks in a list does it. Keras gives all callbacks of one `fit` the same dictionary `params`,
+    so what has been compared stands there.
     """
-
-    def __init__(self, root_rank, device="", local_variables=None):
-        super().__init__()
-        self.root_rank, self.device, self.broadcast_done, self.local = root_rank, device, False, set()
-        one = isinstance(local_variables, tf.Variable | tf.keras.Variable)
-        for variable in [local_variables] if one else local_variables or []:
-            self.register_local_var(variable)
-
-    def register_local_var(self, var):
-        """Do not broadcast a variable: each worker keeps its own value."""
-        self.local.add(_tf_variable(var).ref())
 
     def set_model(self, model):
         super().set_model(model)
@@ -520,90 +618,278 @@ class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
         if model.jit_compile and any(each.device_type != "CPU" for each in tf.config.list_physical_devices()):
             warnings.warn("XLA does not know Horovod's operations: jit_compile is now False", stacklevel=2)
             model.jit_compile = False
+        _weigh_batches(model)
 
     def on_train_begin(self, logs=None):
-        # All workers must decide the same. One may have built its model earlier, for example to load weights; one that
-        # joins an elastic job has not broadcast yet.
-        mine = tf.constant([int(self.model.built), int(self.broadcast_done)])
-        built, done = hvd.allreduce(mine, op=hvd.Min, name="HorovodAllreduce_built").numpy()
-        self.broadcast_done = bool(done)
-        if built and not done:
+        if self._is_first("fit"):
+            _compare_settings(self.model, self.params)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._is_first(f"epoch {epoch + 1}"):
+            _compare_weights(self.model, f"the start of epoch {epoch + 1}")
+
+    def on_train_end(self, logs=None):
+        if self._is_first("end"):
+            _compare_weights(self.model, "the end of the training", offer=True)
+
+    def _is_first(self, moment):
+        """Return whether the workers have to be compared at this moment of this `fit`."""
+        self.params: Any = {} if self.params is None else self.params
+        seen = self.params.setdefault("horovod", set())
+        first = moment not in seen and size() > 1
+        seen.add(moment)
+        return first
+
+
+def _own_train_step(model):
+    return type(model).train_step is not tf.keras.Model.train_step
+
+
+def _compare_settings(model, params):
+    """Raise unless all workers exchange gradients, and have the same optimizer, layers, epochs and steps."""
+    optimizer = model.optimizer
+    if model.trainable_variables and not hasattr(optimizer, "horovod") and not _own_train_step(model):
+        raise ValueError(f"the optimizer {type(optimizer).__name__} exchanges no gradients, so each worker would train "
+                         "a model of its own: compile with hvd.DistributedOptimizer(optimizer); where it is lost in "
+                         "keras.models.load_model, from_config or compile_from_config, use hvd.load_model, or wrap the "
+                         "optimizer again")
+    for layer in model._flatten_layers():
+        if getattr(layer, "synchronized", False):
+            raise ValueError(f"the layer {layer.name} has synchronized=True, which only tf.distribute implements: set "
+                             "synchronized=False, and call hvd.average_statistics(model) before you save")
+    config = _inner(optimizer).get_config() if optimizer else {}
+    # A learning rate that is a number is a variable: it is broadcast, and compared with the others.
+    own = {"name", *(["learning_rate"] if not isinstance(config.get("learning_rate"), dict) else [])}
+    mine = {"the number of epochs": params.get("epochs"), "the number of steps per epoch": params.get("steps"),
+            "the optimizer": type(optimizer).__name__,
+            **{f"the optimizer's {key}": json.dumps(value, default=lambda each: type(each).__name__)
+               for key, value in config.items() if key not in own},
+            "the shapes of the weights": [tuple(each.shape) for each in model.weights],
+            "the vocabulary or bins of adapted layers": [_table(layer) for layer in model._flatten_layers()]}
+    everyone = _exchange("the start of fit", settings=list(mine.values()))
+    _expect_equal(_of_members([each["settings"] for each in everyone], optimizer), list(mine), "{}",
+                  "give all workers the same model and settings, and as many batches")
+
+
+def _table(layer):
+    """Return a checksum of what a preprocessing layer has learned outside its variables."""
+    vocabulary = layer.get_vocabulary() if hasattr(layer, "get_vocabulary") else None
+    bins = getattr(layer, "bin_boundaries", None)
+    return zlib.crc32(repr((vocabulary, bins and [float(each) for each in bins])).encode())
+
+
+def _compare_weights(model, place, offer=False):
+    """Raise unless all workers hold the same weights and optimizer state, bit for bit.
+
+    Args:
+        model: The model; its moving statistics are each worker's own.
+        place: For the message.
+        offer: Warn if moving statistics differ.
+    """
+    optimizer = model.optimizer
+    frozen = [each for layer in model._flatten_layers() if not layer.trainable for each in layer.weights]
+    shared = [*model.trainable_weights, *frozen, *(optimizer.variables if optimizer else [])]
+    moving = model.non_trainable_weights if offer else []
+    everyone = _exchange(place, shared=list(map(_checksum, shared)), moving=list(map(_checksum, moving)))
+    checksums = _of_members([each["shared"] for each in everyone], optimizer)
+    if all(checksums):  # Otherwise a model is not built yet, and is broadcast after the first step.
+        _expect_equal(checksums, [_path(each) for each in shared], f"{{}} at {place} (checksums)",
+                      "let BroadcastGlobalVariablesCallback(0) be the first callback, and set weights, learning rate "
+                      "and other state on all workers, or before fit")
+    if any(each["moving"] != everyone[0]["moving"] for each in everyone) and rank() == 0:
+        warnings.warn("the moving statistics of the workers differ, and a file would hold those of one: call "
+                      "hvd.average_statistics(model) on all workers before you save or evaluate", stacklevel=2)
+
+
+def _checksum(variable):
+    return zlib.crc32(np.ascontiguousarray(_tf_variable(variable).numpy()).tobytes())
+
+
+def _of_members(lists, optimizer):
+    """Return the lists of those workers that exchange gradients with this one; without a process set, all lists."""
+    passes = getattr(optimizer, "horovod", None)
+    members = passes.reduce.process_set.ranks if passes else None
+    if members is None:
+        return lists
+    return [lists[each] for each in members] if rank() in members else [lists[rank()]]
+
+
+def _weigh_batches(model):
+    """Let each worker's loss count by the samples of its batch, since the last batches may differ in size.
+
+    That is right for a loss that is a mean over samples. Others, and a model's own `train_step`, are left as they are.
+    """
+    means = all(getattr(each, "reduction", "mean") in ("sum_over_batch_size", "mean")
+                for each in tf.nest.flatten(model.loss)) if getattr(model, "loss", None) else False
+    if not means or _own_train_step(model) or "train_step" in vars(model):
+        return
+    step = model.train_step
+
+    @functools.wraps(step)
+    def train_step(data):
+        passes = getattr(model.optimizer, "horovod", None)
+        if passes is None:
+            return step(data)
+        inputs = tf.keras.utils.unpack_x_y_sample_weight(data)[0]
+        passes.share = passes.reduce.share(tf.shape(next(x for x in tf.nest.flatten(inputs) if x is not None))[0])
+        try:
+            return step(data)
+        finally:
+            passes.share = None
+
+    model.train_step = train_step
+    _trace_again(model)
+
+
+def _trace_again(model):
+    """Let Keras trace its functions of a model again; a train function that someone else has set stays."""
+    if "_make_function" in getattr(model.train_function, "__qualname__", ""):
+        model.make_train_function(force=True)
+    model.test_function = model.predict_function = None
+
+
+def _refresh(model):
+    """Renew the copies of variables that layers such as Normalization keep, and that traced functions hold."""
+    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "finalize_state")]
+    for layer in layers:
+        layer.finalize_state()
+    if layers:
+        _trace_again(model)
+
+
+class BroadcastGlobalVariablesCallback(_Callback):
+    """Broadcast the root's weights and optimizer state to all workers before the first step of each `fit`.
+
+    If any worker's model is not built by then, the broadcast happens after the first step.
+
+    Args:
+        root_rank: The worker that sends.
+        device: Device on which variables are broadcast.
+    """
+
+    def __init__(self, root_rank, device=""):
+        super().__init__()
+        self.root_rank, self.device, self.broadcast_done = root_rank, device, False
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        # All workers must decide the same. One may have built its model earlier, for example to load weights.
+        everyone = _exchange("the broadcast of the weights", built=self.model.built)
+        self.broadcast_done = all(each["built"] for each in everyone)
+        if self.broadcast_done:
             self._broadcast()
 
     def on_train_batch_end(self, batch, logs=None):
         if not self.broadcast_done:
             self._broadcast()
+            self.broadcast_done = True
 
     def _broadcast(self):
         optimizer = self.model.optimizer
         if not optimizer.built:
             optimizer.build(self.model.trainable_variables)
-        variables = [each for each in [*self.model.weights, *optimizer.variables]
-                     if _tf_variable(each).ref() not in self.local]
         with tf.device(self.device):
-            broadcast_variables(variables, self.root_rank)
-        self.broadcast_done = True
+            broadcast_variables([*self.model.weights, *optimizer.variables], self.root_rank)
+        _refresh(self.model)
 
 
-class MetricAverageCallback(tf.keras.callbacks.Callback):
-    """Replace each epoch's metrics by their mean over all workers' samples.
+class MetricAverageCallback(_Callback):
+    """Replace each epoch's metrics by those of all workers' samples.
 
-    Place it before callbacks that read metrics, such as ReduceLROnPlateau. The number of samples is the one that Keras
-    counts for the loss. Where it counts none, as for a model whose own `train_step` does not update that metric, the
-    result is the mean over the workers.
+    Place it before callbacks that read metrics, such as ReduceLROnPlateau. The states of Keras' metrics are summed over
+    the workers, so accuracy, AUC and others are those of one worker with all samples. Other values, such as those that
+    a model's own `train_step` or a callback puts into the logs, are averaged; where they differ, a warning names them.
 
     Args:
-        device: Device on which the sums are exchanged.
+        device: Device on which the metrics are computed.
     """
 
     def __init__(self, device=""):
         super().__init__()
         self.device, self.trained = device, None
 
-    def on_test_begin(self, logs=None):
-        self.trained = self._samples()  # From here on Keras counts the validation samples.
-
     def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
         self.trained = None
 
+    def on_test_begin(self, logs=None):
+        if self.trained is None:
+            self.trained = self._state()  # From here on Keras counts the validation samples.
+
     def on_epoch_end(self, epoch, logs=None):
-        counted = self._samples()
-        trained = counted if self.trained is None else self.trained
-        names = sorted(logs or {})
-        values = [np.asarray(logs[name], np.float64) for name in names]  # F1Score has a value per class.
-        columns = [_sums(value.ravel(), counted if name.startswith("val_") else trained)
-                   for name, value in zip(names, values, strict=True)]
-        with tf.device(self.device):
-            totals = hvd.allreduce(tf.concat([np.empty((3, 0)), *columns], axis=1), op=Sum,
-                                   name="HorovodAllreduce_metrics")
-        weighted, samples, plain = totals.numpy()
-        means = np.where(samples > 0, weighted / np.where(samples > 0, samples, 1), plain / size())
-        ends = np.cumsum([value.size for value in values])
-        for name, value, end in zip(names, values, ends, strict=True):
-            mean = means[end - value.size:end].reshape(value.shape)
-            logs[name] = mean if value.ndim else float(mean)
+        if size() == 1 or not logs:
+            return
+        now = self._state()
+        states = {"": now} if self.trained is None else {"": self.trained, "val_": now}
+        own = self._results(states)
+        computed = {name for name in own if name in logs and np.allclose(own[name], logs[name], 1e-4, equal_nan=True)}
+        place = f"the metrics at the end of epoch {epoch + 1}"
+        everyone = _exchange(place, logs=logs, computed=computed, states=states)
+        _expect_equal([[", ".join(sorted(each["logs"]))] for each in everyone], ["the metrics"], "{}",
+                      "give all workers the same metrics, and validation data to all or to none")
+        sums = {prefix: [sum(values) for values in zip(*(each["states"][prefix] for each in everyone), strict=True)]
+                for prefix in states}
+        together = self._results(sums)
+        self._assign(now)
+        computed = set.intersection(*(each["computed"] for each in everyone))
+        for name in logs:
+            values = [np.asarray(each["logs"][name], np.float64) for each in everyone]
+            mean = together[name] if name in computed else np.mean(values, axis=0)
+            logs[name] = np.asarray(mean) if np.ndim(mean) else float(mean)
+            if name not in computed and not all(np.array_equal(each, values[0]) for each in values) and rank() == 0:
+                warnings.warn(f"{name} is the mean of the workers' values: its state cannot be summed", stacklevel=2)
 
-    def _samples(self):
-        tracker = next((each for each in self.model.metrics if each.name == "loss"), None)
-        count = getattr(tracker, "count", None)
-        return 1.0 if count is None else float(count)
+    def _metrics(self):
+        """Return the metrics; Keras has the compiled ones in a container."""
+        return [metric for each in self.model.metrics for metric in getattr(each, "metrics", [each])]
+
+    def _state(self):
+        return [np.asarray(_tf_variable(each).numpy(), np.float64)
+                for metric in self._metrics() for each in metric.variables]
+
+    def _assign(self, state):
+        variables = [_tf_variable(each) for metric in self._metrics() for each in metric.variables]
+        for variable, value in zip(variables, state, strict=True):
+            variable.assign(tf.cast(value, variable.dtype))
+
+    def _results(self, states):
+        """Return the metrics that these states give, by their names in the logs, but not those that are no sums."""
+        results: dict[str, Any] = {}
+        others = [metric.name for metric in self._metrics() if not _is_sum(metric)]
+        for prefix, state in states.items():
+            self._assign(state)
+            with tf.device(self.device):
+                found = self.model.get_metrics_result()
+            results |= {prefix + name: np.asarray(value) for name, value in found.items()
+                        if not any(name == other or name.endswith(f"_{other}") for other in others)}
+        return results
 
 
-def _sums(values, count):
-    """Return what is summed over the workers for values of a metric: them times the samples, the samples, and them."""
-    weighted = values * count if count else np.zeros_like(values)  # A worker without samples has no mean.
-    return np.stack([weighted, np.full_like(values, count), values])
+def _is_sum(metric):
+    """Return whether a metric's state is a sum over samples: so it is for those of Keras, and their subclasses.
+
+    A metric of another class whose state does not begin at 0, such as a minimum, is not. If it begins at 0, it is taken
+    for a sum, with a warning.
+    """
+    base = tf.keras.metrics.Metric
+    if any(each.__module__.startswith("keras.") for each in type(metric).__mro__ if each not in base.__mro__):
+        return True
+    if type(metric).reset_state is base.reset_state and rank() == 0:
+        warnings.warn(f"the state of the metric {metric.name} is summed over the workers, which is right for sums and "
+                      "counts", stacklevel=2)
+    return type(metric).reset_state is base.reset_state
 
 
-class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
+class LearningRateScheduleCallback(_Callback):
     """Set the learning rate to `initial_lr * multiplier` from `start_epoch` until before `end_epoch`.
 
     Args:
         initial_lr: The learning rate to multiply.
         multiplier: A number, for exponential decay per epoch, or a function of the epoch.
         start_epoch: The first epoch.
-        end_epoch: The epoch after the last.
-        staircase: Set the learning rate once per epoch; otherwise before each step, with a fractional epoch.
+        end_epoch: The epoch after the last; between two epochs, as in 0.5, where `staircase` is False.
+        staircase: Set the learning rate once per epoch; otherwise before each step, with a fractional epoch. With
+            `steps_per_execution`, before the first step of each execution.
         momentum_correction: Scale the velocity of SGD with the learning rate (Goyal et al. 2017, arXiv 1706.02677).
         steps_per_epoch: Steps per epoch; needed if Keras does not know them and `staircase` is False.
     """
@@ -614,33 +900,36 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
         if initial_lr is None:
             raise ValueError("initial_lr is required")
         self.initial_lr, self.start_epoch, self.end_epoch = float(initial_lr), start_epoch, end_epoch
-        self.staircase, self.momentum_correction, self.steps_per_epoch = staircase, momentum_correction, steps_per_epoch
+        self.staircase, self.momentum_correction, self.given_steps = staircase, momentum_correction, steps_per_epoch
         self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)
-        self.epoch = 0
+        self.epoch, self.steps_per_epoch = 0, steps_per_epoch
 
     def on_train_begin(self, logs=None):
-        self.steps_per_epoch = self.steps_per_epoch or self.params.get("steps")
+        super().on_train_begin(logs)
+        self.steps_per_epoch = self.given_steps or self.params.get("steps")  # Another fit may have other steps.
         if not self.staircase and not self.steps_per_epoch:
             raise ValueError("Keras does not know the number of steps per epoch: pass steps_per_epoch")
 
     def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
         self.epoch = epoch
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self.epoch < self.start_epoch or (self.end_epoch is not None and self.epoch >= self.end_epoch):
-            return
-        if not self.staircase:
-            self._set(self.epoch + batch / self.steps_per_epoch)
-        elif batch == 0:
-            self._set(self.epoch)
+        position = self.epoch if self.staircase else self.epoch + batch / self.steps_per_epoch
+        if position >= self.start_epoch and (self.end_epoch is None or position < self.end_epoch) and (
+                batch == 0 or not self.staircase):
+            self._set(position)
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:
             logs["lr"] = float(self.model.optimizer.learning_rate)
 
     def _set(self, epoch):
+        self._set_learning_rate(self.initial_lr * self.multiplier(epoch))
+
+    def _set_learning_rate(self, new):
         optimizer = _inner(self.model.optimizer)
-        old, new = float(optimizer.learning_rate), self.initial_lr * self.multiplier(epoch)
+        old = float(optimizer.learning_rate)
         optimizer.learning_rate = new
         if self.momentum_correction and optimizer.built and old > 0 and new != old:
             for velocity in _velocities(optimizer):
@@ -678,31 +967,32 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     def __init__(self, initial_lr, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0):
         def multiplier(epoch):
             # The last step of an epoch has the learning rate of the end of that epoch.
-            epoch += 1 / self.steps_per_epoch
+            epoch = min(epoch + 1 / self.steps_per_epoch, warmup_epochs)
             return (epoch * (size() - 1) / warmup_epochs + 1) / size()
 
         super().__init__(initial_lr, multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch)
-        self.verbose = verbose
+        self.verbose, self.rising = verbose, False
+
+    def on_train_batch_begin(self, batch, logs=None):
+        position = self.epoch + batch / self.steps_per_epoch
+        if position < self.end_epoch:
+            self.rising = True
+            self._set(position)
+        else:
+            self._finish()
 
     def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 >= self.end_epoch:
+            self._finish()
         super().on_epoch_end(epoch, logs)
-        if epoch == self.end_epoch - 1 and self.verbose and rank() == 0:
-            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to "
-                  f"{float(self.model.optimizer.learning_rate):g}.")
 
-
-class BestModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):
-    """Save the best model to the attribute `filepath`, which must be set before training; arguments as in Keras."""
-
-    def __init__(self, monitor="val_loss", verbose=0, save_weights_only=False, mode="auto", save_freq="epoch"):
-        suffix = ".weights.h5" if save_weights_only else ".keras"
-        super().__init__("unset" + suffix, monitor, verbose, True, save_weights_only, mode, save_freq)
-        self.filepath = None
-
-    def on_train_begin(self, logs=None):
-        if self.filepath is None:
-            raise ValueError("set this callback's filepath before training")
-        super().on_train_begin(logs)
+    def _finish(self):
+        """Set the final learning rate once: later it belongs to others, such as ReduceLROnPlateau."""
+        if self.rising:
+            self.rising = False
+            self._set_learning_rate(self.initial_lr)
+            if self.verbose and rank() == 0:
+                print(f"\nEpoch {self.epoch + 1}: finished gradual learning rate warmup to {self.initial_lr:g}.")
 
 
 class KerasState(ObjectState):
@@ -738,6 +1028,7 @@ class KerasState(ObjectState):
 
     def sync(self):
         broadcast_variables(self._variables(), 0)
+        _refresh(self.model)
         self._forget_passes()
         self._save_variables()
         super().sync()
@@ -859,7 +1150,6 @@ class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
 callbacks = types.SimpleNamespace(
     BroadcastGlobalVariablesCallback=BroadcastGlobalVariablesCallback, MetricAverageCallback=MetricAverageCallback,
     LearningRateScheduleCallback=LearningRateScheduleCallback, LearningRateWarmupCallback=LearningRateWarmupCallback,
-    BestModelCheckpoint=BestModelCheckpoint,
 )
 elastic = types.SimpleNamespace(
     run=run, KerasState=KerasState, CommitStateCallback=CommitStateCallback,

@@ -17,7 +17,7 @@ def launch() -> Callable[..., None]:
 
     def run(*words: object, env: dict[str, str] | None = None) -> None:
         done = subprocess.run(list(map(str, words)), env=os.environ | {"PATH": path} | (env or {}),
-                              capture_output=True, text=True, timeout=280, check=False)
+                              capture_output=True, text=True, timeout=900, check=False)
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
 
     return run
