@@ -130,33 +130,37 @@ def DistributedOptimizer(  # noqa: N802
     label = name or f"Distributed{type(_inner(optimizer)).__name__}"
     if tf.keras.mixed_precision.dtype_policy().name == "mixed_float16" and not _scales_loss(optimizer):
         optimizer = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, name="loss_scale_optimizer")
+    _keep_settings(optimizer, {
+        "op": (op, Average), "backward_passes_per_step": (backward_passes_per_step, 1),
+        "average_aggregated_gradients": (average_aggregated_gradients, False),
+        "sparse_as_dense": (sparse_as_dense, False), "missing_as_zeros": (missing_as_zeros, False)})
     reduce = _Reduction(label, device_dense, device_sparse, compression, sparse_as_dense, gradient_predivide_factor, op,
                         groups, process_set, missing_as_zeros, _clips(_inner(optimizer)))
     optimizer.horovod = _Passes(reduce, backward_passes_per_step, average_aggregated_gradients)
     optimizer.apply = types.MethodType(_reduce_then_apply, optimizer)
     optimizer.scale_loss = types.MethodType(_scale_loss, optimizer)
-    optimizer.name = _named(optimizer.name, {
-        "op": "Sum" if op == Sum else "Average", "backward_passes_per_step": backward_passes_per_step,
-        "average_aggregated_gradients": average_aggregated_gradients, "sparse_as_dense": sparse_as_dense,
-        "missing_as_zeros": missing_as_zeros})
     return optimizer
 
 
-DEFAULTS = {"op": "Average", "backward_passes_per_step": 1, "average_aggregated_gradients": False,
-            "sparse_as_dense": False, "missing_as_zeros": False}
-"""The settings of a distributed optimizer that change what is trained."""
+def _keep_settings(optimizer, settings):
+    """Write the settings that are not the default into the optimizer's name: the one text that Keras saves as it is.
+
+    Raises:
+        ValueError: The optimizer was saved with other settings.
+    """
+    chosen = {key: int(value) for key, (value, default) in settings.items() if value != default}
+    saved = _saved_settings(optimizer)
+    if saved and saved != chosen:
+        raise ValueError(f"this optimizer was saved with {', '.join(f'{key}={saved[key]}' for key in saved)}: pass the "
+                         "same, or load the model with hvd.load_model; to change them, set optimizer.name first")
+    optimizer.name = optimizer.name.partition(".horovod")[0] + (
+        ".horovod" + "".join(f".{key}-{value}" for key, value in chosen.items()) if chosen else "")
 
 
-def _named(name, settings):
-    """Return an optimizer's name with the settings that are not the default: the one text that Keras saves as it is."""
-    kept = "".join(f".{key}-{value}" for key, value in settings.items() if value != DEFAULTS[key])
-    return name.partition(".horovod")[0] + (f".horovod{kept}" if kept else "")
-
-
-def _settings(name):
-    """Return the settings in an optimizer's name, as arguments of DistributedOptimizer."""
-    kept = dict(each.split("-") for each in name.partition(".horovod")[2].split(".") if each)
-    return {key: {"Sum": Sum, "True": True}.get(value) or int(value) for key, value in kept.items()}
+def _saved_settings(optimizer):
+    """Return the settings in an optimizer's name, as arguments of DistributedOptimizer; Sum and True are 1."""
+    kept = optimizer.name.partition(".horovod")[2].split(".")
+    return {key: int(value) for key, _, value in (each.partition("-") for each in kept if each)}
 
 
 @tf.autograph.experimental.do_not_convert
@@ -597,8 +601,9 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
     names = {cls.__name__: cls for cls in custom_optimizers or []} | (custom_objects or {})
     model = tf.keras.models.load_model(filepath, custom_objects=names)
     if model.optimizer is not None and not hasattr(model.optimizer, "horovod"):
-        model.optimizer = DistributedOptimizer(
-            model.optimizer, compression=compression, **_settings(model.optimizer.name) | settings)
+        saved = _saved_settings(model.optimizer)
+        model.optimizer.name = model.optimizer.name.partition(".horovod")[0]
+        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression, **saved | settings)
     return model
 
 
@@ -668,7 +673,7 @@ def _compare_settings(model, params):
             "the vocabulary or bins of adapted layers": [_table(layer) for layer in model._flatten_layers()]}
     everyone = _exchange("the start of fit", settings=list(mine.values()))
     _expect_equal(_of_members([each["settings"] for each in everyone], optimizer), list(mine), "{}",
-                  "give all workers the same model and settings, and as many batches")
+                  "give all workers the same model and settings, and as many batches", _process_set(optimizer))
 
 
 def _table(layer):
@@ -695,7 +700,7 @@ def _compare_weights(model, place, offer=False):
     if all(checksums):  # Otherwise a model is not built yet, and is broadcast after the first step.
         _expect_equal(checksums, [_path(each) for each in shared], f"{{}} at {place} (checksums)",
                       "let BroadcastGlobalVariablesCallback(0) be the first callback, and set weights, learning rate "
-                      "and other state on all workers, or before fit")
+                      "and other state on all workers, or before fit", _process_set(optimizer))
     if any(each["moving"] != everyone[0]["moving"] for each in everyone) and rank() == 0:
         warnings.warn("the moving statistics of the workers differ, and a file would hold those of one: call "
                       "hvd.average_statistics(model) on all workers before you save or evaluate", stacklevel=2)
@@ -705,12 +710,14 @@ def _checksum(variable):
     return zlib.crc32(np.ascontiguousarray(_tf_variable(variable).numpy()).tobytes())
 
 
-def _of_members(lists, optimizer):
-    """Return the lists of those workers that exchange gradients with this one; without a process set, all lists."""
+def _process_set(optimizer):
     passes = getattr(optimizer, "horovod", None)
-    members = passes.reduce.process_set.ranks if passes else None
-    if members is None:
-        return lists
+    return passes.reduce.process_set if passes else global_process_set
+
+
+def _of_members(lists, optimizer):
+    """Return the lists of those workers that exchange gradients with this one."""
+    members = _process_set(optimizer).ranks or range(size())
     return [lists[each] for each in members] if rank() in members else [lists[rank()]]
 
 
@@ -1071,7 +1078,7 @@ def _restart():
     init()
 
 
-class CommitStateCallback(tf.keras.callbacks.Callback):
+class CommitStateCallback(_Callback):
     """Commit the state every `batches_per_commit` batches, and after each epoch.
 
     Args:
@@ -1084,6 +1091,7 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
         self.state, self.batches_per_commit, self.remaining = state, batches_per_commit, batches_per_commit
 
     def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
         self.remaining = self.batches_per_commit
 
     def on_train_batch_end(self, batch, logs=None):
@@ -1099,7 +1107,7 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
         self.state.commit()
 
 
-class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
+class UpdateBatchStateCallback(_Callback):
     """Count the epoch's finished batches in `state.batch`; shorten the first epoch after a reset by that number.
 
     Horovod's own callback keeps the index of the last batch, which is one less, and so repeats that batch.
@@ -1115,6 +1123,7 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
         self.state, self.first, self.ended = state, 0, False
 
     def on_epoch_begin(self, epoch, logs=None):
+        super().on_epoch_begin(epoch, logs)
         self.first, self.ended = self.state.batch, False
 
     def on_train_batch_end(self, batch, logs=None):
@@ -1129,7 +1138,7 @@ class UpdateBatchStateCallback(tf.keras.callbacks.Callback):
             self.model.stop_training = False
 
 
-class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
+class UpdateEpochStateCallback(_Callback):
     """Count the finished epochs in `state.epoch`, across resets.
 
     Args:
@@ -1141,6 +1150,7 @@ class UpdateEpochStateCallback(tf.keras.callbacks.Callback):
         self.state, self.first = state, state.epoch
 
     def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
         self.first = self.state.epoch
 
     def on_epoch_end(self, epoch, logs=None):

@@ -726,6 +726,8 @@ def case_a_saved_model_goes_on_as_it_was():
             models.append(model)
         models[1].save(file)
         plain = K.models.load_model(file)
+        with pytest.raises(ValueError, match="was saved with"):
+            hvd.DistributedOptimizer(plain.optimizer)
         plain.optimizer = hvd.DistributedOptimizer(plain.optimizer, **settings)
         models[1:] = [hvd.load_model(file), plain]
         for model in models:
