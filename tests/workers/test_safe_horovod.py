@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import os
 import pickle
 import shlex
@@ -65,12 +66,15 @@ def send(port: int, method: str, path: str, body: bytes, **headers: str) -> int:
 def test_a_strangers_pickle_is_refused_and_training_goes_on(launch, tmp_path):
     ports = [each.laddr.port for each in launch.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
     assert len(ports) == 2
-    answers = set()
-    for path in SERVERS:
-        trap = base64.b64encode(pickle.dumps(Trap(tmp_path / f"executed{path.replace('/', '-')}")))
-        for port in ports:
-            for key in ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {'0' * 32}"}):
-                answers |= {send(port, method, path, trap, **key) for method in ("PUT", "GET", "HEAD", "DELETE")}
+    traps = {path: base64.b64encode(pickle.dumps(Trap(tmp_path / f"executed{path.replace('/', '-')}")))
+             for path in SERVERS}
+    keys = ({}, {"Authorization": "Bearer "}, {"Authorization": f"Bearer {'0' * 32}"})
+    requests = itertools.product(ports, ("PUT", "GET", "HEAD", "DELETE"), traps.items(), keys)
+    answers = {send(port, method, *trap, **key) for port, method, trap, key in requests}
+    # Half of the key is sent on the wire, so others may have read it. It does not make a signature, here 32 zeros.
+    (key,) = {child.environ()["_HOROVOD_SECRET_KEY"] for child in launch.children()}
+    for port in ports:
+        send(port, "PUT", SERVERS[0], bytes(32) + traps[SERVERS[0]], Authorization=f"Bearer {key[:32]}")
     (tmp_path / "go").touch()
     output = launch.communicate()[0]
     assert not list(tmp_path.glob("executed-*")), output
