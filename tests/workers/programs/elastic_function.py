@@ -3,6 +3,7 @@
     elastic_function.py PYTHON HOST:SLOTS ...
 """
 
+import os
 import sys
 
 import horovod
@@ -29,7 +30,8 @@ def train():
 
 if __name__ == "__main__":  # Horovod starts each worker from a process that imports this file.
     python, *hosts = sys.argv[1:]
+    os.environ["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "300"  # A busy machine takes longer than 30 s to load TensorFlow.
     # Horovod finds the network that several hosts share.
     networks = ["lo"] if len(hosts) == 1 else None
-    print("weights", horovod.run(train, num_proc=2, min_num_proc=2, use_gloo=True, network_interfaces=networks,
+    print("weights", horovod.run(train, num_proc=2, min_num_proc=2, network_interfaces=networks, start_timeout=300,
                                  host_discovery_script=f"printf '%s\\n' {' '.join(hosts)}", executable=python))
