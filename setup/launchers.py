@@ -1,4 +1,7 @@
-"""Launcher defaults: plain `horovodrun -np 2 python FILE` and `mpirun -np 2 python FILE` train as `labs run` does."""
+"""Launcher defaults: plain `horovodrun -np 2 python FILE` and `mpirun -np 2 python FILE` train as `labs run` does.
+
+What horovodrun itself needs for that is in setup/horovod.patch.
+"""
 
 from __future__ import annotations
 

@@ -6,9 +6,12 @@ import base64
 import subprocess
 import sys
 
+import pytest
+
 from labs.run.paths import ROOT, search_path
 from tests.tools.cluster.client import until
 
+pytestmark = pytest.mark.workers
 PROGRAM = ROOT / "tests" / "workers" / "programs" / "elastic_function.py"
 
 
