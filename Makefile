@@ -101,7 +101,7 @@ MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(f
 VERSION := import sys; print('%d.%d' % sys.version_info[:2])
 ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
 REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
-$(STAMP): pyproject.toml horovod_keras3/pyproject.toml $(wildcard setup/constraints*.txt setup/*.py setup/*.cmake setup/*.cc) \
+$(STAMP): pyproject.toml horovod_keras3/pyproject.toml $(wildcard setup/constraints*.txt $(addprefix setup/*.,py cmake cc patch)) \
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
 	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
 	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))

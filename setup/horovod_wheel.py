@@ -8,18 +8,20 @@ import os
 import platform
 import re
 import shutil
+import tarfile
 import tempfile
 from pathlib import Path
 
 from gpu import CPU, Gpu
 from machine import Mpi, check_compiler, check_space
 from packages import clean_environment
-from steps import Steps, locked
+from steps import SetupError, Steps, locked
 
 SETUP = Path(__file__).resolve().parent
 TOOLCHAIN = SETUP / "horovod.cmake"
+PATCH = SETUP / "horovod.patch"
 # Another text of these is another wheel.
-RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake", SETUP / "gpu_stream.cc")
+RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake", SETUP / "gpu_stream.cc", PATCH)
 PARTS = {
     "HOROVOD_WITH_TENSORFLOW": "1",
     "HOROVOD_WITHOUT_PYTORCH": "1",
@@ -87,11 +89,38 @@ def _build(steps: Steps, build: Build, python: Path) -> Path:
     for left_by_a_killed_run in build.folder.glob(".building-*"):
         shutil.rmtree(left_by_a_killed_run)
     with tempfile.TemporaryDirectory(dir=build.folder, prefix=".building-") as folder:
+        pip, env = [python, "-m", "pip"], environment(build, python)
         flags = ["--no-build-isolation", "--no-cache-dir", "--no-deps", "--no-binary", "horovod"]
-        wanted = ["--wheel-dir", folder, f"horovod=={build.horovod}"]
-        steps.run([python, "-m", "pip", "wheel", "-v", *flags, *wanted], environment(build, python))
+        steps.run([*pip, "download", *flags, "--dest", folder, f"horovod=={build.horovod}"], env)
+        with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as archive:
+            archive.extractall(folder, filter="data")
+        source = next(path for path in Path(folder).iterdir() if path.is_dir())
+        patch(source, PATCH.read_text())
+        steps.run([*pip, "wheel", "-v", *flags, "--wheel-dir", folder, source], env)
         built = next(Path(folder).glob("*.whl"))
         return built.rename(build.folder / built.name)  # On one file system, so atomic.
+
+
+def patch(source: Path, diff: str) -> None:
+    """Apply a unified diff; a text that is not there, or not once, is an error, while `patch` would search nearby.
+
+    Args:
+        source: The folder in which its names are.
+        diff: As `diff -ru a b` writes it.
+
+    Raises:
+        SetupError: The source is another than the diff's.
+    """
+    _, *parts = re.split(r"^--- a/(\S+)\n\+\+\+ .*\n", diff, flags=re.MULTILINE)
+    for name, hunks in zip(parts[::2], parts[1::2], strict=True):
+        text = (source / name).read_text()
+        for hunk in re.split(r"^@@.*\n", hunks, flags=re.MULTILINE)[1:]:
+            before, after = ("".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] != other)
+                             for other in "+-")
+            if text.count(before) != 1:
+                raise SetupError(f"{PATCH} is for another version of Horovod: {name} differs")
+            text = text.replace(before, after)
+        (source / name).write_text(text)
 
 
 def environment(build: Build, python: Path) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Launcher defaults: plain `horovodrun -np 2 python FILE` and `mpirun -np 2 python FILE` train as `labs run` does."""
+"""Launcher defaults: plain `horovodrun -np 2 python FILE` and `mpirun -np 2 python FILE` train as `labs run` does.
+
+What horovodrun itself needs for that is in setup/horovod.patch.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,6 @@ import os
 from pathlib import Path
 from shlex import quote
 
-from steps import SetupError
-
-PATCHES = {
-    # Open MPI 5 accepts only the two-dash options; older versions accept both.
-    "mpi_run.py": ("'-bind-to none', '-map-by slot'", "'--bind-to none', '--map-by slot'"),
-    # Otherwise horovodrun, called by its path, finds neither mpirun nor the environment's Python.
-    "launch.py": ("def run_commandline():\n", "def run_commandline():\n    os.environ['PATH'] = "
-                  "f\"{os.path.dirname(sys.executable)}:{os.environ.get('PATH', os.defpath)}\"\n"),
-}
-"""By file in horovod/runner: a text and its replacement."""
 SETTINGS = {
     # Otherwise a waiting worker takes the core from a computing one.
     "openmpi-mca-params.conf": "mpi_yield_when_idle = 1\n",
@@ -29,23 +22,6 @@ SCRIPT = """\
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 PATH={bin}"${{PATH:+:$PATH}}" exec {program} "$@"
 """
-
-
-def patch_horovod(horovod: Path) -> None:
-    """Change the installed horovodrun.
-
-    Args:
-        horovod: The folder of the installed package.
-
-    Raises:
-        SetupError: The code of this Horovod version differs.
-    """
-    for name, (text, replacement) in PATCHES.items():
-        path = horovod / "runner" / name
-        before = path.read_text()
-        if text not in before:
-            raise SetupError(f"setup/launchers.py does not know this Horovod: {path} has no {text.strip()}")
-        _replace(path, before.replace(text, replacement))
 
 
 def set_up_mpi(folder: Path) -> None:

@@ -117,8 +117,6 @@ def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
         wheel = horovod_wheel.wheel(steps, build, python)
         flags = ["--no-deps", "--force-reinstall", "--no-index"]
         steps.run([python, *packages.PIP_INSTALL, *flags, wheel], packages.clean_environment())
-        where = "import importlib.util as u; print(u.find_spec('horovod').submodule_search_locations[0])"
-        launchers.patch_horovod(Path(steps.run([python, "-c", where], packages.clean_environment()).splitlines()[-1]))
         if build.mpi.folder == python.parent and (python.parent / "ompirun_wrapper").exists():  # Not conda's.
             launchers.set_up_mpi(python.parent.parent)
         packages.install_layer(steps, python, ROOT, build.tensorflow)

@@ -19,8 +19,8 @@ def is_leaving() -> bool:
 def listen_on_loopback() -> None:
     """Bind the servers of horovodrun and of its workers to the loopback interface.
 
-    Horovod 0.28.1 binds them to every interface, even if --network-interfaces names one. horovodrun unpickles what it
-    receives there, so anyone who can reach the port can execute code.
+    Horovod 0.28.1 binds them to every interface, even if --network-interfaces names one, and as released unpickles what
+    it receives there. The kit's build (setup/horovod.patch) does not; a site's may.
     """
     from horovod.runner.common.util import network as workers
     from horovod.runner.http import http_server

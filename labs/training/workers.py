@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import socket
 import sys
 import threading
@@ -175,6 +176,7 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
     if os.environ.get("HOROVOD_CPU_OPERATIONS") != "gloo" or "HOROVOD_GLOO_RENDEZVOUS_ADDR" in os.environ:
         yield  # Not over Gloo, or horovodrun runs the server.
         return
+    from horovod.runner.common.util.secret import HOROVOD_SECRET_KEY, SECRET_LENGTH
     from mpi4py import MPI
 
     if not hvd.gloo_built():  # The first all-reduce would be a segmentation fault.
@@ -186,6 +188,8 @@ def gloo_rendezvous(node: str) -> Iterator[None]:
         yield
         return
     nodes = world.allgather(node)
+    # Horovod: as built by this kit, the server asks for a key, which horovodrun would give to its workers.
+    os.environ[HOROVOD_SECRET_KEY] = world.bcast(secrets.token_hex(SECRET_LENGTH))
     server = _server(len(set(nodes)) > 1) if world.rank == 0 else None
     os.environ |= _environment(world.rank, nodes, *world.bcast(server and server.server_address))
     yield

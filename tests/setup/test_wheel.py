@@ -62,9 +62,11 @@ def test_the_users_variables_do_not_change_the_build(monkeypatch):
 
 ASK = """
 from pathlib import Path
+import horovod_wheel
 from horovod_wheel import Build, wheel
 from machine import Mpi
 from steps import Steps
+horovod_wheel.PATCH = Path("patch")
 build = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
 print("\\n" + str(wheel(Steps(1, Path(f"log-{__import__('os').getpid()}")), build, Path("python").resolve())))
 """
@@ -73,18 +75,22 @@ print("\\n" + str(wheel(Steps(1, Path(f"log-{__import__('os').getpid()}")), buil
 @pytest.fixture
 def ask(tmp_path):
     """Start a program that builds the wheel with a `pip wheel` of the given seconds."""
+    (tmp_path / "horovod-0.28.1").mkdir()
+    (tmp_path / "horovod-0.28.1" / "launch.py").write_text("unpickle\n")
+    (tmp_path / "patch").write_text("--- a/launch.py\n+++ b/launch.py\n@@ -1 +1 @@\n-unpickle\n+refuse\n")
     env = os.environ | {"PYTHONPATH": str(ROOT / "setup"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
     def start(seconds: float) -> subprocess.Popen:
         name = "horovod-0.28.1-cp311-cp311-linux_x86_64.whl"
         (tmp_path / "python").write_text(
-            "#!/bin/bash\nwhile [ $1 != --wheel-dir ]; do shift; done\n"
-            f"echo half >$2/{name}; echo $$ >>built; sleep {seconds}; echo whole >$2/{name}\n"
+            "#!/bin/bash\nwhile [ $1 != --wheel-dir ] && [ $1 != --dest ]; do shift; done\n"
+            "if [ $1 = --dest ]; then tar czf $2/horovod-0.28.1.tar.gz horovod-0.28.1; exit; fi\n"
+            f"echo half >$2/{name}; echo $$ >>built; sleep {seconds}; cat $3/launch.py >$2/{name}\n"
         )
         (tmp_path / "python").chmod(0o755)
         command = [sys.executable, "-c", ASK]
-        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True,
-                                start_new_session=True)
+        return subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True, start_new_session=True)
 
     return start
 
@@ -93,7 +99,7 @@ def test_two_at_once_build_once(ask, tmp_path):
     both = [ask(1), ask(1)]
     wheels = {process.communicate()[0].splitlines()[-1] for process in both}
     assert len(wheels) == 1
-    assert Path(wheels.pop()).read_text() == "whole\n"
+    assert Path(wheels.pop()).read_text() == "refuse\n"
     assert len((tmp_path / "built").read_text().split()) == 1
 
 
@@ -104,8 +110,14 @@ def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate()
     wheel = Path(ask(0).communicate()[0].splitlines()[-1])
-    assert wheel.read_text() == "whole\n"
+    assert wheel.read_text() == "refuse\n"
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
+
+
+def test_another_source_is_not_built(ask, tmp_path):
+    (tmp_path / "horovod-0.28.1" / "launch.py").write_text("unpickle somewhat differently\n")
+    assert "launch.py differs" in ask(0).communicate()[0]
+    assert not (tmp_path / "built").exists()
 
 
 def test_the_installed_library_finds_its_mpi_by_a_relative_path():

@@ -1,6 +1,6 @@
 """Run horovodrun with its servers, and those of workers that import this, on the loopback interface alone.
 
-Horovod 0.28.1 binds them to every interface, also with --network-interfaces, and unpickles what it receives there.
+Horovod 0.28.1 binds them to every interface, also with --network-interfaces; as released, it unpickles what it gets.
 """
 
 from horovod.runner.common.util import network as workers

@@ -40,11 +40,12 @@ def main() -> None:
         seconds=time.monotonic() - began)
     import horovod
     import horovod.tensorflow as hvd
+    from horovod.runner.common.util import secret
 
     from labs.training import hvd_keras  # Raises if it finds no layer for this Keras.
 
     report(horovod=horovod.__version__, mpi=hvd.mpi_built(), gloo=hvd.gloo_built(), nccl=bool(hvd.nccl_built()),
-        library=mpi_library(), layer=hvd_keras.DistributedOptimizer.__module__)
+        safe=hasattr(secret, "launch_key"), library=mpi_library(), layer=hvd_keras.DistributedOptimizer.__module__)
 
 
 if __name__ == "__main__":

@@ -100,6 +100,9 @@ def horovod() -> Finding:
                     variables.without("LD_LIBRARY_PATH") or install("horovod"))
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
+    if not facts["safe"]:  # It lacks setup/horovod.patch.
+        return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not start it by `horovodrun`, "
+                    "nor lab 12's elastic study", install("horovod"))
     built_for = environment.built_for() or version_number(str(version("tensorflow")))
     layer = f"; {name} {version(name) or ''}".rstrip() if (name := facts["layer"]) == "horovod_keras3" else ""
     return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}{layer}")

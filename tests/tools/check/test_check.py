@@ -87,6 +87,15 @@ def horovod_without_its_layer(machine: Machine) -> None:
     machine.environment("__editable__.horovod_keras3", "horovod_keras3-")
 
 
+def horovod_of_a_site(machine: Machine) -> None:
+    names = ("horovod", "runner", "common", "util")
+    secret = [machine.part(*names[: depth + 1]) for depth in range(len(names))][-1] / "secret.py"
+    machine.script("mpirun", f'exec {Path(sys.executable).with_name("mpirun")} "$@"')
+    text = secret.read_text()
+    secret.unlink()
+    secret.write_text(text.replace("def launch_key", "def another"))
+
+
 def another_mpirun(machine: Machine) -> None:
     machine.environment()
     machine.script("mpirun", "echo 'mpirun (Open MPI) 4.1.4'")
@@ -167,6 +176,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("horovod", "fail", horovod_for_another_tensorflow, f"built for TensorFlow 2.14.0, and {PINS['tensorflow']} is",
      "make env"),
     ("horovod", "fail", horovod_without_its_layer, "does not load: .*horovod_keras3 is not installed", "make env"),
+    ("horovod", "warn", horovod_of_a_site, "it has CVE-2024-10190 and CVE-2026-31234", "make env"),
     ("horovod", "fail", another_mpirun, "it loads Open MPI v5.* and mpirun is 4.1.4", "make env"),
     ("mpi", "fail", no_mpirun, "no mpirun beside this Python or on the PATH", "make env"),
     ("variables", "fail", variable("KERAS_BACKEND", "jax"), "a backend other than TensorFlow", "unset KERAS_BACKEND"),
