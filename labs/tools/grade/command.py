@@ -72,7 +72,7 @@ def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
                 paths.append(path)
             elif not hand_ins.JUNK.fullmatch(name):
                 others.append(name)
-    return paths, others
+    return paths, sorted(others)
 
 
 def _named(each: Graded, folder: Path) -> Graded:
