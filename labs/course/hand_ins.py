@@ -97,8 +97,8 @@ def read(path: str | os.PathLike) -> HandIn:
         return _parse(_in_folder(path) if path.is_dir() else _in_archive(atomic.read_bytes(path, LARGEST_FILE)))
     # `zipfile` raises ValueError for a negative offset and a name that is not UTF-8, NotImplementedError for a later
     # version of zip and for patched data, RuntimeError for an encrypted file.
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError) as problem:
-        raise LabError(f"{path}: damaged, or not a zip: {problem}; hand it in again") from None
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError):
+        raise LabError(f"{path}: damaged, or not a zip; hand it in again") from None
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
 

@@ -170,8 +170,9 @@ PIECES = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
 
 
 def _grade_accumulate(run: StudentFunction) -> str:
+    rng = np.random.default_rng(6)
     for images in PIECES:
-        each = [run.rng.normal(size=3).round(2) for _ in images]
+        each = [(run.rng if images == PIECES[-1] else rng).normal(size=3).round(2) for _ in images]
         call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
         one = arrays([call.value], [right])
         call.expect(one, "the result is one array, of the shape of each gradient")

@@ -102,7 +102,8 @@ PICTURES = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
 
 def _grade_patchify(run: StudentFunction) -> str:
     for n, side, patch, channels in PICTURES:
-        images = run.real(1, 2) * np.arange(n * side * side * channels).reshape(n, side, side, channels)
+        images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
+        images *= run.real(1, 2) if n > 1 else 1
         call, right = run(images, patch), reference_patches(images, patch)
         value = _array(call.value)
         call.expect(value.size, "the result is an array of numbers")
@@ -147,8 +148,9 @@ LARGE = 1000.0
 
 
 def _grade_attention(run: StudentFunction) -> str:
+    rng = np.random.default_rng(1)
     for shape in HEADS:
-        q, k, v = run.rng.normal(size=(3, *shape)).round(1)
+        q, k, v = (run.rng if shape == HEADS[-1] else rng).normal(size=(3, *shape)).round(1)
         call, right = run(q, k, v), reference_attention(q, k, v)
         value = _array(call.value)
         call.expect(value.shape == shape, "the result is an array [heads, tokens, size], as q is")

@@ -63,7 +63,6 @@ def test_every_question_has_a_typical_mistake():
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_whatever_is_answered_a_grader_gets_an_assertion(question, results_root):
-    """Any other exception would be a crash of nbgrader or otter."""
     for answer in (None, "a lot", True, {}, [None], float("nan"), 10**400, object()):
         with pytest.raises(AssertionError, match=rf"^{question}: "):
             exercises.check(question, answer, results_root)
