@@ -106,8 +106,10 @@ ALWAYS = {"np": np, "math": math, "exercises": Kit("labs.course.exercises"), "ge
 def main(cpu_seconds: str, confined: str = "") -> None:
     """Answer requests to the end of the input."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # What the cell prints.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, nowhere), (1, 2), (2, nowhere)):
+        os.dup2(source, target)
+    sys.stderr = sys.stdout  # What the cell prints, without the messages of TensorFlow's C++.
     warnings.simplefilter("ignore")
     signal.alarm(4 * int(cpu_seconds))  # The process that asks may be gone.
     limit(int(cpu_seconds), bool(confined))
@@ -140,10 +142,9 @@ def main(cpu_seconds: str, confined: str = "") -> None:
 
 def limit(cpu_seconds: int, confined: bool) -> None:
     """Set limits that the process cannot raise."""
-    with open("/proc/self/statm") as file:
-        used = int(file.read().split()[0]) * resource.getpagesize()
-    limits = {resource.RLIMIT_CPU: cpu_seconds, resource.RLIMIT_AS: used + MEMORY, resource.RLIMIT_CORE: 0,
-              resource.RLIMIT_FSIZE: LARGEST_FILE}
+    limits = {resource.RLIMIT_CPU: cpu_seconds, resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: LARGEST_FILE}
+    with contextlib.suppress(FileNotFoundError), open("/proc/self/statm") as file:  # macOS has none.
+        limits[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + MEMORY
     if confined:
         limits[resource.RLIMIT_NPROC] = MOST_PROCESSES
     for name, value in limits.items():

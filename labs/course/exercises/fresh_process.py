@@ -22,6 +22,7 @@ from labs.course.exercises import child
 from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import NoAnswerError, require
 from labs.run import student
+from labs.run.paths import ROOT, work_dir
 from labs.run.text import printable, printable_lines
 
 SECONDS = 20
@@ -125,9 +126,16 @@ def started(cell: str, name: str, hash_seed: int = 1, container: Sequence[str] |
             process.communicate()
 
 
+def module_path() -> list[str]:
+    """Return the folders of PYTHONPATH, where a cluster may have numpy, without those of the kit and of notebooks."""
+    own = {ROOT, work_dir().resolve(), Path.cwd()}
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if os.path.isabs(path) and Path(path).resolve() not in own]
+
+
 def _environment(folder: str, hash_seed: int) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
-    return kept | {"HOME": folder, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1",
+    return kept | {"PYTHONPATH": os.pathsep.join(module_path()), "HOME": folder, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1",
                    "OPENBLAS_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
                    "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "MALLOC_ARENA_MAX": "2"}
 

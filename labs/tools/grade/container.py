@@ -37,7 +37,7 @@ def command() -> list[str]:
 
 def _words() -> list[str]:
     readable = [*SYSTEM, sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix),
-                *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
+                *fresh_process.module_path(), *filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":"))]
     # Root needs no namespace of users: the child leaves root, which the kernel exempts from limits.
     users = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.geteuid() == 0 else ["--unshare-user"]
     words = ["bwrap", *users, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
