@@ -50,30 +50,24 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         LabError: There is no such question.
     """
     entry, name, owner = _entry(question), _name(question), student_id() or ""
-    value, about = {"answer": answer}, []
+    field, value, about, reason, wrong = "answer", answer, [], "", ""
     try:
         about = _about(question, entry, results_root)
         if isinstance(entry, Task) and entry.stub:
             require(callable(answer), f"the answer is {entry.answer}, not {shown(answer)}")
-            value = {"cell": fresh_process.cell_of(answer)}
-        reason = grade(name, entry, next(iter(value.values())), about, owner)
+            field, value = "cell", fresh_process.cell_of(answer)
+        reason = grade(name, entry, value, about, owner)
     except NoAnswerError as problem:
         raise AssertionError(f"{question}: {problem}") from None
-    except AssertionError as wrong:
-        _keep(name, value, about)
-        raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
+    except AssertionError as problem:
+        wrong = f"{problem}" + f"\n  Look at: {_names(about)}" * bool(about)
     except Exception as error:
-        _keep(name, value, about)
-        raise AssertionError(f"{question}: {shown(answer)} cannot be graded from {_names(about) or 'these records'}: "
-                             f"{described(error)}") from None
-    print(f"{question}: right: {reason}")
-    _keep(name, value, about)
-
-
-def _keep(name: str, value: dict[str, Any], about: list[Record]) -> None:
-    answer = next(iter(value.values()))
-    if answer is not None and not callable(answer):
-        kept.keep(name, value, about)
+        wrong = f"{shown(answer)} cannot be graded from {_names(about) or 'these records'}: {described(error)}"
+    if not wrong:
+        print(f"{question}: right: {reason}")
+    if value is not None and not callable(value):
+        kept.keep(name, {field: value}, about)
+    require(not wrong, f"{question}: {wrong}")
 
 
 def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,

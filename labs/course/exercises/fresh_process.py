@@ -135,8 +135,9 @@ def module_path() -> list[str]:
 
 def _environment(folder: str, hash_seed: int) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
-    return kept | {"PYTHONPATH": os.pathsep.join(module_path()), "HOME": folder, "LC_ALL": "C.UTF-8", "PYTHONHASHSEED": str(hash_seed), "OMP_NUM_THREADS": "1",
-                   "OPENBLAS_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
+    return kept | {"PYTHONPATH": os.pathsep.join(module_path()), "PYTHONHASHSEED": str(hash_seed), "HOME": folder,
+                   "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+                   "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
                    "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "2", "MALLOC_ARENA_MAX": "2"}
 
 

@@ -51,8 +51,9 @@ def main(args: argparse.Namespace) -> None:
     with usage.writing_to("--output"):
         _write(output, graded, copies, conflicts, others, args.form)
     bad = sum(bool(one.problem) for one in graded)
+    sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
     print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "
-          f"{len({student for students, _ in copies for student in students})} students share something")
+          f"{plural(len(sharing), 'student')} with something in common")
     print(f"{shown(output.absolute())}: grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
 
 

@@ -28,6 +28,8 @@ Clock = float | tuple[float, ...]
 first, which stay if all are multiplied by a number."""
 SLACK = datetime.timedelta(minutes=5)
 """How far the clocks of two computers may be apart."""
+KIT = "the kit"
+"""The owner of the saved runs that come with the kit."""
 OF_A_PAGE = 1000
 """Seeds of pages and sweeps are below; those of students' own runs are nearly always above."""
 
@@ -130,27 +132,18 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
     Args:
         hand_ins: One per student and lab.
     """
-    return [*_of_the_kit(hand_ins), *_equal_clocks(hand_ins), *_equal_losses(hand_ins), *_foreign_seeds(hand_ins),
+    return [*_equal_clocks(hand_ins), *_equal_losses(hand_ins), *_foreign_seeds(hand_ins),
             *_equal_functions(hand_ins)]
 
 
-def _of_the_kit(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
-    runs = sorted(path.parent for path in reference.FOLDER.rglob("record.json"))
-    kit = {clock: str(run.relative_to(ROOT)) for run in runs for clock in clocks(records.read(run))[1]
-           if isinstance(clock, float)}
-    for hand_in in hand_ins:
-        for run, measured in map(clocks, hand_in.records):
-            saved = [kit[clock] for clock in measured if clock in kit]
-            if len(saved) >= FEWEST:
-                yield (hand_in.manifest.student,), f"{run} has the times of the kit's own {saved[0]}"
-
-
 def _equal_clocks(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
+    runs = [(hand_in.manifest.student, *clocks(record)) for hand_in in hand_ins for record in hand_in.records]
+    for path in sorted(reference.FOLDER.rglob("record.json")):
+        runs.append((KIT, str(path.parent.relative_to(ROOT)), clocks(records.read(path.parent))[1]))
     owners: dict[Clock, dict[str, str]] = defaultdict(dict)  # Clock -> student -> run.
-    for hand_in in hand_ins:
-        for run, measured in map(clocks, hand_in.records):
-            for clock in measured:
-                owners[clock].setdefault(hand_in.manifest.student, run)
+    for student, run, measured in runs:
+        for clock in measured:
+            owners[clock].setdefault(student, run)
     shared: dict[tuple[tuple[str, str], tuple[str, str]], list[Clock]] = defaultdict(list)
     for clock, run_of in owners.items():
         for pair in itertools.combinations(sorted(run_of.items()), 2):

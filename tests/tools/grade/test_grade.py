@@ -219,20 +219,6 @@ def test_the_columns_are_moodles_or_canvas(tmp_path):
     assert rows[0]["lab03_lr_scaling"] == rows[1]["lab03_lr_scaling"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("lab", catalogue.lab_names())
-def test_no_hint_to_a_wrong_answer_has_its_formula(lab, tmp_path):
-    right, _ = packed.solved(lab, runs := packed.measured(lab, "s1"))
-    for number, answer, _ in planted.of(lab).WRONG:
-        name = f"{lab[:5]}.{number}"
-        about = exercises.questions(lab)[name].select_runs(runs)
-        given = answer(about, right[name])
-        each = judged(packed.write(tmp_path, "s1", lab, runs=runs, answers={name: given}, functions=None))
-        (verdict,) = [verdict for verdict in each.verdicts if verdict.exercise == name]
-        assert verdict.status == judge.WRONG
-        assert "formula:" not in verdict.text
-
-
 SESSION = """
 import runpy, sys
 from labs.course import exercises
@@ -399,8 +385,8 @@ def test_what_two_students_share_is_shown_and_what_all_have_is_not(name, tmp_pat
 def test_a_saved_run_of_the_kit_is_no_record_of_a_student(tmp_path):
     saved = next(reference.FOLDER.glob("two-cores/lab04_speedup/*"))
     hand_in = hand_ins.read(packed.write(tmp_path, "s1", runs=[records.read(saved)], only=True, answers={}))
-    ((_, line),) = evidence.copies([hand_in])
-    assert line.endswith(f"has the times of the kit's own {saved.relative_to(ROOT)}")
+    lines = [line for _, line in evidence.copies([hand_in])]
+    assert any(f"the kit's {saved.relative_to(ROOT)}: " in line for line in lines), lines
 
 
 def test_a_cell_that_names_the_grader_is_shown(tmp_path):
