@@ -230,6 +230,15 @@ def test_what_a_cell_prints_is_shown_and_cut(capsys):
     assert re.fullmatch(r"\\x1b\[2J\nx+\.\.\. \(1,000,006 characters\)\n", capsys.readouterr().out)
 
 
+def test_a_student_gets_the_same_inputs_each_time_and_another_student_others(capsys):
+    task, cell = "lab12.rest", REST % "print(order, seen, size) or order[seen:][rank::size]"
+    said = []
+    for owner in ("s1", "s1", "s2"):
+        fresh_process.grade(task, TASKS[task], cell, owner)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+
+
 VALUES = [None, True, 3, -2**70, 1.5, math.inf, "text", b"bytes", [1, (2, {3})], {1: {"a": [None]}, (1, 2): 0.1},
           np.float32(1.5), np.arange(6, dtype="int8").reshape(2, 3)]
 
