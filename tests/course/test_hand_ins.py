@@ -22,7 +22,6 @@ from labs.results import reference
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
-from tests.course.exercises.solved import with_solutions
 
 RECORD = next(iter(reference.FOLDER.glob("two-cores/lab04_speedup/*/record.json"))).read_text()
 FILES = {"answers.json": '{"lab04.q1": {"32": 1.5}, "lab04.q3": "compute"}', "notebook.ipynb": '\ufeff{"cells": []}',
@@ -123,6 +122,8 @@ CELLS = ["import os\nimport numpy as np\nfrom labs.course import exercises\n\nTW
 @pytest.fixture
 def work(tmp_path, monkeypatch):
     """A student's folder of working copies, with lab 4's made-up records in the results folder."""
+    if not (ROOT / "solutions").is_dir():
+        pytest.skip("the made-up records are left out here, with solutions/")
     folder = tmp_path / "work"
     folder.mkdir()
     records = [record | {"student": "s1234"} for record in planted.of("lab04_speedup").RECORDS]
@@ -189,7 +190,6 @@ def test_what_is_missing_is_said(work, tmp_path, capsys, monkeypatch):
     assert "no such notebook; `labs notebook` makes it" in handed_in(capsys, tmp_path)[1]
 
 
-@with_solutions
 def test_without_an_id_nothing_is_packed(work, tmp_path, monkeypatch):
     monkeypatch.setenv("LABS_STUDENT", "Zoë, Müller")
     with pytest.raises(LabError, match=r"is not an id of letters, .*; export LABS_STUDENT=s1234"):

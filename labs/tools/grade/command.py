@@ -67,7 +67,8 @@ def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
             paths.append(here)
             folders.clear()
             continue
-        for path in (here / name for name in sorted(names)):
+        links = [name for name in folders if (here / name).is_symlink()]  # They are not followed.
+        for path in (here / name for name in [*names, *links]):
             name = path.relative_to(folder).as_posix()
             if path.suffix.lower() in ARCHIVES and not path.is_symlink() and not hand_ins.JUNK.fullmatch(name):
                 paths.append(path)
