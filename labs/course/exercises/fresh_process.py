@@ -42,19 +42,19 @@ def cell_of(function: Callable[..., Any]) -> str:
     Raises:
         AssertionError: It is not found.
     """
-    filename = _code(function)
-    text = "".join(linecache.getlines(filename))
+    text = "".join(linecache.getlines(_file_of(function)))
     require(text, "the source of the function was not found; define it with `def` in a cell, without %%time")
     return text
 
 
-def _code(function: Any) -> str:
+def _file_of(function: Any) -> str:
     """Return the file that a function is from, also of a partial, a decorated function or a callable object."""
-    inner = ("__wrapped__", "__func__", "func", "python_function", "pyfunc")
     for _ in range(10):
-        if hasattr(function, "__code__"):
+        inner = [getattr(function, name) for name in ("__wrapped__", "__func__", "func", "python_function", "pyfunc")
+                 if hasattr(function, name)]
+        if not inner and hasattr(function, "__code__"):
             return function.__code__.co_filename
-        function = next((getattr(function, name) for name in inner if hasattr(function, name)), type(function).__call__)
+        function = inner[0] if inner else type(function).__call__
     return ""
 
 

@@ -70,9 +70,11 @@ def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
         links = [name for name in folders if (here / name).is_symlink()]  # They are not followed.
         for path in (here / name for name in [*names, *links]):
             name = path.relative_to(folder).as_posix()
-            if path.suffix.lower() in ARCHIVES and not path.is_symlink() and not hand_ins.JUNK.fullmatch(name):
+            if hand_ins.JUNK.fullmatch(name):
+                continue
+            if path.suffix.lower() in ARCHIVES and not path.is_symlink():
                 paths.append(path)
-            elif not hand_ins.JUNK.fullmatch(name):
+            else:
                 others.append(name)
     return paths, sorted(others)
 

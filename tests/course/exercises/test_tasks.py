@@ -223,6 +223,19 @@ def test_a_cell_that_needs_more_or_does_not_answer_gets_one_line_with_the_reason
     assert said.isprintable()
 
 
+SAME = "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n    return g\n"
+
+
+@pytest.mark.parametrize("cell", [
+    "def rest(a):\n    return 1\n", "rest = lambda: 3\n", "@same\ndef rest(a):\n    return 1\n",
+    "import functools\n@functools.cache\ndef rest(a):\n    return a\n",
+    "import functools\nrest = functools.partial(lambda x, y: 1, 2)\n", "rest = np.vectorize(lambda x: x)\n",
+    "class R:\n    def __call__(self, a):\n        return a\nrest = R()\n"])
+def test_the_cell_of_a_function_is_that_which_defines_it(cell):
+    same = planted.cell(SAME)["same"]
+    assert fresh_process.cell_of(planted.cell(cell, same=same, np=np)["rest"]) == cell
+
+
 def test_what_a_cell_prints_is_shown_and_cut(capsys):
     cell = "print('\\x1b[2J')\ndef rest(*args):\n    print('x' * 10**6)\n"
     with pytest.raises(AssertionError, match="no answer yet"):
