@@ -141,6 +141,8 @@ def landing() -> str:
         raise LabError("README.md has no table under the heading 'The labs', which the site's first page shows")
     rest = sorted(f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md"))
     text = (ROOT / "site/index.md").read_text(encoding="utf-8")
+    if not any((ROOT / "site/instructor").glob("*.md")):  # As in the students' archive.
+        text = re.sub(r"```{toctree}[^`]*:caption: For instructors[^`]*```\n", "", text)
     return text.replace("LABS", "\n".join(rows), 1).replace(
         "REST", "\n".join(name for name in rest if f"\n{name}\n" not in text), 1)
 

@@ -27,8 +27,7 @@ nb_ipywidgets_js: dict = {}  # They would be loaded from another server.
 myst_enable_extensions = ["dollarmath", "html_image", "colon_fence"]
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "made": "{{path}}"}  # `made`: site/build.py's MADE.
 myst_heading_anchors = 6  # GitHub's anchors.
-# Pages of single files are reached by links. A site for students may have no pages for instructors.
-suppress_warnings = ["toc.not_included", "toc.empty_glob"]
+suppress_warnings = ["toc.not_included"]  # Pages of single files are reached by links.
 html_theme = "sphinx_book_theme"
 html_theme_options = {"use_fullscreen_button": False, "home_page_in_toc": True, "navbar_persistent": []}
 html_context = {"default_mode": "auto"}  # Light or dark, as the browser is.

@@ -71,12 +71,11 @@ def _imports(path):
 
 
 UNSAFE_MODULES = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
-RUN_ON_PURPOSE = {"isolated.py", "trial.py", "cut_writes.py"}
-"""They pass the student's own function from the notebook to the process that calls it, through a private folder or a
-pipe."""
+RUN_ON_PURPOSE = {"cut_writes.py"}
+"""It passes functions of a page to the process that calls them, through a private folder."""
 UNSAFE_CALLS = {"eval", "exec", "load_model", "read_pickle", "unsafe_load"}
-CONFINED = "contained.py"
-"""It executes a student's file after the kernel has confined it: tests/tools/grade/test_sandbox.py."""
+CELLS = "child.py"
+"""It executes a student's cell, for `labs grade` in a container: tests/tools/grade/test_container.py."""
 
 
 def test_nothing_that_is_read_is_run():
@@ -89,7 +88,7 @@ def test_nothing_that_is_read_is_run():
                 function = ast.unparse(node.func)
                 keywords = {each.arg: ast.unparse(each.value) for each in node.keywords}
                 safe = keywords.get("safe_mode") == "True"
-                unsafe_calls = UNSAFE_CALLS - ({"exec"} if path.name == CONFINED else set())
+                unsafe_calls = UNSAFE_CALLS - ({"exec"} if path.name == CELLS else set())
                 assert function.rpartition(".")[2] not in unsafe_calls or safe, f"{path}:{node.lineno} calls {function}"
                 assert function != "np.load" or keywords.get("allow_pickle") == "False", f"{path}:{node.lineno}"
                 assert keywords.get("allow_pickle", "False") == "False", f"{path}:{node.lineno}"

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
 
 from labs.run import atomic
@@ -18,22 +16,11 @@ from labs.tools.grade.judge import BY_HAND, RIGHT, Graded
 def main(base: Path) -> None:
     """Grade the submission and write the results."""
     submission = base / "submission"
-    zips = sorted(submission.glob("*.zip"))
-    with tempfile.TemporaryDirectory() as folder:
-        path = zips[0] if zips else packed(submission, Path(folder) / "submission.zip")
-        # The container holds one submission and no solutions: functions run even where Landlock cannot hide files.
-        graded = judge.judge(path, policy.read(policy.DEFAULT), unsafe=True)
+    zips = sorted(submission.glob("*.zip"))  # Gradescope unpacks a zip that a student uploads.
+    # Functions need no container: Gradescope's own holds one submission and no solutions.
+    graded = judge.judge(zips[0] if zips else submission, policy.read(policy.DEFAULT), container=None)
     (base / "results").mkdir(exist_ok=True)
     atomic.write_json(base / "results/results.json", results(graded))
-
-
-def packed(submission: Path, path: Path) -> Path:
-    """Return the submission as a zip again: Gradescope unpacks a zip that a student uploads."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(submission.rglob("*")):
-            if file.is_file() and not file.is_symlink():
-                archive.write(file, file.relative_to(submission))
-    return path
 
 
 def results(graded: Graded) -> dict:

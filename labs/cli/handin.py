@@ -13,7 +13,7 @@ from labs.run.text import one_line, plural, printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs handin`."""
-    parser.description = ("Pack what you hand in for a lab: the answers and functions that exercises.check has judged "
+    parser.description = ("Pack what you hand in for a lab: the answers and cells that exercises.check has judged "
                           "in your working copy, the notebook as you saved it, and the records of your runs. "
                           "Executes nothing; what is missing is listed, and the rest is packed. Needs LABS_STUDENT: "
                           "your student number.")
@@ -32,10 +32,10 @@ def main(args: argparse.Namespace) -> None:
     if not owner:
         raise LabError(f"{student.VARIABLE} is not set, so nobody would know whose hand-in it is; "
                        f"export {student.VARIABLE}=s1234 (your student number)")
-    hand_in = hand_ins.pack(args.lab, owner, named(args.output, "--output"))
-    lines = [f"{hand_in.path}: hand-in of {owner} for {hand_in.manifest.lab}",
+    path, hand_in = hand_ins.pack(args.lab, owner, named(args.output, "--output"))
+    lines = [f"{path}: hand-in of {owner} for {hand_in.manifest.lab}",
              *(f"  {question}: {one_line(answer)}" for question, answer in hand_in.answers.items()),
-             *(f"  {task}: your function" for task in hand_in.functions),
+             *(f"  {task}: the cell of your function" for task in hand_in.functions),
              *(["  the notebook as you saved it"] if hand_in.notebook else []),
              "  " + plural(len(hand_in.records), "record")]
     missing = hand_in.manifest.missing

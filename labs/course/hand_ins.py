@@ -1,23 +1,27 @@
-"""Hand-ins: a student's answers, functions, executed notebook and records in one zip, which is read as untrusted.
+"""Hand-ins: a student's answers, cells, executed notebook and records in one zip, which is read as untrusted.
 
     pack("lab04", "s1234", Path())     writes the zip; executes nothing
     read("lab04_speedup-s1234.zip")    a HandIn; nothing is unpacked onto the disk, and nothing is executed
+
+Only the files that the manifest lists are read, and each must have the sha256 that it states. So it does not matter how
+the zip was packed again on the way.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import json
 import os
 import platform
 import re
-import stat
-import struct
+import tarfile
 import time
 import zipfile
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,15 +37,15 @@ from labs.run.student import ID, VARIABLE
 from labs.run.text import plural
 
 MANIFEST, ANSWERS, NOTEBOOK = "manifest.json", "answers.json", "notebook.ipynb"
-MEMBERS = re.compile(rf"manifest\.json|answers\.json|notebook\.ipynb|functions/{ID}\.py|records/{ID}/record\.json")
-DEVICES = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
-"""Names that Windows gives to devices, in every folder."""
-MOST_FILES, LARGEST_ZIP, LARGEST_FILE, LARGEST_TOTAL = 400, 32 << 20, 32 << 20, 64 << 20
-HIGHEST_RATIO = 100
-"""Bytes of all files per byte of the zip, beyond the first MiB; a hand-in has about 10."""
+MEMBERS = re.compile(rf"answers\.json|notebook\.ipynb|functions/{ID}\.py|records/{ID}/record\.json")
+JUNK = re.compile(r"(?i)(.*/)?(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)")
+"""Files that a Mac or Windows adds."""
+MOST_FILES, LARGEST_FILE, LARGEST_TOTAL = 400, 32 << 20, 64 << 20
 MOST_RECORDS = 200
 """The newest records of the lab that are packed, besides those behind the answers."""
 AS_WRITTEN = "; hand in the zip as `labs handin` wrote it"
+Members = Mapping[str, Callable[[], bytes]]
+"""What reads each file, by its name."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -50,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True):
     lab: LabName
     student: Annotated[str, msgspec.Meta(pattern=rf"^{ID}\Z")]
     created: str
-    files: dict[str, str]
+    files: Annotated[dict[str, str], msgspec.Meta(max_length=MOST_FILES)]
     """The sha256 of each file, by its name in the zip."""
     runs: dict[str, list[str]] = {}
     """The runs whose records each answer was judged from, by the question's id."""
@@ -67,115 +71,120 @@ class Manifest(msgspec.Struct, frozen=True):
 class HandIn:
     """A hand-in, read from its zip."""
 
-    path: Path
     manifest: Manifest
     answers: dict[str, Any]
     """By the question's id, "lab04.q1"; a key of a dictionary that is a whole number is an int."""
     functions: dict[str, str]
-    """Python source by the task's id, "lab02.shard", with the imports and functions of other cells that it uses."""
+    """The text of the cell that defines the function, by the task's id, "lab02.shard"."""
     notebook: dict[str, Any] | None
     records: list[Record]
     """Oldest first; each fits the schema."""
     damaged: dict[str, str]
     """Why a record cannot be read, by its name in the zip."""
+    others: list[str]
+    """Files that the manifest does not list, which are not read."""
 
 
 def read(path: str | os.PathLike) -> HandIn:
-    """Read a hand-in from an untrusted zip, in memory.
+    """Read a hand-in from an untrusted zip, tar archive or folder, in memory.
 
     Raises:
         LabError: It is refused; one line that names the cause.
         OSError: The file does not exist, or may not be read.
     """
     path = Path(path)
-    return _parse(atomic.read_bytes(path, LARGEST_ZIP), path)
-
-
-def _parse(content: bytes, path: Path) -> HandIn:
     try:
-        files = _files(content)
-        manifest = _manifest(files)
-        answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
-        functions = {name[len("functions/"):-len(".py")]: _text(files, name)
-                     for name in files if name.startswith("functions/")}
+        return _parse(_in_folder(path) if path.is_dir() else _in_archive(atomic.read_bytes(path, LARGEST_FILE)))
     # `zipfile` raises ValueError for a negative offset and a name that is not UTF-8, NotImplementedError for a later
-    # version of zip and for patched data.
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error, ValueError) as problem:
-        raise LabError(f"{path}: damaged or not a zip: {problem}; hand it in again") from None
+    # version of zip and for patched data, RuntimeError for an encrypted file.
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError):
+        raise LabError(f"{path}: damaged, or not a zip; hand it in again") from None
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
-    valid, damaged = _records(files)
-    return HandIn(path, manifest, answers or {}, functions, notebook, valid, damaged)
 
 
-def _files(content: bytes) -> dict[str, bytes]:
-    """Return the files in a zip by name.
-
-    Raises:
-        LabError: The zip has what no hand-in has.
-    """
-    # The end of the central directory, before `zipfile` reads all of it: a million empty files fit into 64 MiB.
-    end = content[-22:]
-    if not end.startswith(b"PK\5\6") or content[-42:-38] == b"PK\6\7":
-        raise LabError("incomplete, or not a zip" + AS_WRITTEN)
-    if struct.unpack("<H", end[10:12])[0] > MOST_FILES or struct.unpack("<I", end[12:16])[0] > MOST_FILES * 300:
-        raise LabError(f"more than {MOST_FILES} files")
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        _refuse(members, len(content))
-        # `archive.read` would decompress more than the declared size before it cuts the rest off.
-        return {member.filename: archive.open(member).read(member.file_size) for member in members}
+def _in_folder(folder: Path) -> Members:
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return {file.relative_to(folder).as_posix(): functools.partial(atomic.read_bytes, file, LARGEST_FILE)
+            for file in files if not file.is_symlink()}
 
 
-def _refuse(members: list[zipfile.ZipInfo], zip_bytes: int) -> None:
-    """Raise unless all members are plain, small and expected; nothing has been decompressed yet."""
-    seen: set[str] = set()
-    for member in members:
-        name, shown = member.orig_filename, quoted(member.orig_filename)  # `filename` ends at the first NUL.
-        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
-            raise LabError(f"{shown} is a link, a folder or a device" + AS_WRITTEN)
-        if not MEMBERS.fullmatch(name) or any(map(DEVICES.fullmatch, name.split("/"))):
-            raise LabError(f"{shown} does not belong in a hand-in" + AS_WRITTEN)
-        if name.casefold() in seen:
-            raise LabError(f"{shown} appears twice")
-        if member.flag_bits & 0x41:
-            raise LabError(f"{shown} is encrypted")
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise LabError(f"{shown} is compressed by an unusual method" + AS_WRITTEN)
-        if member.file_size > LARGEST_FILE:
-            raise LabError(f"{shown} is larger than {LARGEST_FILE >> 20} MiB")
-        seen.add(name.casefold())
-    total = sum(member.file_size for member in members)
-    if len(members) > MOST_FILES or total > LARGEST_TOTAL:
-        raise LabError(f"more than {MOST_FILES} files or {LARGEST_TOTAL >> 20} MiB")
-    if total > HIGHEST_RATIO * zip_bytes + (1 << 20):
-        raise LabError(f"a zip of {zip_bytes:,} bytes that holds {total:,}")
+def _in_archive(content: bytes) -> Members:
+    """Return the files of a zip or tar archive; of the zip in it, if that is all that it holds."""
+    stream = io.BytesIO(content)
+    members = _in_zip(zipfile.ZipFile(stream)) if zipfile.is_zipfile(stream) else _in_tar(content)
+    inner = [name for name in members if not JUNK.fullmatch(name)]
+    if len(inner) == 1 and inner[0].lower().endswith(".zip"):
+        return _in_zip(zipfile.ZipFile(io.BytesIO(members[inner[0]]())))
+    return members
 
 
-def _manifest(files: dict[str, bytes]) -> Manifest:
-    """Return the manifest, of which every file has the digest, and take it out of the files."""
-    if MANIFEST not in files:
-        raise LabError(f"no {MANIFEST}" + AS_WRITTEN)
+def _in_zip(archive: zipfile.ZipFile) -> Members:
+    # Windows' own packer writes backslashes.
+    return {member.filename.replace("\\", "/"): functools.partial(_unzip, archive, member)
+            for member in archive.infolist() if not member.is_dir()}
+
+
+def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    return archive.open(member).read(LARGEST_FILE + 1)
+
+
+def _in_tar(content: bytes) -> Members:
+    members: dict[str, bytes] = {}
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for member in archive:
+            if member.offset_data + member.size > LARGEST_TOTAL:
+                raise LabError(f"more than {LARGEST_TOTAL >> 20} MiB")
+            if (file := archive.extractfile(member)) and member.isreg():
+                members[member.name.removeprefix("./")] = file.read()
+    return {name: functools.partial(bytes, content) for name, content in members.items()}
+
+
+def _parse(members: Members) -> HandIn:
+    """Return the hand-in of which these are the files, in whatever folder it lies."""
+    manifests = [name for name in members if name.rpartition("/")[2] == MANIFEST and not JUNK.fullmatch(name)]
+    if len(manifests) != 1:
+        raise LabError(("no" if not manifests else f"{len(manifests)} files") + f" {MANIFEST}" + AS_WRITTEN)
+    folder = manifests[0].removesuffix(MANIFEST)
     try:
-        manifest = msgspec.json.decode(files.pop(MANIFEST), type=Manifest)
+        manifest = msgspec.json.decode(members[manifests[0]](), type=Manifest)
     except (ValueError, RecursionError) as problem:
         raise LabError(f"{MANIFEST}: {problem}" + AS_WRITTEN) from None
-    if differing := sorted(files.keys() ^ manifest.files.keys()):
-        raise LabError(f"the manifest and the zip differ in {quoted(differing[0])}" + AS_WRITTEN)
-    for name, content in files.items():
-        if hashlib.sha256(content).hexdigest() != manifest.files[name]:
-            raise LabError(f"{name} was changed after it was packed (its sha256 differs)" + AS_WRITTEN)
-    return manifest
+    files, total = {}, 0
+    for name, digest in manifest.files.items():
+        files[name] = _listed(members, folder, name, digest)
+        if (total := total + len(files[name])) > LARGEST_TOTAL:
+            raise LabError(f"more than {LARGEST_TOTAL >> 20} MiB")
+    answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
+    functions = {name[len("functions/"):-len(".py")]: _text(files, name)
+                 for name in files if name.startswith("functions/")}
+    known = {manifests[0], *(folder + name for name in files)}
+    others = [name for name in members if name not in known and not JUNK.fullmatch(name)]
+    return HandIn(manifest, answers or {}, functions, notebook, *_records(files), others)
 
 
-def _text(files: dict[str, bytes], name: str) -> str:
+def _listed(members: Members, folder: str, name: str, digest: str) -> bytes:
+    """Return the content of a file that the manifest lists."""
+    if not MEMBERS.fullmatch(name):
+        raise LabError(f"{quoted(name)} does not belong in a hand-in" + AS_WRITTEN)
+    if folder + name not in members:
+        raise LabError(f"{name} is missing" + AS_WRITTEN)
+    content = members[folder + name]()
+    if len(content) > LARGEST_FILE:
+        raise LabError(f"{name} is larger than {LARGEST_FILE >> 20} MiB")
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise LabError(f"{name} was changed after it was packed (its sha256 differs)" + AS_WRITTEN)
+    return content
+
+
+def _text(files: Mapping[str, bytes], name: str) -> str:
     try:
-        return files[name].decode()
+        return files[name].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise LabError(f"{name} is not UTF-8" + AS_WRITTEN) from None
 
 
-def _json(files: dict[str, bytes], name: str) -> dict[str, Any] | None:
+def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any] | None:
     """Return a file's JSON object; None if there is no such file."""
     if name not in files:
         return None
@@ -193,7 +202,7 @@ def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
     return {int(key) if re.fullmatch(r"-?\d{1,9}", key, re.ASCII) else key: value for key, value in pairs}
 
 
-def _records(files: dict[str, bytes]) -> tuple[list[Record], dict[str, str]]:
+def _records(files: Mapping[str, bytes]) -> tuple[list[Record], dict[str, str]]:
     """Return the records that fit the schema, oldest first, and why others do not, by name."""
     valid, damaged = [], {}
     for name, content in files.items():
@@ -205,8 +214,8 @@ def _records(files: dict[str, bytes]) -> tuple[list[Record], dict[str, str]]:
     return sorted(valid, key=lambda record: record["started"]), damaged
 
 
-def pack(lab: str, student: str, folder: Path) -> HandIn:
-    """Write a student's hand-in, `<lab>-<student>.zip`, and return what `read` will; its manifest says what is missing.
+def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn]:
+    """Write a student's hand-in, `<lab>-<student>.zip`; return its path and what `read` will, with what is missing.
 
     Args:
         lab: Its name, its number or a unique prefix.
@@ -219,7 +228,7 @@ def pack(lab: str, student: str, folder: Path) -> HandIn:
     """
     lab = catalogue.resolve(lab)
     files: dict[str, bytes] = {}
-    runs, missing = _add_answers(lab, files)
+    runs, missing = _add_answers(lab, student, files)
     missing += _add_notebook(lab, files)
     missing += _add_records(lab, student, {name for names in runs.values() for name in names}, files)
     manifest = Manifest(
@@ -231,41 +240,51 @@ def pack(lab: str, student: str, folder: Path) -> HandIn:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1), **files}.items():
             archive.writestr(name, content)
-    hand_in = _parse(stream.getvalue(), path)  # What would be refused is never written.
+    hand_in = _parse(_in_archive(stream.getvalue()))  # What would be refused is never written.
     with atomic.writing(path) as file:
         file.write(stream.getvalue())
-    return hand_in
+    return path, hand_in
 
 
-def _add_answers(lab: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]], list[str]]:
-    """Add the answers and functions that `exercises.check` has kept; return their runs, and what is missing."""
+def _add_answers(lab: str, student: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]], list[str]]:
+    """Add the answers and cells that `exercises.check` has kept; return their runs, and what is missing."""
     answers, runs, missing = {}, {}, []
     for question in {**exercises.questions(lab), **exercises.tasks(lab)}:
         kept = exercises.kept.load(question)
         if kept is None:
             missing.append(f"{question}: no answer; write it in the notebook, and run its cell")
-        elif "source" in kept:
-            files[f"functions/{question}.py"] = kept["source"].encode(errors="replace")
+            continue
+        if kept.get("student") != student:
+            missing.append(f"{question}: {VARIABLE} was not {student} when its cell ran; run it again")
+        if "cell" in kept:
+            files[f"functions/{question}.py"] = kept["cell"].encode(errors="replace")
         else:
             answers[question] = kept["answer"]
-        runs[question] = (kept or {}).get("runs", [])
+        runs[question] = kept.get("runs", [])
     files[ANSWERS] = (json.dumps(answers, indent=1) + "\n").encode()
     return {question: names for question, names in runs.items() if names}, missing
 
 
 def _add_notebook(lab: str, files: dict[str, bytes]) -> list[str]:
-    """Add the working copy as it was saved; return what is missing in it."""
-    path = work_dir() / f"{lab}.ipynb"
+    """Add the working copy as it was saved; return what is missing in it, and other notebooks of the lab."""
+    path, mark = work_dir() / f"{lab}.ipynb", f'"{lab[:5]}.'
+    copies = [each for each in sorted(work_dir().glob("*.ipynb")) if each.stem not in catalogue.lab_names()]
+    others = [f"{shown(each)}: a notebook of {lab} that is not packed; only {path.name} is" for each in copies
+              if mark in each.read_text(encoding="utf-8", errors="replace").replace("\\", "")]
     try:
         content = atomic.read_bytes(path, LARGEST_FILE)
-        cells = [cell for cell in json.loads(content)["cells"] if cell["cell_type"] == "code" and cell["source"]]
+        cells = [cell for cell in json.loads(content.decode("utf-8-sig"))["cells"]
+                 if cell["cell_type"] == "code" and cell["source"]]
     except FileNotFoundError:
-        return [f"{shown(path)}: no such notebook; `labs notebook` makes it"]
+        return [f"{shown(path)}: no such notebook; `labs notebook` makes it", *others]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return [f"{shown(path)}: not a notebook; it is left out"]
+        return [f"{shown(path)}: not a notebook; it is left out", *others]
     files[NOTEBOOK] = content
     left = sum(cell.get("execution_count") is None for cell in cells)
-    return [f"{shown(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since"] * bool(left)
+    late = max((each.stat().st_mtime for each in work_dir().glob(f"answers/{lab[:5]}.*")), default=0)
+    lines = ([f"{shown(path)}: {left} of {len(cells)} cells have not run, or it has not been saved since"] * bool(left)
+             + [f"{shown(path)}: older than your last answer; save the notebook"] * (path.stat().st_mtime < late))
+    return lines + others
 
 
 def _add_records(lab: str, student: str, used: set[str], files: dict[str, bytes]) -> list[str]:

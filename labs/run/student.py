@@ -37,5 +37,10 @@ def default_seed(seed: int) -> int:
     Args:
         seed: The preset's.
     """
-    text = student_id()
-    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10**9 if text else seed
+    own = student_id()
+    return personal_seed(own) if own else seed
+
+
+def personal_seed(text: str) -> int:
+    """Return the seed that belongs to a student's id, or to a longer text that begins with it."""
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % 10**9

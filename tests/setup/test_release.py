@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -117,6 +118,21 @@ def test_records_name_the_release(releases, clone):
                                                   text=True).strip()
     assert {said[folder] for folder in releases.values()} == {f"release-{releases['students'].name[5:]}"}
     assert said[clone][:8] in said[releases["students"]]
+
+
+@pytest.mark.slow
+def test_the_students_release_builds_the_site(releases):
+    """Without the instructors' pages, as `rm -r site/instructor; make site` does."""
+    folder = releases["students"]
+    assert not (folder / "site/instructor").exists()
+    if (ROOT / ".venv-site").exists():
+        (folder / ".venv-site").symlink_to(ROOT / ".venv-site")
+    done = subprocess.run([sys.executable, "site/build.py"], cwd=folder, capture_output=True, text=True, check=False,
+                          env=os.environ | {"PYTHONPATH": str(folder)})
+    (folder / ".venv-site").unlink(missing_ok=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "For instructors" not in (folder / "build/site/index.html").read_text()
+    shutil.rmtree(folder / "build")
 
 
 @pytest.mark.slow

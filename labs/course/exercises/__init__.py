@@ -6,11 +6,10 @@
     exercises.check("lab02.shard", shard)     the same for a function that the student wrote
     exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
 
-`check` raises AssertionError, which nbgrader and otter-grader accept. A function runs in a separate process, with a
-time limit, so that an endless loop or an exit does not end the notebook. That protects the notebook, not the marks: to
-give marks, run `check` with your own copy of the kit. Each lab has a module here with its `QUESTIONS`; it may have
-`TASKS`, which need no records. The answers are in `solutions/`, which can be left out of what
-students get. Imports no TensorFlow.
+The cell that defines a function is judged, handed in and graded: the same text, run alone in a fresh process, with a
+time limit. `np` and `math` are there; whatever else it needs, the cell imports or defines. Each lab has a module here
+with its `QUESTIONS`; it may have `TASKS`, which need no records. The answers are in `solutions/`, which can be left out
+of what students get. Imports no TensorFlow.
 """
 
 from __future__ import annotations
@@ -22,13 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.course.exercises import isolated, kept
+from labs.course.exercises import fresh_process, kept
 from labs.course.exercises.code_tasks import Task
-from labs.course.exercises.grading import Question, Record, described, shown
+from labs.course.exercises.grading import NoAnswerError, Question, Record, described, require, shown
 from labs.course.exercises.guesses import judged
 from labs.results import records
 from labs.run import catalogue
 from labs.run.errors import LabError, quoted
+from labs.run.student import student_id
 from labs.run.text import printable
 
 __all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs", "show", "tasks"]
@@ -37,7 +37,8 @@ __all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs"
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
 
-    In a working copy the answer is kept for `labs handin`, right or wrong.
+    The cell that defines a function is run alone, in a fresh process. In a working copy the answer, or the text of that
+    cell, is kept for `labs handin`, right or wrong.
 
     Args:
         question: The id of a question or a task: "lab04.q2", "lab02.shard".
@@ -48,24 +49,47 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    entry, about = _entry(question), []
+    entry, name, owner = _entry(question), _name(question), student_id() or ""
+    field, value, about, reason, wrong = "answer", answer, [], "", ""
     try:
         about = _about(question, entry, results_root)
-        reason = _grade(question, entry, answer, about)
-    except AssertionError as wrong:
-        raise AssertionError(f"{question}: {wrong}" + f"\n  Look at: {_names(about)}" * bool(about)) from None
-    except (Exception, SystemExit) as error:
-        raise AssertionError(f"{question}: {shown(answer)} cannot be graded from {_names(about) or 'these records'}: "
-                             f"{described(error)}") from None
-    finally:
-        kept.keep(_name(question), answer, about)
-    print(f"{question}: right: {reason}")
+        if isinstance(entry, Task) and entry.stub:
+            require(callable(answer), f"the answer is {entry.answer}, not {shown(answer)}")
+            field, value = "cell", fresh_process.cell_of(answer)
+        reason = grade(name, entry, value, about, owner)
+    except NoAnswerError as problem:
+        raise AssertionError(f"{question}: {problem}") from None
+    except AssertionError as problem:
+        wrong = f"{problem}" + f"\n  Look at: {_names(about)}" * bool(about)
+    except Exception as error:
+        wrong = f"{shown(answer)} cannot be graded from {_names(about) or 'these records'}: {described(error)}"
+    if not wrong:
+        print(f"{question}: right: {reason}")
+    if value is not None and not callable(value):
+        kept.keep(name, {field: value}, about)
+    require(not wrong, f"{question}: {wrong}")
 
 
-def _grade(question: str, entry: Question | Task, answer: Any, about: list[Record]) -> str:
+def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
+          container: Sequence[str] | None = None) -> str:
+    """Return why an answer is right: `check` and `labs grade` call this alike.
+
+    Args:
+        name: Its id: "lab04.q2".
+        entry: The question or task.
+        answer: A plain value, or the text of the cell that defines the function.
+        about: The records that the question is about.
+        owner: The student's id, which decides some of the inputs of a function.
+        container: As in `fresh_process.grade`.
+
+    Raises:
+        AssertionError: It is wrong; NoAnswerError if there is nothing to judge.
+    """
     if isinstance(entry, Question):
         return entry.grade(answer, about)
-    return isolated.grade(question, answer) if entry.alone and callable(answer) else entry.grade(answer)
+    if entry.stub is None or entry.on_workers:
+        return entry.grade(answer)
+    return fresh_process.grade(name, entry, answer, owner, container)
 
 
 def _about(question: str, entry: Question | Task, results_root: Path | None) -> list[Record]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from labs.course.exercises.grading import described, grade_choice, grade_entries, require, shown
+from labs.course.exercises.grading import NoAnswerError, described, grade_choice, grade_entries, require, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Task:
     """In Markdown, on one line."""
     answer: str
     """The form of the answer."""
-    grade: Callable[[Any], str]
-    """Takes the answer; returns what was checked, or raises AssertionError with what is wrong."""
+    grade: Callable[..., str]
+    """Takes the answer, or what calls the function of a cell; returns what was checked, or raises AssertionError."""
     stub: Callable | None = None
     """The function to write as the student gets it: its signature, its docstring and a hole. None: a bug to find."""
-    alone: bool = False
-    """Whether the function is called in a separate process; `grade` itself calls it in this one."""
+    on_workers: bool = False
+    """Whether `grade` takes the text of the cell, and runs it on real workers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +64,10 @@ class StudentFunction:
 
     function: Callable
     stub: Callable
+    rng: np.random.Generator
+    """Draws further inputs, which differ from student to student and are always the same for one."""
+    second: Callable
+    """The same function in a second process, where Python's hash() of a text is another."""
 
     def __call__(self, *args: Any) -> Call:
         """Call it with copies of the arguments.
@@ -71,10 +75,26 @@ class StudentFunction:
         Raises:
             AssertionError: It raised an error, or returned nothing.
         """
-        text, given, value, error = self._run(args)
+        return self._call(self.function, args)
+
+    def whole(self, low: int, high: int) -> int:
+        """Return the next drawn whole number from low to high."""
+        return int(self.rng.integers(low, high, endpoint=True))
+
+    def real(self, low: float, high: float) -> float:
+        """Return the next drawn number from low to high, with four digits after the point."""
+        return round(float(self.rng.uniform(low, high)), 4)
+
+    def in_second_process(self, *args: Any) -> Call:
+        """Call it with copies of the arguments in the second process. Raises: as a plain call."""
+        return self._call(self.second, args)
+
+    def _call(self, function: Callable, args: Sequence[Any]) -> Call:
+        text, given, value, error = self._run(function, args)
         if error is not None:
             raise AssertionError(f"`{text}` raised {described(error)}")
-        require(value is not None, f"no answer yet: `{text}` returned nothing")
+        if value is None:
+            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
         return Call(text, given, value)
 
     def expect_value_error(self, *args: Any, because: str) -> None:
@@ -84,24 +104,26 @@ class StudentFunction:
             args: Arguments that it must refuse.
             because: Why, in words.
         """
-        text, _, value, error = self._run(args)
+        text, _, value, error = self._run(self.function, args)
         did = f"raised {type(error).__name__}" if error else f"returned {shown(value)}"
         require(isinstance(error, ValueError), f"`{text}` {did}, not ValueError: {because}")
 
-    def _run(self, args: Sequence[Any]) -> tuple[str, tuple, Any, BaseException | None]:
+    def _run(self, function: Callable, args: Sequence[Any]) -> tuple[str, tuple, Any, Exception | None]:
         names = inspect.signature(self.stub).parameters
         text = ", ".join(f"{name}={shown(value)}" for name, value in zip(names, args, strict=True))
         given, value, error = copy.deepcopy(tuple(args)), None, None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                value = self.function(*given)
-            except BaseException as raised:  # A student's function may raise anything, such as SystemExit.
+                value = function(*given)
+            except NoAnswerError:
+                raise
+            except Exception as raised:
                 error = raised
         return f"{self.stub.__name__}({text})", given, value, error
 
 
-def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, alone: bool = True) -> Task:
+def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str]) -> Task:
     """Return the task to write a function.
 
     Args:
@@ -109,15 +131,20 @@ def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str], *, 
         stub: The function with its docstring and a hole; the student's function has the same arguments in the same
             order.
         grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
-        alone: Whether `grade` needs a separate process, because it calls the function.
     """
-    signature = f"{stub.__name__}{inspect.signature(stub)}"
+    def grade_function(function: Callable, seed: int = 0, second: Callable | None = None) -> str:
+        return grade(StudentFunction(function, stub, np.random.default_rng(seed), second or function))
 
-    def grade_answer(answer: Any) -> str:
-        require(callable(answer), f"the answer is a function, `{signature}`, not {shown(answer)}")
-        return grade(StudentFunction(answer, stub))
+    return Task(text, form(stub), grade_function, stub)
 
-    return Task(text, f"the function `{signature}`", grade_answer, stub, alone)
+
+def form(stub: Callable) -> str:
+    """Return the form of an answer that is a function."""
+    return f"the function `{stub.__name__}{inspect.signature(stub)}`"
+
+
+HASH = "each worker is a process: Python's hash() of a text, and the order of a set, differ from process to process"
+"""Ends the hint where a second process gets another result."""
 
 
 def number(value: Any) -> float | None:

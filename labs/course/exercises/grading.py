@@ -111,6 +111,10 @@ def differing_settings(one: Record, other: Record) -> set[str]:
 
 # Grading answers.
 
+class NoAnswerError(AssertionError):
+    """There is nothing to judge, and nothing to keep: no answer yet, or a cell that cannot run alone."""
+
+
 def require(holds: Any, problem: str) -> None:
     """Raise AssertionError unless a condition holds; `assert` would do nothing under `python -O`."""
     if not holds:

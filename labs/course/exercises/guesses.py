@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from labs.course.exercises.grading import is_number, shown
 
 
 def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> str:
-    """Return a guess with "right" or "not quite: ..."; without a guess, return it as text.
+    """Return a guess with "right", "not quite: ..." or "incomplete: ..."; without a guess, return it as text.
 
     Args:
         guess: The prediction: a value, or as many as `right` has. None, also in place of a value, means no prediction.
@@ -19,12 +20,17 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
         within: How far a number may be off, relative to the right one.
         margin: How far a number may always be off.
     """
-    pairs = [pair for pair in _pairs(guess, right) if pair[0] is not None]
+    asked = list(_pairs(guess, right))
+    pairs = [pair for pair in asked if pair[0] is not None]
     if not pairs:
         return str(guess)
+    if any(is_number(value) and _looks_like_a_number(one) for one, value in pairs):
+        return f"{shown(guess)}: not a number; write it without quotes, %, and commas or spaces between digits"
     allowed = [f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin)
     measured = f"{shown(right)} ({' or '.join(allowed)} is right)" if allowed else shown(right)
     if all(_matches(*pair, within, margin) for pair in pairs):
+        if len(pairs) < len(asked):
+            return f"{shown(guess)}: incomplete: {measured}"
         return f"{shown(guess)}: right" + f": {measured}" * bool(allowed)
     return f"{shown(guess)}: not quite: {measured}"
 
@@ -44,6 +50,12 @@ def _pairs(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
             yield from _pairs(one, other)
     else:
         yield guess, right
+
+
+def _looks_like_a_number(guess: Any) -> bool:
+    """Return whether a guess is '67%' or '18,760', or 18,760, which Python takes for two numbers."""
+    text = re.fullmatch(r"[-+~]?\s*[\d.][\d.,' _]*(e[-+]?\d+)?\s*%?", guess, re.I) if isinstance(guess, str) else None
+    return bool(text) or (isinstance(guess, tuple) and len(guess) > 1 and all(map(is_number, guess)))
 
 
 def _matches(guess: Any, right: Any, within: float, margin: float) -> bool:

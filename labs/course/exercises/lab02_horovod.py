@@ -7,7 +7,19 @@ import re
 
 import numpy as np
 
-from labs.course.exercises.code_tasks import RIGHT, Call, StudentFunction, arrays, bug, close, code, shown
+from labs.course.exercises.code_tasks import (
+    HASH,
+    RIGHT,
+    Call,
+    StudentFunction,
+    Task,
+    arrays,
+    bug,
+    close,
+    code,
+    form,
+    shown,
+)
 from labs.course.exercises.grading import (
     Question,
     Record,
@@ -83,7 +95,8 @@ VALUES = ([[1.0], [3.0]], [[5.0]], [[1.0, 2.0], [3.0, 6.0]], [[1.0, 0.0], [2.0, 
 
 
 def _grade_allreduce(run: StudentFunction) -> str:
-    for ranks in VALUES:
+    drawn = [[run.real(0, 9) for _ in range(3)] for _ in range(run.whole(3, 5))]
+    for ranks in (*VALUES, drawn):
         values = [np.array(each) for each in ranks]
         call = run(values)
         call.expect(isinstance(call.value, list | tuple) and len(call.value) == len(values), "not one array per rank")
@@ -122,7 +135,7 @@ def shard(indices, rank, size, epoch, seed):
 def _grade_shard(run: StudentFunction) -> str:
     remainder = re.search(r"Remainder: (pad|drop)\b", run.function.__doc__ or "")
     pads = not remainder or remainder[1] == "pad"
-    for images, size in ((2, 2), (4, 2), (3, 2), (7, 3), (64, 4)):
+    for images, size in ((2, 2), (4, 2), (3, 2), (7, 3), (64, 4), (run.whole(20, 60), run.whole(2, 5))):
         indices = np.arange(10, 10 + images)
         together = _shards(run, indices, size)
         each = [_indices(shard) for shard in together.value]
@@ -168,6 +181,8 @@ def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:
     again = run(indices, 0, 2, 0, 1)
     again.expect(_indices(again.value) == mine, "the same call returned something else before: the order must depend "
                                                 "on seed and epoch alone, or the ranks would not agree on it")
+    other = run.in_second_process(indices, 0, 2, 0, 1)
+    other.expect(_indices(other.value) == mine, f"in another process the same call returned something else, and {HASH}")
     later = run(indices, 0, 2, 1, 1)
     later.expect(_indices(later.value) != mine, "that is the shard of epoch 0, too: each epoch needs a new order")
     later.expect(set(_indices(later.value)) != set(mine), "those are the images of epoch 0 in another order: shuffle "
@@ -180,8 +195,9 @@ TASKS = {
     "allreduce_mean": code("Write an all-reduce by hand: it takes the array of each rank, and returns what each rank "
                            "holds afterwards.", allreduce_mean, _grade_allreduce),
     "shard": code("Write the function that divides the images of an epoch among the ranks.", shard, _grade_shard),
-    "step": code("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
-                 "are compared with those of one worker that trains on both batches.", step, grade_step, alone=False),
+    "step": Task("Write a train step by hand. It is run on two real workers, three times in a row, and their weights "
+                 "are compared with those of one worker that trains on both batches.", form(step), grade_step, step,
+                 on_workers=True),
     "bug": bug("lab02", symptoms={
         "the workers end with different weights": RIGHT,
         "the weights become NaN": "they stay finite: look at what it prints",

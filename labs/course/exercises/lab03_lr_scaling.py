@@ -153,7 +153,7 @@ SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64,
 
 
 def _grade_scaling(run: StudentFunction) -> str:
-    for batch_size, size, base_batch_size in SETTINGS:
+    for batch_size, size, base_batch_size in (*SETTINGS, (run.whole(8, 64), run.whole(2, 16), 32)):
         for scaling in ("none", "linear", "sqrt"):
             call, value = _number(run(0.1, batch_size, size, base_batch_size, scaling))
             if batch_size * size == base_batch_size:
@@ -192,7 +192,7 @@ CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0
 
 
 def _grade_warmup(run: StudentFunction) -> str:
-    for steps, base_lr, size, epochs in CLIMBS:
+    for steps, base_lr, size, epochs in (*CLIMBS, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
         end = steps * epochs
         before = math.nan
         for step in range(int(end) + 3):

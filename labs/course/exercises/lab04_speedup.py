@@ -150,7 +150,9 @@ REPEATS = (
 
 
 def _grade_efficiency(run: StudentFunction) -> str:
-    for one, many, n in REPEATS:
+    alone, n = run.real(80, 120), run.whole(2, 4)
+    drawn = alone * (1 + 0.02 * NOISE), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * NOISE[::-1]), n
+    for one, many, n in (*REPEATS, drawn):
         call = run(one.round(1).tolist(), many.round(1).tolist(), n)
         triple = numbers(call.value, 3)
         call.expect(triple, "the result is three numbers, (value, low, high)")
@@ -204,7 +206,8 @@ LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
 
 
 def _grade_excess(run: StudentFunction) -> str:
-    for one, many, n in LEDGERS:
+    first, second = (tuple(run.real(0.1, 4) for _ in ENTRIES) for _ in range(2))
+    for one, many, n in (*LEDGERS, (first, second, run.whole(2, 8))):
         ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
         call = run(*ledgers, n)
         call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),

@@ -72,7 +72,7 @@ def karp_flatt(n, speedup):
 
 
 def _grade_karp_flatt(run: StudentFunction) -> str:
-    for n, speedup in ((2, 2), (2, 1), (4, 2.5), (8, 6.3), (8, 0.5), (8, 10.56)):
+    for n, speedup in ((2, 2), (2, 1), (4, 2.5), (8, 6.3), (8, 0.5), (8, 10.56), (run.whole(3, 9), run.real(1.2, 2.8))):
         call = run(n, speedup)
         value, right = number(call.value), float(laws.amdahl_share(n, speedup))
         call.expect(value is not None, "s is a number")
@@ -109,7 +109,8 @@ POINTS = (([2, 4], [1.6, 2.285714285714286]), ([1, 2, 4, 8], [1, 1.8, 3.0, 4.4])
 
 
 def _grade_fit_amdahl(run: StudentFunction) -> str:
-    for n, speedups in POINTS:
+    drawn = [2, 4, 8], [run.real(1.5, 1.9), run.real(2.2, 3.2), run.real(3.5, 6)]
+    for n, speedups in (*POINTS, drawn):
         call = run(n, speedups)
         value, right = number(call.value), laws.fit_amdahl(n, speedups)
         if value is None:
@@ -140,7 +141,7 @@ def input_bound(compute, reading, one_core):
 
 
 def _grade_input_bound(run: StudentFunction) -> str:
-    for compute, reading in ((1000, 1000), (1500, 1100), (60, 4000)):
+    for compute, reading in ((1000, 1000), (1500, 1100), (60, 4000), (run.whole(50, 2000), run.whole(50, 2000))):
         for one_core in (False, True):
             call = run(compute, reading, one_core)
             value, slower = number(call.value) or 0.0, min(compute, reading)

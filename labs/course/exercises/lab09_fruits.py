@@ -134,7 +134,10 @@ def pruned(values: list[float], earlier: list[list[float]]) -> bool:
 
 
 def _grade_median_prune(run: StudentFunction) -> str:
-    for values, earlier, reason in PRUNED:
+    trials = [[run.real(0, 1) for _ in range(3)] for _ in range(run.whole(3, 6))]
+    drawn = [(trials[0][:epochs], trials[1:], "its best so far and the median at its newest epoch decide")
+             for epochs in (2, 3)]
+    for values, earlier, reason in (*PRUNED, *drawn):
         call = run(values, earlier)
         call.expect(isinstance(call.value, bool | np.bool_), "the result is a bool")
         call.expect(bool(call.value) == pruned(values, earlier), reason)
@@ -164,7 +167,7 @@ COUNTS = ((0, 0, 3, 2), (5, 0, 0, 0), (0, 5, 0, 0), (5, 0, 6, 4), (1, 3, 2, 0), 
 
 
 def _grade_mcnemar(run: StudentFunction) -> str:
-    for counts in COUNTS:
+    for counts in (*COUNTS, [run.whole(1, 12) for _ in range(4)]):
         one, other = (np.repeat(right, counts).tolist() for right in ((True, False, True, False),
                                                                       (False, True, True, False)))
         call = run(one, other)

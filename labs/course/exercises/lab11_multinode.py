@@ -124,7 +124,8 @@ JOBS = [(1, 1, 128, 1024, 0.001, 128, "linear"), (1, 2, 128, 1024, 0.001, 128, "
 
 
 def _grade_plan(run: StudentFunction) -> str:
-    for nodes, tasks, batch, images, lr, base, scaling in JOBS:
+    drawn = run.whole(2, 9), run.whole(2, 9), 32, run.whole(10**3, 10**5), run.real(0.001, 0.01), 64, "sqrt"
+    for nodes, tasks, batch, images, lr, base, scaling in (*JOBS, drawn):
         call, size = run(nodes, tasks, batch, images, lr, base, scaling), nodes * tasks
         k = batch * size / base
         right = {"global_batch_size": batch * size, "steps_per_epoch": math.ceil(images / (batch * size)),
@@ -166,7 +167,8 @@ STEPS = [(1, 0.03, 1e6, 1e9), (2, 0.03, 1e6, 1e8), (4, 0.02, 4.8e6, 1e9), (8, 0.
 
 
 def _grade_step(run: StudentFunction) -> str:
-    for n, compute, nbytes, bandwidth in STEPS:
+    drawn = run.whole(3, 9), run.real(0.01, 0.1), run.whole(10**6, 10**7), 1e9
+    for n, compute, nbytes, bandwidth in (*STEPS, drawn):
         call = run(n, compute, nbytes, bandwidth)
         value, exchange = number(call.value), 2 * (n - 1) / n * 8 * nbytes / bandwidth
         call.expect(value is not None, "the result is a number")
@@ -206,7 +208,8 @@ QUEUES: list[tuple[list[tuple[int, int]], int]] = [
 
 
 def _grade_starts(run: StudentFunction) -> str:
-    for jobs, nodes in QUEUES:
+    drawn = [(run.whole(1, 4), run.whole(1, 30)) for _ in range(6)]
+    for jobs, nodes in (*QUEUES, (drawn, 4)):
         call, right = run(jobs, nodes), slurm_queue.planned_starts(jobs, nodes)
         value = numbers(call.value, len(jobs))
         call.expect(value is not None, "the result is a list with a start for each job")

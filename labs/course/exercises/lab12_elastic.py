@@ -123,7 +123,9 @@ def reference_latest(files: dict[str, bytes]) -> int:
 
 
 def _grade_load_latest(run: StudentFunction) -> str:
-    for files, why in FOLDERS:
+    step = run.whole(100, 900)
+    drawn = _checkpoint(step) | _checkpoint(step + 7, cut=5), "the newest file that is intact counts"
+    for files, why in (*FOLDERS, drawn):
         call = run(files)
         value = number(call.value)
         call.expect(value is not None and value == int(value), "the result is a step, a whole number")
@@ -152,7 +154,8 @@ CLOCKS = [(100, 1, 1000, 0), (600, 0, 36_000, 300), (600, 6, 21_600, 300), (1200
 
 
 def _grade_waste(run: StudentFunction) -> str:
-    for interval, save, life, restart in CLOCKS:
+    drawn = run.whole(300, 900), run.whole(5, 30), run.whole(20_000, 90_000), run.whole(60, 600)
+    for interval, save, life, restart in (*CLOCKS, drawn):
         call = run(interval, save, life, restart)
         value = number(call.value)
         call.expect(value is not None, "the result is a number, a share of the clock")
@@ -201,7 +204,8 @@ def _images(value: Any) -> list[int] | None:
 
 
 def _grade_rest(run: StudentFunction) -> str:
-    for order, seen, size in EPOCHS:
+    drawn = run.rng.permutation(30).tolist(), run.whole(1, 20), run.whole(2, 5)
+    for order, seen, size in (*EPOCHS, drawn):
         left, shares = Counter(order[seen:]), []
         for rank in range(size):
             call = run(order, seen, rank, size)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import json
 import tempfile
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from labs.course.exercises.code_tasks import StudentFunction
-from labs.course.exercises.grading import cut, require
+from labs.course.exercises.grading import NoAnswerError, cut, require
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
 from labs.run import atomic, terminal
 
 SECONDS = 60
 """The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""
+HEADER = "import math\n\nimport numpy as np\nimport tensorflow as tf\n\n\n"
 EQUAL, SAME_AS_ONE = 1e-6, 1e-5
 """How far the weights of the two workers may be apart, and theirs from those of one worker on both batches. Rounding
 accounts for less than 1e-6."""
-HEADER = "import numpy as np\nimport tensorflow as tf\n\n\n"
 ENDED = "Horovod has been shut down"
 """Horovod's message on a worker that waits when another one has ended."""
 HANG = "a rank waits in a collective that the other never calls, or calls in another order"
@@ -35,8 +31,7 @@ def step(model, images, labels, optimizer, hvd):
     Each worker computes the gradients on its own batch. The loss is the mean
     over the images of
     `tf.keras.losses.sparse_categorical_crossentropy(labels, model(images))`.
-    The function runs alone in its own file, in which `np` and `tf` are
-    imported.
+    The cell runs alone on each worker; `np`, `math` and `tf` are there.
 
     Args:
         model: A Keras model; equal on all workers.
@@ -49,13 +44,13 @@ def step(model, images, labels, optimizer, hvd):
     ...  # YOUR CODE
 
 
-def grade_step(run: StudentFunction) -> str:
-    """Run a student's train step on two workers; return what was checked, or raise AssertionError."""
-    source, function_name = source_of(run.function)
+def grade_step(cell: str) -> str:
+    """Run the train step of a cell on two workers; return what was checked, or raise AssertionError."""
+    source = HEADER + _alone(cell)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        atomic.write_text(folder / "step.py", HEADER + source)
-        program = ["-m", "labs.training.step_trial", folder / "step.py", function_name, folder]
+        atomic.write_text(folder / "step.py", source)
+        program = ["-m", "labs.training.step_trial", folder / "step.py", step.__name__, folder]
         with terminal.ticking("two workers take the steps ..."):
             outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
@@ -72,23 +67,21 @@ def _environment() -> dict[str, str]:
     return env | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
 
 
-def source_of(function: Callable) -> tuple[str, str]:
-    """Return the source and the name of a student's function.
+def _alone(cell: str) -> str:
+    """Return a cell without the statements that grade it.
 
     Raises:
-        AssertionError: It is not a function made with `def`, it has no body yet, or its source is not found.
+        NoAnswerError: It leaves the hole of `step` open.
     """
-    try:
-        source = textwrap.dedent(inspect.getsource(getattr(function, "python_function", function)))  # Of a tf.function.
-        definition: ast.stmt | None = ast.parse(source).body[0]
-    except (OSError, TypeError, SyntaxError):
-        definition = None
-    if not isinstance(definition, ast.FunctionDef):
-        raise AssertionError("the source of the function was not found; define it with `def` in a cell of its own")
-    empty = all(isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
-                for node in definition.body)
-    require(not empty, f"no answer yet: `{definition.name}` does nothing")
-    return source, definition.name
+    statements = ast.parse(cell).body
+    for node in statements:
+        if isinstance(node, ast.FunctionDef) and node.name == step.__name__ and all(map(_is_hole, node.body)):
+            raise NoAnswerError("no answer yet: `step` does nothing")
+    return "\n".join(source for source in map(ast.unparse, statements) if "exercises" not in source)
+
+
+def _is_hole(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:

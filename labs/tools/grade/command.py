@@ -5,97 +5,118 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import dataclasses
-import functools
-import multiprocessing
 import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures.process import BrokenProcessPool
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
+from labs.course import hand_ins
 from labs.run import atomic, terminal, usage
 from labs.run.errors import LabError
 from labs.run.paths import shown
 from labs.run.text import plural
-from labs.tools.grade import confinement, evidence, judge, pages, policy
+from labs.tools.grade import container, evidence, judge, pages, policy
 from labs.tools.grade.judge import Graded
 
-CONFINED = ("functions are not judged: {}. Grade on another Linux computer, or with --unsafe if your students may read "
-            "every file that you can read")
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `labs grade`."""
     parser.description = ("Grade all hand-ins (`labs handin`) below a folder: questions from the records in them, "
-                          "functions in a process that can only compute. Needs no TensorFlow.")
-    parser.add_argument("folder", type=usage.path, metavar="FOLDER", help="the folder with the zips")
+                          "functions in a container without a network and other files. Needs no TensorFlow.")
+    parser.add_argument("folder", type=usage.path, metavar="FOLDER", help="the folder with the hand-ins")
     parser.add_argument("--for", dest="form", choices=("plain", "moodle", "canvas"), default="plain",
                         help="the columns of grades.csv; plain has everything")
     parser.add_argument("--policy", type=usage.path, default=policy.DEFAULT,
                         help="points and lateness; default: grading/policy.toml")
     parser.add_argument("--output", type=usage.path, help="the folder to write; default: graded in FOLDER")
-    parser.add_argument("--unsafe", action="store_true",
-                        help="call functions even if this computer cannot hide files from them")
+    parser.add_argument("--trust", action="store_true",
+                        help="run the students' functions without a container: they can do whatever you can")
 
 
 def main(args: argparse.Namespace) -> None:
     """Grade the hand-ins, write the files, and print where they are."""
     output = args.output or args.folder / "graded"
     rules = policy.read(args.policy)
-    paths = sorted(path for path in args.folder.rglob("*.zip") if path.is_file() and not path.is_symlink())
+    paths, others = find(args.folder, {output.resolve(), (args.folder / "graded").resolve()})
     if not paths:
-        raise LabError(f"{args.folder} has no zip; `labs handin LAB` writes one")
-    if lacks := confinement.missing(args.unsafe):
-        terminal.note(CONFINED.format(lacks))
-    how = functools.partial(judge.judge, policy=rules, unsafe=args.unsafe)
-    with terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"):
-        graded, replaced = _newest([_named(each, args.folder) for each in _each(how, paths)])
-    copies = evidence.copies([(each.student, each.clocks) for each in graded])
+        raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
+    where = None if args.trust else container.command()
+    with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
+          concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
+        each = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
+    graded, conflicts = _conflicts([_named(one, args.folder) for one in each])
+    copies = evidence.copies([one.hand_in for one in graded if one.hand_in and not one.problem])
     with usage.writing_to("--output"):
-        _write(output, graded, copies, replaced, args.form)
-    bad = sum(bool(each.problem) for each in graded)
-    print(f"{plural(len(graded), 'hand-in')}, {bad} not graded, {plural(len(copies), 'student')} with equal records")
+        _write(output, graded, copies, conflicts, others, args.form)
+    bad = sum(bool(one.problem) for one in graded)
+    sharing = {student for students, _ in copies for student in students} - {evidence.KIT}
+    print(f"{plural(len(graded), 'hand-in')}, {bad} not graded; {plural(len(others), 'other file')}; "
+          f"{plural(len(sharing), 'student')} with something in common")
     print(f"{shown(output.absolute())}: grades.csv, class.md, feedback/ (for students), open-answers/ (not for them)")
 
 
-def _each(how: Callable[[Path], Graded], paths: Sequence[Path]) -> Iterator[Graded]:
-    """Yield the hand-ins as they are graded, on all processors; one that ends a process is graded alone."""
-    spawn = multiprocessing.get_context("spawn")
-    workers = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-    with concurrent.futures.ProcessPoolExecutor(min(workers, len(paths)), spawn) as pool:
-        futures = [pool.submit(how, path) for path in paths]
-    for path, future in zip(paths, futures, strict=True):
-        if isinstance(future.exception(), BrokenProcessPool):
-            with concurrent.futures.ProcessPoolExecutor(1, spawn) as pool:
-                future = pool.submit(how, path)
-        ended = isinstance(future.exception(), BrokenProcessPool)
-        yield Graded(str(path), "", "", "it ended the grader's process") if ended else future.result()
+def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
+    """Return the hand-ins below a folder, archives and unpacked ones, and the names of all other files."""
+    paths, others = [], []
+    for parent, folders, names in os.walk(folder):
+        here = Path(parent)
+        folders[:] = sorted(name for name in folders if (here / name).resolve() not in left_out)
+        if hand_ins.MANIFEST in names and here != folder:
+            paths.append(here)
+            folders.clear()
+            continue
+        links = [name for name in folders if (here / name).is_symlink()]  # They are not followed.
+        for path in (here / name for name in [*names, *links]):
+            name = path.relative_to(folder).as_posix()
+            if hand_ins.JUNK.fullmatch(name):
+                continue
+            if path.suffix.lower() in ARCHIVES and not path.is_symlink():
+                paths.append(path)
+            else:
+                others.append(name)
+    return paths, sorted(others)
 
 
 def _named(each: Graded, folder: Path) -> Graded:
     """Return a hand-in with its name below the folder, which is the student's id if there is no other."""
-    file = str(Path(each.file).relative_to(folder))
+    file = Path(each.file).relative_to(folder).as_posix()
     return dataclasses.replace(each, file=file, student=each.student or file)
 
 
-def _newest(graded: Sequence[Graded]) -> tuple[list[Graded], list[str]]:
-    """Return the newest hand-in of each student and lab, and a line on each other one."""
-    newest: dict[tuple[str, str], Graded] = {}
-    replaced = []
-    for each in sorted(graded, key=lambda each: (not each.problem, each.created)):
-        if earlier := newest.get((each.student, each.lab)):
-            replaced.append(f"{earlier.file}: replaced by {each.file}, which is newer")
-        newest[each.student, each.lab] = each
-    return sorted(newest.values(), key=lambda each: (each.student, each.lab)), replaced
+def _conflicts(graded: Sequence[Graded]) -> tuple[list[Graded], list[str]]:
+    """Return the hand-ins, without points where two have the same student and lab, and a line on each such group."""
+    result, lines = [each for each in graded if each.problem], []
+    groups: dict[tuple[str, str], list[Graded]] = defaultdict(list)
+    for each in graded:
+        same = [other for other in groups[each.student, each.lab] if other.hand_in == each.hand_in]
+        if same and not each.problem:
+            lines.append(f"{each.file}: the same as {same[0].file}")
+        elif not each.problem:
+            groups[each.student, each.lab].append(each)
+    for (student, lab), group in groups.items():
+        if len(group) > 1:
+            lines.append(f"{student}, {lab}: " + " and ".join(map(_describe, group)))
+            files = ", ".join(each.file for each in group)
+            problem = f"{student} has more than one hand-in: {files}; remove all but one, and grade again"
+            group = [dataclasses.replace(each, problem=problem) for each in group]
+        result += group
+    return sorted(result, key=lambda each: (bool(each.problem), each.student, each.lab)), lines
 
 
-def _write(output: Path, graded: Sequence[Graded], copies: dict[str, list[str]], replaced: Sequence[str],
-           form: str) -> None:
+def _describe(each: Graded) -> str:
+    packed = each.hand_in.manifest.created if each.hand_in else ""
+    return f"{each.file} ({each.points:g} of {each.of:g} points, packed {packed})"
+
+
+def _write(output: Path, graded: Sequence[Graded], copies: pages.Copies, conflicts: Sequence[str],
+           others: Sequence[str], form: str) -> None:
     for folder in ("feedback", "open-answers"):
         (output / folder).mkdir(parents=True, exist_ok=True)
     atomic.write_text(output / "grades.csv", pages.table(graded, copies, form))
-    atomic.write_text(output / "class.md", pages.class_page(graded, copies, replaced))
-    for each in (each for each in graded if each.student != each.file):
+    atomic.write_text(output / "class.md", pages.class_page(graded, copies, conflicts, others))
+    for each in (each for each in graded if each.hand_in and not each.problem):
         atomic.write_text(output / "feedback" / f"{each.lab}-{each.student}.md", pages.feedback(each))
-    for lab, text in pages.open_answers(graded):
+    for lab, text in pages.open_pages(graded):
         atomic.write_text(output / "open-answers" / f"{lab}.md", text)

@@ -1,12 +1,14 @@
-"""The judgement of one hand-in: its exercises, points, and what is odd about its records. Imports no TensorFlow."""
+"""The judgement of one hand-in: its exercises, its points, and what is odd about its records. Imports no TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,15 @@ from labs.run import student as student_id
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.run.text import one_line, printable_lines
-from labs.tools.grade import evidence, sandbox
+from labs.tools.grade import evidence
 from labs.tools.grade.policy import Policy
 
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"
-TENSORFLOW = re.compile(r"(?m)^(?:import|from)\s+(?:tensorflow|keras|horovod)")
-NUMBERED = re.compile(r"(?m)^(?=[\W_]{0,4}(\d{1,2})[.)][\s*])")
+READING = threading.Lock()
+"""msgspec prepares a type when it is first used, and crashes if two threads do so at once."""
+TENSORFLOW = re.compile(r"(?m)^\s*(?:import|from)\s+(?:tensorflow|keras)")
+NUMBERED = re.compile(r"[\W_]{0,4}(\d{1,2})[.)][\s*]")
 """Where the answer to an open question begins: "3. ...", "**3.** ..."."""
-Piece = tuple[str, str]
-"""Of a student's Markdown: the number of the open question that it answers, or "", and the text."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,19 +54,16 @@ class Graded:
     """Empty if neither the zip nor its name says whose it is."""
     lab: str
     problem: str = ""
-    """Why it could not be read."""
-    created: str = ""
+    """Why it has no points: it could not be read, or another one has the same student and lab."""
+    hand_in: HandIn | None = None
     late_percent: float = 0.0
     verdicts: tuple[Verdict, ...] = ()
     findings: tuple[str, ...] = ()
-    clocks: tuple[tuple[str, frozenset[evidence.Clock]], ...] = ()
-    words: tuple[Piece, ...] = ()
-    """The student's own Markdown."""
 
     @property
     def of(self) -> float:
-        """The most points that could be had; exercises that are not judged here are left out."""
-        return sum(verdict.of for verdict in self.verdicts if verdict.status != BY_HAND)
+        """The most points that could be had."""
+        return sum(verdict.of for verdict in self.verdicts)
 
     @property
     def points(self) -> float:
@@ -72,22 +71,26 @@ class Graded:
         return round(sum(verdict.points for verdict in self.verdicts) * (1 - self.late_percent / 100), 2)
 
 
-def judge(path: Path, policy: Policy, *, unsafe: bool = False) -> Graded:
+def judge(path: Path, policy: Policy, container: Sequence[str] | None) -> Graded:
     """Judge one hand-in; one that cannot be read gets a reason in place of verdicts.
 
     Args:
         path: The zip.
         policy: Points and lateness.
-        unsafe: As `sandbox.opened`.
+        container: The command that runs a command in a container; None runs students' functions without one.
     """
-    guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID})\.zip", path.name)
+    guess = re.search(rf"(lab\d\d_\w+?)-({student_id.ID}?)(?:\.\w+)*$", path.name)
     lab, student = guess.groups() if guess else ("", "")
     try:
-        hand_in = hand_ins.read(path)
+        with READING:
+            hand_in = hand_ins.read(path)
         lab, student = hand_in.manifest.lab, hand_in.manifest.student
         if lab not in catalogue.lab_names():
             raise LabError(f"unknown lab {lab}")
-        return _graded(hand_in, policy, unsafe)
+        created = evidence.moment(hand_in.manifest.created)
+        findings = tuple(map(one_line, evidence.findings(hand_in, created, policy.term.begins)))
+        return Graded(str(path), student, lab, "", hand_in, policy.late_percent(lab, created),
+                      tuple(_verdicts(hand_in, policy, container)), findings)
     except LabError as problem:
         reason = one_line(problem).removeprefix(f"{path}: ")
     except Exception as problem:  # Whatever is in one hand-in, the others are graded.
@@ -95,45 +98,33 @@ def judge(path: Path, policy: Policy, *, unsafe: bool = False) -> Graded:
     return Graded(str(path), student, lab, reason)
 
 
-def _graded(hand_in: HandIn, policy: Policy, unsafe: bool) -> Graded:
-    manifest = hand_in.manifest
-    created = evidence.moment(manifest.created)
-    entries: dict[str, Question | Task] = {**exercises.questions(manifest.lab), **exercises.tasks(manifest.lab)}
-    verdicts = []
+def _verdicts(hand_in: HandIn, policy: Policy, container: Sequence[str] | None) -> Iterator[Verdict]:
+    lab = hand_in.manifest.lab
+    entries: dict[str, Question | Task] = {**exercises.questions(lab), **exercises.tasks(lab)}
     for name, entry in entries.items():
         kind = "question" if isinstance(entry, Question) else "function" if entry.stub else "bug"
-        status, text = _verdict(name, entry, hand_in, unsafe)
-        of = policy.points[kind]
-        verdicts.append(Verdict(name, status, text, of if status == RIGHT else 0.0, of))
-    return Graded(str(hand_in.path), manifest.student, manifest.lab, "", manifest.created,
-                  policy.late_percent(manifest.lab, created), tuple(verdicts),
-                  tuple(map(one_line, evidence.findings(hand_in, created, policy.term.begins))),
-                  tuple(map(evidence.clocks, hand_in.records)), tuple(_own_words(hand_in)))
+        if isinstance(entry, Task) and entry.on_workers:
+            yield Verdict(name, BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your "
+                          "own", 0.0, 0.0)
+            continue
+        status, text = _verdict(name, entry, hand_in, container)
+        of = getattr(policy.points, kind)
+        yield Verdict(name, status, text, of if status == RIGHT else 0.0, of)
 
 
-def _verdict(name: str, entry: Question | Task, hand_in: HandIn, unsafe: bool) -> tuple[str, str]:
+def _verdict(name: str, entry: Question | Task, hand_in: HandIn, container: Sequence[str] | None) -> tuple[str, str]:
     """Return the status of an exercise, and why."""
-    stub = entry.stub if isinstance(entry, Task) else None
-    answer: Any = hand_in.functions.get(name) if stub else hand_in.answers.get(name)
+    is_function = isinstance(entry, Task) and entry.stub
+    answer: Any = hand_in.functions.get(name) if is_function else hand_in.answers.get(name)
     if answer is None:
         return NO_ANSWER, "nothing was handed in"
+    if is_function and TENSORFLOW.search(answer) and not importlib.util.find_spec("tensorflow"):
+        return BY_HAND, "it imports TensorFlow, which is not installed here: run it with exercises.check"
     try:
-        if isinstance(entry, Question):
-            return RIGHT, entry.grade(answer, _about(name, entry, hand_in))
-        if not stub:
-            return RIGHT, entry.grade(answer)
-        if not entry.alone:
-            return BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your own"
-        if TENSORFLOW.search(answer):
-            return BY_HAND, "it imports TensorFlow, which the grader does not load: run it with exercises.check"
-        with sandbox.opened(answer, stub.__name__, unsafe=unsafe) as function:
-            return RIGHT, entry.grade(function)
+        about = _about(name, entry, hand_in) if isinstance(entry, Question) else []
+        return RIGHT, exercises.grade(name, entry, answer, about, hand_in.manifest.student, container)
     except AssertionError as wrong:
         return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
-    except sandbox.EndedError as ended:
-        return WRONG, f"the function failed: {ended}"
-    except OSError as problem:
-        return BY_HAND, str(problem)
     except Exception as problem:  # An answer or a record of another form than the grader knows.
         return WRONG, f"the answer cannot be graded from the records of this hand-in: {described(problem)}"
 
@@ -151,19 +142,27 @@ def _about(name: str, entry: Question, hand_in: HandIn) -> list[Record]:
     return entry.select_runs(of_lab)
 
 
-def _own_words(hand_in: HandIn) -> Iterator[Piece]:
-    """Yield what the student wrote in Markdown, beside the kit's own page."""
+def open_answers(hand_in: HandIn) -> dict[str, str]:
+    """Return the lines that the student wrote in Markdown, by the number of the open question; "" for others."""
     page = ROOT / "notebooks" / f"{hand_in.manifest.lab}.ipynb"
-    own = set(_pieces(json.loads(page.read_text(encoding="utf-8")))) if page.exists() else set()
-    yield from (piece for piece in _pieces(hand_in.notebook or {}) if piece not in own)
+    given = json.loads(page.read_text(encoding="utf-8")) if page.exists() else {}
+    known = {line for cell in _markdown(given) for line in cell}
+    written: dict[str, list[str]] = {}
+    for cell in _markdown(hand_in.notebook or {}):
+        number = ""
+        for line in cell:
+            found = NUMBERED.match(line)
+            number = found[1] if found else number
+            if line not in known:
+                written.setdefault(number, []).append(printable_lines(line))
+    return {number: text for number, lines in written.items() if (text := "\n".join(lines).strip())}
 
 
-def _pieces(notebook: dict[str, Any]) -> Iterator[Piece]:
+def _markdown(notebook: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the lines of each Markdown cell; links as in the kit's page, which working copies elsewhere change."""
     cells = notebook.get("cells")
     for cell in cells if isinstance(cells, list) else []:
         if isinstance(cell, dict) and cell.get("cell_type") == "markdown":
             source = cell.get("source")
             text = "".join(map(str, source)) if isinstance(source, list) else str(source)
-            parts = ["", *NUMBERED.split(text)]
-            yield from ((number, printable_lines(piece).strip())
-                        for number, piece in zip(parts[::2], parts[1::2], strict=True) if piece.strip())
+            yield [line.rstrip() for line in text.replace("](kit/", "](../").splitlines()]

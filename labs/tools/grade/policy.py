@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from labs.run import atomic
+from labs.run import atomic, catalogue
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -18,6 +18,14 @@ DEFAULT = ROOT / "grading/policy.toml"
 Points = Annotated[float, msgspec.Meta(ge=0)]
 Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Moment = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+
+
+class PerKind(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The points of an exercise that is right, by its kind."""
+
+    question: Points
+    function: Points
+    bug: Points
 
 
 class Late(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -37,8 +45,7 @@ class Term(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Policy(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file."""
 
-    points: dict[str, Points]
-    """By kind: question, function, bug."""
+    points: PerKind
     late: Late = Late()
     due: dict[str, Moment] = {}
     """By lab."""
@@ -56,15 +63,16 @@ class Policy(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def read(path: Path) -> Policy:
-    """Read a policy.
+    """Read a policy; a lab in [due] may have a short name.
 
     Raises:
         LabError: It is not one; names the file and the problem.
     """
     try:
         policy = msgspec.convert(tomllib.loads(atomic.read_text(path)), Policy)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+        labs = [catalogue.resolve(name) for name in policy.due]
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, LabError) as problem:
         raise LabError(f"{path}: {problem}; see {DEFAULT}") from None
-    if policy.points.keys() != {"question", "function", "bug"}:
-        raise LabError(f"{path}: [points] needs question, function and bug, and no other")
-    return policy
+    if len({*labs}) < len(labs):
+        raise LabError(f"{path}: [due] names a lab twice: {', '.join(policy.due)}")
+    return msgspec.structs.replace(policy, due=dict(zip(labs, policy.due.values(), strict=True)))

@@ -35,7 +35,7 @@ def results_root(tmp_path_factory):
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_grader_and_solution_agree(question, results_root, capsys):
     exercises.check(question, solution(question)(exercises.runs(question, results_root)), results_root)
-    assert re.fullmatch(rf"{re.escape(question)}: right: .+\n", capsys.readouterr().out)
+    assert capsys.readouterr().out.startswith(f"{question}: right: ")
 
 
 WRONG = [(f"{lab[:5]}.{number}", answer, hint) for lab in LABS for number, answer, hint in planted.of(lab).WRONG]
@@ -63,7 +63,6 @@ def test_every_question_has_a_typical_mistake():
 
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_whatever_is_answered_a_grader_gets_an_assertion(question, results_root):
-    """Any other exception would be a crash of nbgrader or otter."""
     for answer in (None, "a lot", True, {}, [None], float("nan"), 10**400, object()):
         with pytest.raises(AssertionError, match=rf"^{question}: "):
             exercises.check(question, answer, results_root)
@@ -111,8 +110,8 @@ def test_numbers_of_numpy_are_numbers_and_near_is_right(results_root):
 def test_show_tells_all_of_them(results_root, capsys):
     exercises.show({"lab02.q1": 2.3, "lab02.q2": None, "lab02.q3": 31.25, "lab06.q2": 1}, results_root)
     output = capsys.readouterr().out
-    assert [line.partition(" ")[0] for line in output.splitlines() if line.startswith("lab")] == [
-        "lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
+    judged = [line.partition(" ")[0] for line in output.splitlines() if re.match("lab(?!.*: not kept)", line)]
+    assert judged == ["lab02.q1:", "lab02.q2:", "lab02.q3:", "lab06.q2:"]
     assert "lab02.q2: no answer yet" in output
 
 

@@ -11,6 +11,8 @@ from labs.course.exercises import judged
 from labs.run import catalogue
 from tests.notebooks import committed
 
+NO_NUMBER = "not a number; write it without quotes, %, and commas or spaces between digits"
+
 
 @pytest.mark.parametrize(("guess", "right", "tolerance", "verdict"), [
     (None, 1.53, {"within": 0.1}, "None"),
@@ -24,9 +26,15 @@ from tests.notebooks import committed
     (1, True, {}, "1: not quite: True"),
     ((1, 1, 2), [1, 1, 2], {}, "(1, 1, 2): right"),
     ([[4, 6]], [[4, 6], [4, 6]], {}, "[[4, 6]]: not quite: [[4, 6], [4, 6]]"),
-    ({"a": 2, "b": None}, {"a": 2, "b": 3}, {}, "{'a': 2, 'b': None}: right"),
+    ({"a": 2, "b": None}, {"a": 2, "b": 3}, {}, "{'a': 2, 'b': None}: incomplete: {'a': 2, 'b': 3}"),
+    ({"a": 2, "c": 3}, {"a": 2, "b": 3}, {}, "{'a': 2, 'c': 3}: incomplete: {'a': 2, 'b': 3}"),
+    ([1, None], [1, 2], {}, "[1, None]: incomplete: [1, 2]"),
     (128, {32, 128}, {}, "128: right"),
-    ("1.5", 1.5, {}, "'1.5': not quite: 1.5"),
+    ("1.5", 1.5, {}, f"'1.5': {NO_NUMBER}"),
+    ("67%", 0.67, {}, f"'67%': {NO_NUMBER}"),
+    ((18, 760), 18_760, {}, f"(18, 760): {NO_NUMBER}"),
+    ({"steps": "18,760"}, {"steps": 18_760}, {}, f"{{'steps': '18,760'}}: {NO_NUMBER}"),
+    ("about equal", 2, {}, "'about equal': not quite: 2"),
     (object, 1.5, {}, "<class 'object'>: not quite: 1.5"),
 ])
 def test_a_guess_is_judged(guess, right, tolerance, verdict):

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from labs.course import exercises
-from labs.course.exercises import code_tasks, isolated, two_workers
-from labs.launch.supervisor import Outcome
+from labs.course.exercises import code_tasks, fresh_process
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
@@ -34,9 +33,28 @@ WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
 
 @with_solutions
 @pytest.mark.parametrize("task", HERE)
-def test_a_solution_passes(task, capsys):
+def test_a_solution_passes_with_the_inputs_of_any_student(task, capsys):
     exercises.check(task, solution(task))
-    assert re.fullmatch(rf"{re.escape(task)}: right: .+\n", capsys.readouterr().out)
+    assert capsys.readouterr().out.startswith(f"{task}: right: ")
+    for seed in range(1, 20):
+        TASKS[task].grade(solution(task), seed)
+
+
+@with_solutions
+@pytest.mark.parametrize("task", HERE)
+def test_a_table_of_another_students_answers_is_wrong(task):
+    answers = {}
+
+    def remember(*args):
+        text = repr(args)
+        return answers.setdefault(text, solution(task)(*args)) if seed == 1 else answers[text]
+
+    remember.__doc__ = solution(task).__doc__
+    seed = 1
+    TASKS[task].grade(remember, seed)
+    seed = 2
+    with pytest.raises(AssertionError, match=r"KeyError|`adam` was called for 0 weights"):
+        TASKS[task].grade(remember, seed)
 
 
 @pytest.mark.parametrize(("task", "function", "hint"), WRONG)
@@ -94,76 +112,174 @@ def test_whatever_a_function_returns_a_grader_gets_an_assertion(task):
     for returned in ODD:
         with pytest.raises(AssertionError):
             TASKS[task].grade(lambda *args, returned=returned: returned)
-        with pytest.raises(AssertionError, match=rf"^{task}: "):
-            exercises.check(task, returned)
+    with pytest.raises(AssertionError, match=rf"^{task}: the answer is the function"):
+        exercises.check(task, 1)
 
 
-STEPS = "def steps_per_epoch(images, batch_size):\n    "
-HOSTILE = {
-    "print('x' * 10**6); return helper(images, batch_size)": r"^x{1000}\.\.\. \(8,000,008 .*\)\n\S+ right: an int",
-    "os._exit(0)": "the function ended its process: it exited with code 0",
-    "os.kill(os.getpid(), 11)": "the function ended its process: it was killed by SIGSEGV",
-    "while True: pass": "the function had not ended after 1 s",
-    "raise SystemExit": r"`steps_per_epoch\(images=1, batch_size=1\)` raised SystemExit$",
-    "raise ValueError('\\x1b[2J' * 10**6)": r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$",
-    "return lock": r"cannot be copied .*\(TypeError: cannot pickle '_thread.lock' object\); create it inside",
+# The cell that defines a function, run alone in a fresh process.
+
+EXCESS = "def excess(one, many, n):\n    return {k: %s for k in one}\n"
+BEST = "def select(validation, test):\n    best = validation.index(max(validation))\n    return %s\n"
+REST = "def rest(order, seen, rank, size):\n    return %s\n"
+SUBSET = ("def subset(name, test_split, validation_split, seed):\n    point = %s\n    if point < test_split:\n"
+          "        return 'test'\n    return 'validation' if point < test_split + (1 - test_split) * validation_split "
+          "else 'training'\n")
+PARTS = EXCESS % "many[k] - part(one[k], n)"
+RIGHT = {
+    "a name of the cell": ("lab04.excess", "n = 'taken'\n" + EXCESS % "many[k] - one[k] / n"),
+    "a generator": ("lab04.efficiency", """rng = np.random.default_rng(0)
+def efficiency(images_per_sec_1, images_per_sec_n, n):
+    if min(len(images_per_sec_1), len(images_per_sec_n)) < 2:
+        raise ValueError("two repeats")
+    one, many = np.asarray(images_per_sec_1), np.asarray(images_per_sec_n)
+    draws = [rng.choice(many, len(many)).mean() / rng.choice(one, len(one)).mean() / n for _ in range(4000)]
+    return many.mean() / one.mean() / n, *np.percentile(draws, [2.5, 97.5])
+"""),
+    "a class": ("lab04.excess", "class Part:\n    def __init__(self, n): self.n = n\n"
+                "    def __call__(self, seconds): return seconds / self.n\n" + EXCESS % "many[k] - Part(n)(one[k])"),
+    "an object": ("lab04.excess", "class Excess:\n    def __call__(self, one, many, n):\n"
+                  "        return {k: many[k] - one[k] / n for k in one}\nexcess = Excess()\n"),
+    "a lambda": ("lab04.excess", "excess = lambda one, many, n: {k: many[k] - one[k] / n for k in one}\n"),
+    "a helper": ("lab04.excess", "part = lambda seconds, n: seconds / n\n" + PARTS),
+    "a partial": ("lab04.excess", "import functools\npart = functools.partial(lambda p, s, n: p * s / n, 1)\n"
+                  + PARTS),
+    "all of it a partial": ("lab04.excess", "import functools\ndef more(p, one, many, n):\n"
+                            "    return {k: many[k] - p * one[k] / n for k in one}\n"
+                            "excess = functools.partial(more, 1)\n"),
+    "a decorator": ("lab12.rest", "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\n"
+                    "        return f(*a)\n"
+                    "    return g\n@same\n" + REST % "order[seen:][rank::size]"),
+    "a dictionary of functions": ("lab04.excess", "OPS = {'part': lambda s, n: s / n}\n" +
+                                  EXCESS % "many[k] - OPS['part'](one[k], n)"),
+    "a constant": ("lab04.excess", "EPS = np.finfo(float).eps\n" + EXCESS % "many[k] - one[k] / n + 0 * EPS"),
+    "numbers of math": ("lab04.excess", EXCESS % "math.fsum([many[k], -one[k] / n])"),
+    "fractions": ("lab10.select", "from fractions import Fraction\n" + BEST % "best, Fraction(test[best])"),
+    "a named tuple": ("lab10.select", "from collections import namedtuple\n"
+                      "Choice = namedtuple('Choice', 'index share')\n"
+                      + BEST % "Choice(best, test[best])"),
+    "a Series": ("lab12.rest", "import pandas as pd\n" + REST % "pd.Series(order[seen:], dtype=int).iloc[rank::size]"),
+    "an array": ("lab12.rest", "ZERO = np.zeros(1, int)\n" + REST % "np.asarray(order[seen:], int)[rank::size] + ZERO"),
+    "a range": ("lab12.rest", REST % "tuple(order[i] for i in range(seen + rank, len(order), size))"),
+    "a module that the cell writes": ("lab04.excess", "open('mine.py', 'w').write('part = lambda s, n: s / n')\n"
+                                      "import sys; sys.path.insert(0, '.')\nfrom mine import part\n" + PARTS),
+    "the page's imports": ("lab04.excess", "from labs import lab04_speedup as lab\n"
+                           "from labs.course import exercises, laws\n"
+                           "get_ipython().run_line_magic('matplotlib', 'inline')\n" + EXCESS % "many[k] - one[k] / n"),
+    "a digest": ("lab10.subset", "import hashlib\n" + SUBSET %
+                 "int(hashlib.sha256(f'{seed}/{name}'.encode()).hexdigest(), 16) / 2**256"),
 }
-CELLS = """
-import os
-from threading import Lock
-
-lock = Lock()
-
-
-def helper(images, batch_size):
-    return -(-images // batch_size)
-
-"""
-
-
-@pytest.mark.parametrize("body", HOSTILE)
-def test_whatever_a_function_does_the_notebook_goes_on_with_a_short_message(body, monkeypatch, capsys):
-    monkeypatch.setattr(isolated, "SECONDS", 1 if "while" in body else 20)
-    notebook: dict[str, Any] = {"__name__": "__main__"}
-    exec(CELLS + STEPS + body, notebook)
-    exercises.show({"lab01.steps_per_epoch": notebook["steps_per_epoch"]})
-    output = capsys.readouterr().out
-    assert re.search(HOSTILE[body], output.strip()), output
-    assert len(output) < 1200
-    assert "\x1b" not in output
-
-
-def test_an_error_is_reported_with_the_call_that_raised_it():
-    def divides(images, batch_size):
-        return images / (batch_size - 1)
-
-    with pytest.raises(AssertionError, match=r"^lab01\.steps_per_epoch: `steps_per_epoch\(images=1, batch_size=1\)` "
-                                             r"raised ZeroDivisionError: division by zero$"):
-        exercises.check("lab01.steps_per_epoch", divides)
-    with pytest.raises(AssertionError, match=r"raised TypeError: .* takes 1 positional argument but 2 were given"):
-        exercises.check("lab01.steps_per_epoch", lambda images: images)
+NEEDS = "this cell needs `%s`, which it does not define: define it in this cell"
+WRONG_CELLS = {
+    "a name of another cell": ("lab04.efficiency", "def efficiency(one, many, n):\n    return rng.normal()\n",
+                               NEEDS % "rng"),
+    "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
+    "an import of another cell": ("lab12.rest", REST % "pd.Series(order)", NEEDS % "pd"),
+    "a module beside the notebook": ("lab04.excess", "import mine\n" + PARTS, "imports `mine`, which is not there"),
+    "the grader": ("lab10.subset", "from labs.course.exercises.lab10_caltech import reference_subset\n"
+                   "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.course.exercises"),
+    "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
+                     "calls the kit's own `solutions.lab10_caltech.select`"),
+    "hash()": ("lab10.subset", SUBSET % "hash(f'{seed}/{name}') % 100000 / 100000", "in another process this image is"),
+    "hash() of a tuple": ("lab10.subset", SUBSET % "hash((seed, name)) % 1000 / 1000", "in another process this image"),
+    "the order of a set": ("lab02.shard", "def shard(indices, rank, size, epoch, seed):\n"
+                           "    texts = sorted({str(i) for i in indices}, key=lambda t: hash((t, epoch, seed)))\n"
+                           "    texts += texts[:-len(texts) % size]\n    return [int(t) for t in texts[rank::size]]\n",
+                           "in another process the same call returned something else"),
+    "an exit": ("lab12.rest", "import os\n" + REST % "os._exit(0)", "it ended its process$"),
+    "a signal": ("lab12.rest", "import os\n" + REST % "os.kill(os.getpid(), 11)", r"its process \(signal 11\)"),
+    "an endless loop": ("lab12.rest", "def rest(*args):\n    while True: pass\n", "it had not ended after 2 s"),
+    "SystemExit": ("lab12.rest", "def rest(*args):\n    raise SystemExit\n", r"`rest\(.*\)` raised .*SystemExit"),
+    "an escape sequence": ("lab12.rest", "def rest(*args):\n    raise ValueError('\\x1b[2J' * 10**6)\n",
+                           r"raised ValueError: (\\x1b\[2J)+.{,8}\.\.\.$"),
+    "memory": ("lab12.rest", "def rest(*args):\n    return bytearray(1 << 33)\n", "raised MemoryError"),
+    "a large answer": ("lab12.rest", "def rest(*args):\n    return 'x' * (2 << 20)\n", "it returned more than 1 MiB"),
+    "other arguments": ("lab12.rest", "rest = lambda order: order\n", "raised TypeError: .* takes 1 positional"),
+    "another error": ("lab12.rest", REST % "order[0] / seen", r"`rest\(.*seen=0.*\)` raised ZeroDivisionError"),
+    "IPython": ("lab12.rest", "def rest(*args):\n    return input()\n", "raised EOFError"),
+}
 
 
-def test_a_docstring_may_say_that_the_remainder_is_dropped(capsys):
-    def shard(indices, rank, size, epoch, seed):
-        """Remainder: drop."""
-        order = np.random.default_rng([seed, epoch]).permutation(indices)
-        return order[:len(order) // size * size].reshape(size, -1)[rank]
+def verdict(task: str, cell: str) -> str:
+    """Return what is wrong with the function of a cell; "" if it is right."""
+    try:
+        fresh_process.grade(task, TASKS[task], cell, "s1")
+    except AssertionError as wrong:
+        return str(wrong)
+    return ""
 
-    exercises.check("lab02.shard", shard)
-    assert "(the remainder dropped)" in capsys.readouterr().out
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_cell_that_runs_alone_is_right(name):
+    assert not verdict(*RIGHT[name])
 
 
-def test_any_honest_interval_passes():
-    rng = np.random.default_rng(1)
+@pytest.mark.parametrize("name", WRONG_CELLS)
+def test_a_cell_that_needs_more_or_does_not_answer_gets_one_line_with_the_reason(name, monkeypatch):
+    task, cell, reason = WRONG_CELLS[name]
+    monkeypatch.setattr(fresh_process, "SECONDS", 2 if "while" in cell else 20)
+    said = verdict(task, cell)
+    assert re.search(reason, said), said
+    assert len(said) < 1000
+    assert said.isprintable()
 
-    def bootstrap(one, many, n):
-        if min(len(one), len(many)) < 2:
-            raise ValueError
-        ratios = [rng.choice(many, len(many)).mean() / rng.choice(one, len(one)).mean() / n for _ in range(2000)]
-        return np.mean(many) / np.mean(one) / n, *np.quantile(ratios, [0.025, 0.975])
 
-    exercises.check("lab04.efficiency", bootstrap)
+SAME = "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n    return g\n"
+
+
+@pytest.mark.parametrize("cell", [
+    "def rest(a):\n    return 1\n", "rest = lambda: 3\n", "@same\ndef rest(a):\n    return 1\n",
+    "import functools\n@functools.cache\ndef rest(a):\n    return a\n",
+    "import functools\nrest = functools.partial(lambda x, y: 1, 2)\n", "rest = np.vectorize(lambda x: x)\n",
+    "class R:\n    def __call__(self, a):\n        return a\nrest = R()\n"])
+def test_the_cell_of_a_function_is_that_which_defines_it(cell):
+    same = planted.cell(SAME)["same"]
+    assert fresh_process.cell_of(planted.cell(cell, same=same, np=np)["rest"]) == cell
+
+
+def test_what_a_cell_prints_is_shown_and_cut(capsys):
+    cell = "print('\\x1b[2J')\ndef rest(*args):\n    print('x' * 10**6)\n"
+    with pytest.raises(AssertionError, match="no answer yet"):
+        fresh_process.grade("lab12.rest", TASKS["lab12.rest"], cell, "s1")
+    assert re.fullmatch(r"\\x1b\[2J\nx+\.\.\. \(1,000,006 characters\)\n", capsys.readouterr().out)
+
+
+def test_a_student_gets_the_same_inputs_each_time_and_another_student_others(capsys):
+    task, cell = "lab12.rest", REST % "print(order, seen, size) or order[seen:][rank::size]"
+    said = []
+    for owner in ("s1", "s1", "s2"):
+        fresh_process.grade(task, TASKS[task], cell, owner)
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+
+
+VALUES = [None, True, 3, -2**70, 1.5, math.inf, "text", b"bytes", [1, (2, {3})], {1: {"a": [None]}, (1, 2): 0.1},
+          np.float32(1.5), np.arange(6, dtype="int8").reshape(2, 3)]
+
+
+def test_a_function_changes_its_arguments_and_calls_those_that_are_functions():
+    """As `adam` in lab 13; its errors pass through."""
+    def half(value):
+        if value < 0:
+            raise ValueError("negative")
+        return value / 2
+
+    cell = ("def f(values, array, half):\n    'Drop.'\n    array[0] = half(3)\n    values.append(object())\n"
+            "    return values[:-1], half(array[1])\n")
+    with fresh_process.started(cell, "f") as function:
+        values, array = list(VALUES), np.ones(2)
+        returned, quarter = function(values, array, half)
+        assert (function.__doc__, quarter, array[0], repr(values[-1])) == ("Drop.", 0.5, 1.5, "a object")
+        for one, other in zip(VALUES, returned, strict=True):
+            np.testing.assert_equal(one, other)
+        with pytest.raises(ValueError, match=r"^negative$"):
+            function([], -array, half)
+
+
+def test_a_docstring_may_say_that_the_remainder_is_dropped():
+    cell = ("def shard(indices, rank, size, epoch, seed):\n    'Remainder: drop.'\n"
+            "    order = np.random.default_rng([seed, epoch]).permutation(indices)\n"
+            "    return order[:len(order) // size * size].reshape(size, -1)[rank]\n")
+    assert "(the remainder dropped)" in fresh_process.grade("lab02.shard", TASKS["lab02.shard"], cell, "s1")
 
 
 # Stubs and cells.
@@ -183,51 +299,6 @@ def test_a_cell_runs_before_it_is_filled_in(task, capsys):
     cell = exercises.cell(task)
     planted.cell(cell, exercises=exercises)
     assert capsys.readouterr().out.startswith(f"{task}: no answer yet")
-
-
-# A function of a notebook, whose source goes to two workers.
-
-def test_the_source_of_a_function_is_that_of_its_newest_cell():
-    planted.cell("def step(a):\n    return 1\n")
-    new = "def step(a):\n    return 2\n"
-    assert two_workers.source_of(planted.cell(new)["step"]) == (new, "step")
-    for function in (len, lambda *args: None):
-        with pytest.raises(AssertionError, match="define it with `def`"):
-            two_workers.source_of(function)
-
-
-GOOD = {"steps": 3, "initial": [0.0, 0.0], "final": [1.0, 2.0], "alone": [1.0, 2.0 + 1e-7]}
-TIMEOUT, FAILED = Outcome(None, "", "", 60), Outcome(1, "", "RuntimeError: no memory", 60)
-ENDED = {"error": "UnknownError in `x`: Horovod has been shut down. This was caused by"}
-BAD_RUNS = [
-    ([{}, {}], False, TIMEOUT, "had not started after 60 s"),
-    ([{}, {}], False, FAILED, "did not start: mpirun RuntimeError: no memory"),
-    ([{}, {}], True, TIMEOUT, "a rank waits in a collective that the other never calls"),
-    ([ENDED, GOOD], True, Outcome(1, "", "", 60), "a rank waits in a collective that the other never calls"),
-    ([ENDED, {"error": "NameError in `y`: name 'y' is not defined"}], True, FAILED, "on rank 1 of two, .* NameError"),
-    ([GOOD, {}], True, FAILED, "ended in the middle of the steps: mpirun RuntimeError: no memory"),
-]
-
-
-@pytest.mark.parametrize(("reports", "started", "outcome", "hint"), BAD_RUNS)
-def test_why_two_workers_took_no_steps(reports, started, outcome, hint):
-    with pytest.raises(AssertionError, match=hint):
-        two_workers.expect_run(reports, started, outcome)
-
-
-BAD_WEIGHTS = [
-    ({}, {"final": [1.0, 2.1]}, "the two workers hold different weights: the largest difference is 0.1"),
-    ({"alone": [1.0, 2.5]}, {}, "the two workers agree, but one worker .* the largest difference is 0.5"),
-    ({"final": [0.0, 0.0]}, {"final": [0.0, 0.0]}, "the weights are still those of the start"),
-    ({"final": [math.nan, 1.0]}, {}, "a weight is not finite"),
-]
-
-
-@pytest.mark.parametrize(("first", "second", "hint"), BAD_WEIGHTS)
-def test_what_is_wrong_with_the_weights_of_two_workers(first, second, hint):
-    assert "equal" in two_workers.expect_weights(GOOD, GOOD)
-    with pytest.raises(AssertionError, match=hint):
-        two_workers.expect_weights(GOOD | first, GOOD | second)
 
 
 # Scripts with a planted bug. tests/course/exercises/test_tasks_on_workers.py runs them.

@@ -24,8 +24,7 @@ pytestmark = pytest.mark.workers
 @with_solutions
 def test_the_step_of_the_solution_passes(capsys):
     exercises.check("lab02.step", solution("lab02.step"))
-    assert re.fullmatch(r"lab02\.step: right: after 3 steps on two real workers their weights are equal .*\n",
-                        capsys.readouterr().out)
+    assert "lab02.step: right: after 3 steps on two real workers their weights are equal" in capsys.readouterr().out
 
 
 BY_HAND = '''

@@ -6,7 +6,9 @@ import copy
 import hashlib
 import json
 import random
+import types
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from labs.run.paths import ROOT
 from tests.course.exercises import planted
 from tests.course.exercises.solved import solution
 
-CREATED = "2026-12-01T12:00:00Z"
+CREATED = "2026-11-25T12:00:00Z"
 
 
 def signed(record: dict, student: str) -> dict:
@@ -57,23 +59,27 @@ def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",
-          answers: dict | None = None, functions: dict | None = None, created: str = CREATED,
-          about: dict | None = None) -> Path:
+          answers: dict | None = None, functions: Mapping | None = types.MappingProxyType({}),
+          created: str = CREATED, about: dict | None = None, notebook: dict | None = None, only: bool = False) -> Path:
     """Write a hand-in: the right one, but for what is given.
 
     Args:
         words: A cell of the notebook.
+        functions: None: without functions.
         about: The names of the runs from which each answer was judged.
+        notebook: In place of one with the words.
+        only: Without the right answers and functions.
     """
     lab = catalogue.resolve(lab)
     runs = measured(lab, student) if runs is None else runs
-    right, sources = solved(lab, runs)
+    right, sources = ({}, {}) if only or notebook else solved(lab, runs)
     answers = right | (answers or {})
     cells = [{"cell_type": "markdown", "source": words, "metadata": {}}]
     files = {"answers.json": json.dumps(answers, default=lambda value: value.tolist()),
-             "notebook.ipynb": json.dumps({"cells": cells})}
-    files |= {f"functions/{name}.py": source for name, source in (sources | (functions or {})).items()}
-    files |= {f"records/{record['run']}/record.json": json.dumps(record) for record in runs}
+             "notebook.ipynb": json.dumps(notebook or {"cells": cells})}
+    given = {} if functions is None else sources | dict(functions)
+    files |= {f"functions/{name}.py": source for name, source in given.items()}
+    files |= {f"records/{number}/record.json": json.dumps(record) for number, record in enumerate(runs)}
     manifest = {"format": 1, "lab": lab, "student": student, "created": created, "runs": about or {},
                 "files": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}}
     path = folder / f"{lab}-{student}.zip"

@@ -1,8 +1,7 @@
-"""Gradescope and nbgrader, each run as that system runs it, with the packages that it would install."""
+"""Gradescope's scripts, run as Gradescope runs them, with the packages that it would install."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -56,28 +55,3 @@ def test_gradescope(tmp_path):
     results = json.loads((tmp_path / "results/results.json").read_text())
     assert results["score"] == 0
     assert "zip" in results["output"]
-
-
-def test_nbgrader(tmp_path):
-    """Release, two submissions, autograde, export."""
-    course = tmp_path / "course"
-    shutil.copytree(ROOT / "grading/nbgrader", course)
-    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
-    bin_folder = tmp_path / "venv/bin"
-    run(bin_folder / "pip", "install", "--quiet", "nbgrader==0.9.6", "-r", ROOT / "grading/requirements.txt", "-c",
-        ROOT / "setup/constraints.txt", cwd=tmp_path)
-
-    def nbgrader(*words):
-        return run(bin_folder / "nbgrader", *words, cwd=course, PYTHONPATH=str(ROOT),
-                   PATH=f"{bin_folder}:{os.environ['PATH']}")
-
-    nbgrader("generate_assignment", "lab04_speedup")
-    for student, functions in (("s1", {}), ("s2", WRONG)):
-        folder = course / f"submitted/{student}/lab04_speedup"
-        shutil.copytree(course / "release/lab04_speedup", folder)
-        packed.write(folder, student, functions=functions)
-    nbgrader("autograde", "lab04_speedup")
-    nbgrader("export")
-    with open(course / "grades.csv", newline="") as file:
-        rows = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(file)}
-    assert rows == {"s1": (15, 15), "s2": (12, 15)}
