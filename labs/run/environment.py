@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,6 +163,18 @@ def legacy_keras() -> bool:
 def keras_package() -> str:
     """Return the name of the package that TensorFlow loads as Keras."""
     return "tf_keras" if legacy_keras() else "keras"
+
+
+class HorovodsKerasLayer(MetaPathFinder):
+    """Refuses the import of Horovod's own Keras layer where TensorFlow's Keras is Keras 3.
+
+    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` all import `horovod._keras`.
+    """
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "horovod._keras" and not str(version(keras_package())).startswith("2."):
+            raise LabError("Horovod's own Keras layer never exchanges a gradient on Keras 3; use "
+                           "`import horovod_keras3 as hvd`")
 
 
 def refuse_numpy() -> None:

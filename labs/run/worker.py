@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
     stop.end_with_launcher()
     speed_settings.hide_warnings()
+    speed_settings.TensorFlowImport.hidden = speed_settings.UNUSED
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
