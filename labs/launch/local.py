@@ -17,6 +17,7 @@ from labs.results import records
 from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
+from labs.run.options import Options
 from labs.run.student import student_id
 from labs.run.text import plural
 
@@ -51,7 +52,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse(lab, arguments, launches=True)
+    config, options = command_line.parse_run(lab, arguments, launches=True)
     if student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
@@ -64,7 +65,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     with contextlib.ExitStack() as held:
         folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
-            _refuse_run(lab, config, folder, options.resume, workers)
+            _refuse_run(lab, config, folder, options, workers)
         held.enter_context(run_lock.launching(folder))
         _refuse_config(lab, config, workers)
         epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
@@ -92,26 +93,18 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     return records.read(folder)
 
 
-def _refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
+def _refuse_run(lab: Lab, config: Any, folder: Path, options: Options, workers: int) -> None:
     """Refuse a run that is locked, finished or cannot be resumed like this; report if there is nothing to resume.
 
     Raises:
         LabError: Names the cause.
     """
     run_lock.refuse_held(folder)
-    run_lock.refuse_taken(lab.name, folder, resume)
-    if not resume:
-        return
-    if not run_lock.is_saved(folder):
+    run_lock.refuse_taken(lab.name, folder, options, config, workers)
+    if options.resume and not run_lock.is_saved(folder):
         others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
         terminal.note(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
                       f"{usage.suggestion(folder.name, others)}")
-    elif before := run_lock.started_with(folder):
-        run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
-        if before["workers"]:  # 0: it may change, as in elastic training.
-            run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
-    if hasattr(config, "epochs"):
-        run_lock.refuse_fewer_epochs(folder, config.epochs)
 
 
 def _refuse_config(lab: Lab, config: Any, workers: int) -> None:

@@ -168,7 +168,7 @@ def keras_package() -> str:
 class HorovodsKerasLayer(MetaPathFinder):
     """Refuses the import of Horovod's own Keras layer where TensorFlow's Keras is Keras 3.
 
-    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` all import `horovod._keras`.
+    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` import `horovod._keras`.
     """
 
     def find_spec(self, name, path=None, target=None):

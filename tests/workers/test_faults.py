@@ -99,11 +99,12 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
     assert_all_gone(everyone)
     assert not (tmp_path / "results/lab10_caltech/it/record.json").exists()
 
-    again = labs("run", "lab10", *SMALL, "--resume")
+    again = labs("run", "lab10", "--resume")
     output, errors = again.communicate(timeout=240)
     assert again.returncode == 0, errors
     assert output.startswith("lab10_caltech: 2 workers on"), "as many as before"
     assert "resumed after epoch" in output
+    assert "epoch 12/12" in output, "the killed run's options are the defaults"
     mine = weights(tmp_path / "results")
     assert list(mine) == list(undisturbed)
     for name in mine:
