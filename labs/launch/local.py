@@ -16,7 +16,7 @@ from labs.launch import capacity, failure, mpirun, supervisor
 from labs.results import records
 from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError, quoted
+from labs.run.errors import Interrupted, LabError, quoted
 from labs.run.options import Options
 from labs.run.student import student_id
 from labs.run.text import plural
@@ -25,7 +25,7 @@ FEWEST = 256
 """Every embedded data set has more training images; for a step of at most this many, its index need not be read."""
 
 
-class InterruptedAfterRecord(KeyboardInterrupt):
+class InterruptedAfterRecord(Interrupted):
     """A run was interrupted just after it had written its record: there is nothing to resume."""
 
 
@@ -84,11 +84,11 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             terminal.note(f"starting {plural(workers, 'worker')} ...")
         try:
             _launch(lab, launcher, workers, arguments, log, options.stall_seconds, folder)
-        except KeyboardInterrupt:
+        except Interrupted:
             if (folder / "record.json").exists():
                 raise InterruptedAfterRecord from None
             if run_lock.is_saved(folder):
-                raise KeyboardInterrupt(_to_resume(lab, arguments, workers, oversubscribe)) from None
+                raise Interrupted(_to_resume(lab, arguments, workers, oversubscribe)) from None
             raise
     return records.read(folder)
 
@@ -148,9 +148,8 @@ def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Seque
     env = {**mpirun.environment(bar=log is None), **lab.environment, **_module_path(lab),
            stop.SUPERVISOR: stop.supervisor_name()}
     if launcher is None:
-        # Horovod: only warns of a stall; its own limit would also count time in which all workers were stopped.
-        # `supervise` ends the run. Set here, since a run in this process (a notebook) may have left its own limits.
-        env |= {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(int(stall_seconds)), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
+        # Set here, since a run in this process (a notebook) may have left its own limits.
+        env |= failure.horovod_stall_check(stall_seconds)
     command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
     evidence = failure.Evidence(stall_seconds)
     code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)

@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo")
     """Add the options of a lab's Config and of every run to a parser, with the defaults of a preset."""
     experiment = parser.add_argument_group("experiment options")
     experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
-                            help=_docstrings(Options)["preset"])  # type: ignore[arg-type]  # A class can be hashed.
+                            help=_docstrings(Options)["preset"])
     defaults = lab.presets[preset]
     _add_fields(experiment, dataclasses.replace(defaults, seed=student.default_seed(defaults.seed)))
     _add_fields(parser.add_argument_group("run options"), Options())
