@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 
-from labs.run import atomic, speed_settings, stop, terminal, usage
+from labs.run import atomic, paths, speed_settings, stop, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
@@ -147,6 +147,7 @@ def dispatch(words: Sequence[str]) -> int:
     if words[0] == "--version":
         print(_version())
         return 0
+    paths.check_working_folder()
     command, *rest = words
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
         usage.refuse_empty(["labs", *words])

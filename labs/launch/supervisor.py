@@ -168,10 +168,13 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
 
 
 def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests, is_mpirun: bool = True,
-          seconds: float = math.inf) -> None:
-    """Wait for the launcher, for a request to end, or for the time limit; end mpirun if it or its workers hang."""
-    known, limit, noted = requests.count, evidence.clock.now() + seconds, False
-    while process.poll() is None and requests.count == known and evidence.clock.now() < limit:
+          obeyed: int = 0, seconds: float = math.inf) -> None:
+    """Wait for the launcher, or until more than the obeyed requests have come, or for the time limit.
+
+    If mpirun or its workers hang, end them.
+    """
+    limit, noted = evidence.clock.now() + seconds, False
+    while process.poll() is None and requests.count <= obeyed and evidence.clock.now() < limit:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
         if not is_mpirun:
@@ -274,7 +277,7 @@ def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence, requests
     with contextlib.suppress(OSError):  # The terminal has been closed.
         terminal.note("saving; Ctrl-C again ends the run at once")
     process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
-    _wait(process, evidence, requests, seconds=SECONDS_TO_SAVE)
+    _wait(process, evidence, requests, obeyed=1, seconds=SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:

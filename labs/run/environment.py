@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs.run import shadows, student
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, shown
+from labs.run.paths import ROOT, check_working_folder, shown
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -99,10 +99,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     for rule, value in harmful(RULES):
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise LabError("the working folder has been deleted, and mpirun needs one; `cd` to another") from None
+    check_working_folder()
     shadows.refuse_packages()
     refuse_numpy()
     refuse_tensorflow()

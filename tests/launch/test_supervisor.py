@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import psutil
@@ -60,3 +62,28 @@ def test_a_launcher_that_does_not_end_after_its_workers_have_saved_is_ended(monk
     with ends(60), pytest.raises(KeyboardInterrupt):
         supervisor.supervise(["bash", "-c", script], os.environ, Interrupts(), evidence, is_mpirun=True)
     assert evidence.error.startswith("rank 0: asked to stop")
+
+
+FLOODED = """
+import os, sys
+from labs.launch import failure, supervisor
+for _ in range(4):
+    try:
+        code = "trap 'exit 3' USR1; echo ready; while true; do sleep 0.02; done"
+        supervisor.supervise(["bash", "-c", code], os.environ, sys.stdout, failure.Evidence(60), is_mpirun=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_many_signals_at_once_are_one_request_and_leave_no_lock_held():
+    """A signal that raises anywhere can leave the lock of Popen.wait held, and the next wait never returns."""
+    program = subprocess.Popen([sys.executable, "-c", FLOODED], stdout=subprocess.PIPE, text=True)
+    with ends(120):
+        for line in program.stdout:
+            for _ in range(40 * (line == "ready\n")):
+                program.send_signal(signal.SIGINT)
+                program.send_signal(signal.SIGINT)
+            ended = line
+        assert (program.wait(), ended) == (0, "interrupted\n")

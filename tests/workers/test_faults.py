@@ -121,6 +121,18 @@ def test_frozen_worker(labs, rank):
     assert_all_gone(everyone)
 
 
+@pytest.mark.parametrize("frozen", ["mpirun", "all workers"])
+def test_when_nobody_is_heard_the_run_ends(labs, frozen):
+    process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 8)
+    for each in ranks.values() if frozen == "all workers" else [one for one in everyone if one.name() == "prterun"]:
+        each.suspend()
+    code, last = end(process, timeout=16 + 30)
+    assert code == 1
+    assert re.fullmatch(r"labs: error: no heartbeat from any worker for \d+ s: .* frozen; last heartbeats: rank 0 .*, "
+                        r"rank 1 on \S+ \(epoch \d+, step \d+\)", last), last
+    assert_all_gone(everyone)
+
+
 @pytest.mark.everyday
 def test_loss_that_is_no_number_names_step_and_rate(labs):
     process = labs("run", "lab10", "--workers", 2, *SMALL, "--base-lr", 1e30, "--warmup-epochs", 0)
@@ -139,7 +151,8 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path,
         process, everyone, _ = start(labs, *ENDLESS)
     finally:
         signal.signal(signal.SIGINT, before)
-    process.send_signal(number)
+    for _ in range(2):  # `timeout -s INT` signals the process and its group: that is one request.
+        process.send_signal(number)
     output, errors = process.communicate(timeout=40)
     assert process.returncode == 130
     line, command = errors.strip().splitlines()[-1].split(" to continue: ")
