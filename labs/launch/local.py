@@ -84,7 +84,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             terminal.note(f"starting {plural(workers, 'worker')} ...")
         try:
             _launch(lab, launcher, workers, arguments, log, options.stall_seconds, folder)
-        except Interrupted:
+        except KeyboardInterrupt:
             if (folder / "record.json").exists():
                 raise InterruptedAfterRecord from None
             if run_lock.is_saved(folder):

@@ -290,7 +290,8 @@ def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # Ctrl-C in `complete` may have left Popen's lock held.
+        process.wait(SECONDS_TO_END)
 
 
 def _family(process: subprocess.Popen) -> list[psutil.Process]:
