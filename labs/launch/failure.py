@@ -153,7 +153,7 @@ class Evidence:
         waited = self.clock.now() - min(stalls.values()) + stall_check_seconds(self.stall_seconds)
         missing = {rank: set(tensors.split(", ")) for rank, tensors in stalls}
         late = [rank for rank, tensors in missing.items() if tensors == set().union(*missing.values())]
-        waiting = self._places(rank for rank in self.last_beats if rank not in late)
+        waiting = self._places({*self.last_beats} - {*late})
         cure = EQUAL_STEPS if self.own_script else "frozen, overloaded or lost"
         if late:
             return (f"{self._places(late)}: the others have waited for it for {waited:.0f} s ({waiting}; "
@@ -163,7 +163,8 @@ class Evidence:
 
     def _places(self, ranks: Iterable[int]) -> str:
         """Return where ranks are, by their last heartbeats; of many, where the first four are."""
-        known = [str(self.last_beats[rank][0]) if rank in self.last_beats else f"rank {rank}" for rank in sorted(ranks)]
+        beats = dict(self.last_beats)  # A copy: another thread adds to it.
+        known = [str(beats[rank][0]) if rank in beats else f"rank {rank}" for rank in sorted(ranks)]
         return ", ".join(known[:4]) + ", ..." * (len(known) > 4)
 
     @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -53,7 +52,7 @@ def _true(value: str) -> bool:
 
 RULES = [
     Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
-         lambda value: legacy_keras() and not importlib.util.find_spec("tf_keras")),
+         lambda value: legacy_keras() and not PathFinder.find_spec("tf_keras")),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
