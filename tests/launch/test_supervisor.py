@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from labs.launch import failure, supervisor
+from tests.launch.test_failure import beat
 from tests.tools.cluster.client import until
 from tests.waiting import ends
 
@@ -64,9 +65,21 @@ def test_a_launcher_that_does_not_end_after_its_workers_have_saved_is_ended(monk
     assert evidence.error.startswith("rank 0: asked to stop")
 
 
+@pytest.mark.slow
+def test_a_launcher_that_hangs_after_its_workers_have_finished_is_ended_without_an_error(monkeypatch):
+    monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 1.0)
+    beats = "".join(beat(0, alive) for alive in (1, 0))
+    evidence = failure.Evidence(60)
+    with ends(60):
+        code = supervisor.supervise(["bash", "-c", 'printf %s "$0" >&2; sleep 600', beats], os.environ, None, evidence,
+                                    is_mpirun=True)
+    assert (code, evidence.error) == (0, "")
+
+
 FLOODED = """
 import os, sys
 from labs.launch import failure, supervisor
+from tests.launch.test_failure import beat
 for _ in range(4):
     try:
         code = "trap 'exit 3' USR1; echo ready; while true; do sleep 0.02; done"
