@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from labs.run import lazy, shadows, speed_settings
+from labs.run import environment, lazy, shadows, speed_settings
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(errors="backslashreplace")  # For names with characters that the terminal cannot encode.
 if sys.excepthook is sys.__excepthook__:
     sys.excepthook = shadows.show
+sys.meta_path.insert(0, environment.HorovodsKerasLayer())
 if "tensorflow" not in sys.modules:
     sys.meta_path.insert(0, speed_settings.TensorFlowImport())
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Sequence
 from pathlib import Path
 
-from labs.run import atomic, speed_settings, terminal, usage
+from labs.run import atomic, paths, speed_settings, stop, terminal, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.text import one_line
 
@@ -85,6 +85,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt as stopped:
+        stop.ignore_requests()
         again = "; the same command continues"
         cure = {"sweep": again, "accept-gpu": again, "run": f"; to continue: {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
@@ -146,6 +147,7 @@ def dispatch(words: Sequence[str]) -> int:
     if words[0] == "--version":
         print(_version())
         return 0
+    paths.check_working_folder()
     command, *rest = words
     if command not in ("queue", "launch"):  # What follows is for sbatch, or for a script.
         usage.refuse_empty(["labs", *words])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from labs.launch import capacity, failure, mpirun, supervisor
 from labs.run import stop, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
-from labs.run.options import LAUNCH
+from labs.run.options import LAUNCH, Options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("Run your own script on N workers, each with this environment's Python. If one fails, all "
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
+    parser.add_argument("--stall-seconds", type=usage.number, metavar="FLOAT", default=Options.stall_seconds,
+                        help="end the script when its ranks have waited for each other for this many seconds, or for "
+                             "one of them ten times as long (default: %(default)s)")
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
@@ -33,14 +35,16 @@ def main(args: argparse.Namespace) -> int:
     except LabError as problem:  # Options after N belong to the script.
         here = f"start with: labs launch --oversubscribe {args.workers}"
         raise LabError(str(problem).replace("add --oversubscribe", here)) from None
-    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name()}
+    env = {**mpirun.environment(), stop.SUPERVISOR: stop.supervisor_name(),
+           **failure.horovod_stall_check(args.stall_seconds)}
     # TensorFlow: by default each worker would start a thread for every core.
     env.setdefault("TF_NUM_INTRAOP_THREADS", str(max(1, capacity.slots() // workers)))
     program = [*mpirun.PYTHON, "-m", "labs.launch.script", str(args.script), *args.arguments]
-    evidence = failure.Evidence(math.inf)
+    evidence = failure.Evidence(args.stall_seconds, own_script=True)
     code = supervisor.supervise([*mpirun.command(workers, env), *program], env, None, evidence, is_mpirun=True,
                                 saves=False)
-    if code:
+    if code or evidence.error:  # mpirun may end with 0 when it is terminated.
+        code = code or 1
         print(f"{ERROR_PREFIX}{evidence.cause(code, Path(os.devnull))}", file=sys.stderr)
     return 128 - code if code < 0 else code
 

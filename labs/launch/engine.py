@@ -43,7 +43,7 @@ def train(module: str, arguments: Sequence[str]) -> None:
     import tensorflow as tf
 
     lab = load_lab(importlib.import_module(module))
-    config, options = command_line.parse(lab, arguments)
+    config, options = command_line.parse_run(lab, arguments)
     tf.keras.backend.clear_session()  # Keras counts layers from 1 again, for their names.
     lab.run(config, options)
 

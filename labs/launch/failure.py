@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import signal
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from labs.run import heartbeat
-from labs.run.errors import PROOF_PREFIX
+from labs.run.errors import EQUAL_STEPS, PROOF_PREFIX
 from labs.run.heartbeat import AwakeClock
 from labs.run.text import one_line
 
@@ -33,8 +35,10 @@ GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
 but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
 STALL_WARNING = re.compile(r"stall_inspector\.cc:\d+\] One or more tensors")
 """How Horovod's rank 0 warns that some ranks wait for others. It repeats this while they wait."""
-WAITED_FOR = re.compile(r"(?P<rank>\d+): \[(?P<tensors>.*)\]$")
-"""A line below such a warning: a rank, and the tensors for which the others wait."""
+MISSING = re.compile(r"Missing ranks:$|(?P<rank>\d+): \[(?P<tensors>.*)\]$")
+"""A line below such a warning: a rank, and the tensors for which others wait."""
+SECONDS_TO_START = 300.0
+"""How long the workers may take to start and to load TensorFlow, during which they may send no heartbeat."""
 LONGEST_GAP = 2.0
 """`labs run` polls its launcher every 0.3 s; a longer gap than this means that it was stopped."""
 SECONDS_OF_SILENCE = 4.0
@@ -62,6 +66,18 @@ def proof_verdict(output: str) -> str:
     return lines[-1].removeprefix(PROOF_PREFIX) if lines else ""
 
 
+def stall_check_seconds(stall_seconds: float) -> int:
+    """Return after how many seconds of a stall Horovod is to warn, again and again."""
+    return max(1, int(stall_seconds / 4))
+
+
+def horovod_stall_check(stall_seconds: float) -> dict[str, str]:
+    """Return the environment variables with which Horovod warns of a stall, and `supervise` ends the run."""
+    # Horovod: its own limit would also count time in which all workers were stopped.
+    return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(stall_check_seconds(stall_seconds)),
+            "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
+
+
 def _killed(number: int) -> str:
     return f"was killed by {signal.Signals(number).name}"
 
@@ -71,10 +87,15 @@ class Evidence:
 
     Args:
         stall_seconds: How long a worker may take between two steps.
+        own_script: The workers run a student's script. There a rank may work alone for longer: on rank 0 it may
+            validate.
     """
 
-    def __init__(self, stall_seconds: float):
-        self.stall_seconds = stall_seconds
+    def __init__(self, stall_seconds: float, own_script: bool = False):
+        self.stall_seconds, self.own_script = stall_seconds, own_script
+        self.patience = stall_seconds * (10 if own_script else 2)
+        """For how many seconds a worker may be silent, or work while the others wait for it. In a run a worker ends
+        itself after `stall_seconds` without a step; twice that is for a stall that no worker detects."""
         self.clock = AwakeClock(LONGEST_GAP)
         """It pauses while this process and its workers are stopped."""
         self.error = ""
@@ -88,27 +109,92 @@ class Evidence:
         """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
         self.finish_time = math.inf
         """When the last rank finished the run, on `clock`; infinite while any rank sends heartbeats."""
-        self._stalls: dict[str, float] = {}
-        """When each line of the last stall warning first appeared, in consecutive warnings."""
-        self._last_stalls: dict[str, float] = {}
+        self._stalls: dict[tuple[int, str], float] = {}
+        """The last stall warning: a rank, the tensors for which others wait, and since which warning in a row."""
+        self._earlier_stalls: dict[tuple[int, str], float] = {}
+        self._in_warning, self._warned = False, 0.0
+        """Whether the next line may belong to a stall warning, and when the last one came."""
+        self._blocked, self._heard = False, 0.0
+        """Whether the error stream's reader is blocked, and when it last went on."""
 
     def add_error(self, text: str) -> None:
         """Add what a worker's error line says; only the first one counts."""
         if not self.error:
             self.error, self.error_time = text.strip(), self.clock.now()
 
-    def note_stall(self, text: str) -> None:
-        """Read a line of a stall warning; add an error if Horovod has warned of the same stall for `stall_seconds`.
+    def note_stall(self, text: str) -> bool:
+        """Read a line of the error stream, and return whether it belongs to a stall warning.
 
         Horovod could end such a run itself, but it would count the time in which all workers were stopped.
         """
         if STALL_WARNING.search(text):
-            self._stalls, self._last_stalls = {}, self._stalls
-        elif match := WAITED_FOR.match(line := text.strip()):
-            self._stalls[line] = self._last_stalls.get(line, self.clock.now())
-            if (waited := self.clock.now() - self._stalls[line]) > 0.9 * self.stall_seconds:
-                self.add_error(f"rank {match['rank']}: the others have waited for it for more than {waited:.0f} s "
-                               f"({match['tensors']}; --stall-seconds); frozen, overloaded or lost")
+            self._earlier_stalls = self._stalls if self._is_stalled() else {}
+            self._stalls, self._in_warning, self._warned = {}, True, self.clock.now()
+        elif self._in_warning and (match := MISSING.match(text.strip())):
+            if match["rank"]:
+                line = int(match["rank"]), match["tensors"]
+                self._stalls[line] = self._earlier_stalls.get(line, self._warned)
+        else:
+            self._in_warning = False
+        return self._in_warning
+
+    def _is_stalled(self) -> bool:
+        """Return whether Horovod still warns of a stall."""
+        return self.clock.now() - self._warned < 2.5 * stall_check_seconds(self.stall_seconds) and bool(self._stalls)
+
+    def stall(self) -> tuple[str, float]:
+        """Return where the ranks wait for each other, and which part of the time limit has passed; "" if they do not.
+
+        If each rank lacks a tensor that another one waits for, none can go on. Otherwise a rank works alone.
+        """
+        stalls = dict(self._stalls)  # A copy: another thread adds to it.
+        if not stalls or not self._is_stalled():
+            return "", 0.0
+        waited = self.clock.now() - min(stalls.values()) + stall_check_seconds(self.stall_seconds)
+        missing = {rank: set(tensors.split(", ")) for rank, tensors in stalls}
+        late = [rank for rank, tensors in missing.items() if tensors == set().union(*missing.values())]
+        waiting = self._places({*self.last_beats} - {*late})
+        cure = EQUAL_STEPS if self.own_script else "frozen, overloaded or lost"
+        if late:
+            return (f"{self._places(late)}: the others have waited for it for {waited:.0f} s ({waiting}; "
+                    f"--stall-seconds); {cure}", waited / self.patience)
+        return (f"the ranks have waited for each other for {waited:.0f} s ({waiting}; --stall-seconds); {EQUAL_STEPS}",
+                waited / self.stall_seconds)
+
+    def _places(self, ranks: Iterable[int]) -> str:
+        """Return where ranks are, by their last heartbeats; of many, where the first four are."""
+        beats = dict(self.last_beats)  # A copy: another thread adds to it.
+        known = [str(beats[rank][0]) if rank in beats else f"rank {rank}" for rank in sorted(ranks)]
+        return ", ".join(known[:4]) + ", ..." * (len(known) > 4)
+
+    @contextlib.contextmanager
+    def blocked(self) -> Iterator[None]:
+        """Count no silence in this block: a terminal that is held (Ctrl-S) blocks the reader of the heartbeats."""
+        began, self._blocked = self.clock.now(), True
+        try:
+            yield
+        finally:
+            if self.clock.now() - began > LONGEST_GAP:
+                self._heard = self.clock.now()
+            self._blocked = False
+
+    def silence(self) -> str:
+        """Return a message if a worker, or each of them, has been silent for too long, else an empty string."""
+        beats, now = [*self.last_beats.values()], self.clock.now()
+        if self._blocked:
+            return ""
+        if not beats:
+            never = self.finish_time == math.inf and now > SECONDS_TO_START
+            return f"no worker has started in {now:.0f} s; `labs check` looks for the cause" * never
+        starting = max(self.patience, SECONDS_TO_START)
+        silences = [(now - max(when, self._heard), beat) for beat, when in beats]
+        most, silent = max(silences, key=lambda each: each[0])
+        if most <= (self.patience if silent.moved else starting):
+            return ""
+        if len(beats) > 1 and min(seconds for seconds, _ in silences) > self.patience / 2:
+            return (f"no heartbeat from any worker for {most:.0f} s: the launcher, the workers or their machine are "
+                    f"frozen; last heartbeats: {self._places(self.last_beats)}")
+        return f"{silent}: no heartbeat for {most:.0f} s; frozen or overloaded"
 
     def add_launcher_message(self, text: str) -> None:
         """Add a line of the launcher's messages."""
@@ -144,13 +230,6 @@ class Evidence:
         return (f"node {silent} has not been heard from for {silence:.0f} s ({positions}): its link is cut, or the "
                 "node is lost or frozen")
 
-    def silent_worker(self, seconds: float) -> str:
-        """Return a message on a worker that fell silent at least `seconds` before the others, or an empty string."""
-        beats = [*self.last_beats.values()]  # A copy: another thread adds to it.
-        beat, last = min(beats, key=lambda each: each[1], default=(None, 0.0))
-        silence = max((when for _, when in beats), default=0.0) - last
-        return f"{beat}: no heartbeat for {silence:.0f} s; frozen or overloaded" * (silence > seconds)
-
     def cause(self, code: int, folder: Path) -> str:
         """Return why the run in a folder has failed, or an empty string if it has not; `code` is the launcher's."""
         if code == 0 and (folder / "record.json").exists():
@@ -180,8 +259,7 @@ class Evidence:
 
     def _lost_launcher(self, code: int) -> str:
         """Say how the launcher ended, if no worker is known to be the cause."""
-        last = ", ".join(str(beat) for _, (beat, _) in sorted(self.last_beats.items()))
-        last = f"; last heartbeats: {last}" if last else ""
+        last = f"; last heartbeats: {self._places(self.last_beats)}" if self.last_beats else ""
         if last and (match := LOST_NODE.search(self.launcher_message)):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"
         message = f": {self.launcher_message}" if self.launcher_message else ""

@@ -16,7 +16,8 @@ from labs.launch import capacity, failure, mpirun, supervisor
 from labs.results import records
 from labs.run import catalogue, cluster_state, command_line, environment, paths, run_lock, stop, terminal, usage
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError, quoted
+from labs.run.errors import Interrupted, LabError, quoted
+from labs.run.options import Options
 from labs.run.student import student_id
 from labs.run.text import plural
 
@@ -24,7 +25,7 @@ FEWEST = 256
 """Every embedded data set has more training images; for a step of at most this many, its index need not be read."""
 
 
-class InterruptedAfterRecord(KeyboardInterrupt):
+class InterruptedAfterRecord(Interrupted):
     """A run was interrupted just after it had written its record: there is nothing to resume."""
 
 
@@ -51,7 +52,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
     arguments = command_line.to_argv(args) if dataclasses.is_dataclass(args) else list(args)
-    config, options = command_line.parse(lab, arguments, launches=True)
+    config, options = command_line.parse_run(lab, arguments, launches=True)
     if student_id():  # Workers that have started already may have another id in their environment.
         arguments += ["--seed", str(config.seed)]
     named, options, chosen = options.name, run_lock.resumed(lab.name, options), workers is not None
@@ -64,7 +65,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     with contextlib.ExitStack() as held:
         folder = held.enter_context(run_lock.reserved(lab.name, options, workers))
         if options.name:
-            _refuse_run(lab, config, folder, options.resume, workers)
+            _refuse_run(lab, config, folder, options, workers)
         held.enter_context(run_lock.launching(folder))
         _refuse_config(lab, config, workers)
         epochs, warmup = getattr(config, "epochs", 0), getattr(config, "warmup_epochs", 0)
@@ -87,31 +88,23 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
             if (folder / "record.json").exists():
                 raise InterruptedAfterRecord from None
             if run_lock.is_saved(folder):
-                raise KeyboardInterrupt(_to_resume(lab, arguments, workers, oversubscribe)) from None
+                raise Interrupted(_to_resume(lab, arguments, workers, oversubscribe)) from None
             raise
     return records.read(folder)
 
 
-def _refuse_run(lab: Lab, config: Any, folder: Path, resume: bool, workers: int) -> None:
+def _refuse_run(lab: Lab, config: Any, folder: Path, options: Options, workers: int) -> None:
     """Refuse a run that is locked, finished or cannot be resumed like this; report if there is nothing to resume.
 
     Raises:
         LabError: Names the cause.
     """
     run_lock.refuse_held(folder)
-    run_lock.refuse_taken(lab.name, folder, resume)
-    if not resume:
-        return
-    if not run_lock.is_saved(folder):
+    run_lock.refuse_taken(lab.name, folder, options, config, workers)
+    if options.resume and not run_lock.is_saved(folder):
         others = [path.parent.name for path in folder.parent.glob("*/checkpoints")]
         terminal.note(f"run {quoted(folder.name)} of {lab.name} has saved nothing and starts from the beginning"
                       f"{usage.suggestion(folder.name, others)}")
-    elif before := run_lock.started_with(folder):
-        run_lock.refuse_changed(folder.name, before["config"], dataclasses.asdict(config))
-        if before["workers"]:  # 0: it may change, as in elastic training.
-            run_lock.refuse_changed(folder.name, {"workers": before["workers"]}, {"workers": workers})
-    if hasattr(config, "epochs"):
-        run_lock.refuse_fewer_epochs(folder, config.epochs)
 
 
 def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
@@ -155,9 +148,8 @@ def _launch(lab: Lab, launcher: list[str] | None, workers: int, arguments: Seque
     env = {**mpirun.environment(bar=log is None), **lab.environment, **_module_path(lab),
            stop.SUPERVISOR: stop.supervisor_name()}
     if launcher is None:
-        # Horovod: only warns of a stall; its own limit would also count time in which all workers were stopped.
-        # `supervise` ends the run. Set here, since a run in this process (a notebook) may have left its own limits.
-        env |= {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(int(stall_seconds)), "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
+        # Set here, since a run in this process (a notebook) may have left its own limits.
+        env |= failure.horovod_stall_check(stall_seconds)
     command = [*(launcher or mpirun.command(workers, env)), *mpirun.PYTHON, "-m", lab.module, *arguments]
     evidence = failure.Evidence(stall_seconds)
     code = supervisor.supervise(command, env, log, evidence, is_mpirun=launcher is None)

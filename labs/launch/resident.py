@@ -34,7 +34,7 @@ from labs.launch import capacity, engine, failure, local, mpirun, supervisor
 from labs.launch.tmpdir import private_tmpdir
 from labs.run import environment, fields, worker
 from labs.run.catalogue import Lab
-from labs.run.errors import LabError
+from labs.run.errors import Interrupted, LabError
 from labs.run.options import Options
 from labs.run.text import plural
 
@@ -224,16 +224,15 @@ class Workers:
     def _wait(self, calls: list[AsyncResult], forward: bool) -> list[int]:
         """Wait until all calls have ended; return the ranks that do not end, because another one has failed."""
         failed_at, busy, shown = 0.0, _busy(calls), 0
-        try:
+        with supervisor.noted_signals(signal.SIGINT) as requests:
             while busy and not (failed_at and time.monotonic() - failed_at > SECONDS_AFTER_FAILURE):
                 calls[busy[0]].wait(0.1)
                 shown = _forward(calls[0], shown) if forward else 0
                 self._check()
+                if requests.count:
+                    raise self._interrupt(calls)
                 busy = _busy(calls)
                 failed_at = failed_at or (time.monotonic() if any(map(_has_failed, calls)) else 0.0)
-        except KeyboardInterrupt:
-            self._interrupt(calls)
-            raise
         for rank, call in enumerate(calls):
             if rank not in busy:
                 call.wait_for_output(1)
@@ -247,14 +246,19 @@ class Workers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def _interrupt(self, calls: list[AsyncResult]) -> None:
-        """Interrupt all ranks; in an exchange they run no Python, and have to be stopped."""
+    def _interrupt(self, calls: list[AsyncResult]) -> Interrupted:
+        """Interrupt all ranks, and return the error that says whether they can go on.
+
+        In an exchange a rank runs no Python, and has to be stopped.
+        """
         for rank in _busy(calls):
             os.kill(self._pids[rank], signal.SIGINT)
         for call in calls:
             call.wait(SECONDS_AFTER_FAILURE)
-        if busy := _busy(calls):
-            self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted")
+        if not (busy := _busy(calls)):
+            return Interrupted("all ranks have been interrupted, and can be used further")
+        self.stop(f"{_names(busy)} waited in an exchange when the cell was interrupted, so the workers were stopped")
+        return Interrupted(self._farewell())
 
     def _check(self) -> None:
         """Raise a LabError if the workers have ended."""

@@ -9,23 +9,49 @@ import os
 import runpy
 import socket
 import sys
-from types import TracebackType
+import threading
+import traceback
+from collections.abc import Iterable
+from types import FrameType, TracebackType
 
 from labs.run import heartbeat, stop, worker
+from labs.run.errors import EQUAL_STEPS
 
 
 def main() -> None:
     """Run the script that the first argument names."""
     stop.end_with_launcher()
     sys.argv = sys.argv[1:]
-    sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+    script = sys.argv[0]
+    folder = os.path.dirname(os.path.abspath(script))
+    sys.path.insert(0, folder)
+    main_thread = threading.get_ident()
+    heartbeat.send_beats(lambda: _line(script, folder, traceback.walk_stack(sys._current_frames()[main_thread])))
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        runpy.run_path(script, run_name="__main__")
     except BaseException as problem:
         if isinstance(problem, SystemExit) and not problem.code:
             raise
         here = heartbeat.error_prefix() or f"rank {heartbeat.rank()} on {socket.gethostname()}: "
-        worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here)
+        line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
+        worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
+                     f"waited at {line}, for a rank that has ended; {EQUAL_STEPS}")
+
+
+def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Return the innermost line of the script or of a module beside it, as "train.py, line 31".
+
+    Args:
+        script: As it was given.
+        folder: Its folder.
+        frames: With their lines, the innermost first.
+    """
+    for frame, number in frames:
+        file = frame.f_code.co_filename
+        own = file.startswith(folder + os.sep) and not file.startswith((sys.prefix + os.sep, os.path.dirname(__file__)))
+        if file == script or own:
+            return f"{os.path.basename(file)}, line {number}"
+    return f"the start or the end of {os.path.basename(script)}"
 
 
 def _of_script(frames: TracebackType | None) -> TracebackType | None:

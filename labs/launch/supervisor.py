@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from pathlib import Path
@@ -21,7 +22,7 @@ import psutil
 from labs.launch import failure
 from labs.launch.tmpdir import private_tmpdir
 from labs.run import stop, terminal
-from labs.run.errors import ERROR_PREFIX
+from labs.run.errors import ERROR_PREFIX, Interrupted
 
 SECONDS_TO_SAVE = 20.0
 SECONDS_TO_END = 5.0
@@ -30,6 +31,8 @@ SECONDS_AFTER_ERROR = 2.0
 SECONDS_AFTER_WORKERS = 20.0
 """How long mpirun may take to exit after its last worker has finished. There are reports that Open MPI 5's mpirun
 misses a worker's exit and then hangs (openpmix/prrte issues 1839 and 2709)."""
+SECONDS_OF_ONE_REQUEST = 1.0
+"""Signals that follow each other faster than this are one request to end the run."""
 POLL_SECONDS = 0.3
 """How often to check whether a launcher that has not ended should end."""
 
@@ -136,20 +139,21 @@ def supervise(command: Sequence[str], env: Mapping[str, str], log: IO[str] | Non
     """
     readers = []
     try:
-        with started(command, env) as process:
+        # Show the seconds on a terminal only: a notebook would keep them in its output.
+        shown = log is None and terminal.columns(sys.stderr)
+        with (noted_signals(*stop.REQUESTS) as requests, started(command, env) as process,
+              terminal.ticking("labs: running,") if shown else contextlib.nullcontext()):
             readers = pass_output_on(process, log, evidence)
-            # Show the seconds on a terminal only: a notebook would keep them in its output.
-            shown = log is None and terminal.columns(sys.stderr)
-            with _signals_interrupt(), terminal.ticking("labs: running,") if shown else contextlib.nullcontext():
-                try:
-                    return _wait(process, evidence) if is_mpirun else process.wait()
-                except KeyboardInterrupt:
-                    if is_mpirun and saves and process.poll() is None:
-                        _ask_to_save(process, evidence)
-                    raise
+            _wait(process, evidence, requests, is_mpirun)
+            if requests.count and is_mpirun and saves and process.poll() is None:
+                _ask_to_save(process, evidence, requests)
     finally:
         for reader in readers:
             reader.join(timeout=2)
+    if requests.count:
+        raise Interrupted
+    # If only mpirun hung, that is no failure; but a run without a record is reported as failed.
+    return 0 if is_mpirun and evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS else process.returncode
 
 
 def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: failure.Evidence
@@ -163,29 +167,28 @@ def pass_output_on(process: subprocess.Popen, log: IO[str] | None, evidence: fai
     return readers
 
 
-def _wait(process: subprocess.Popen, evidence: failure.Evidence, seconds: float = math.inf) -> int:
-    """Wait for mpirun and return its exit code; terminate it if it hangs after its workers have finished or failed.
+def _wait(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests, is_mpirun: bool = True,
+          obeyed: int = 0, seconds: float = math.inf) -> None:
+    """Wait for the launcher, or until more than the obeyed requests have come, or for the time limit.
 
-    Raises:
-        subprocess.TimeoutExpired: mpirun is still running at the time limit.
+    If mpirun or its workers hang, end them.
     """
-    limit = evidence.clock.now() + seconds
-    while True:
-        try:
-            return process.wait(POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            if evidence.clock.now() > limit:
-                raise
-        if evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
+    limit, noted = evidence.clock.now() + seconds, False
+    while process.poll() is None and requests.count <= obeyed and evidence.clock.now() < limit:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_SECONDS)
+        if not is_mpirun:
+            continue
+        stall, share = evidence.stall()
+        if stall and evidence.own_script and not noted:
+            terminal.note(stall)
+        noted = bool(stall)
+        # mpirun waits forever for a node that does not respond.
+        if problem := evidence.silence() or stall * (share > 1):
+            evidence.add_error(problem)
+        has_failed = evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR
+        if has_failed or evidence.seconds_since_finish() > SECONDS_AFTER_WORKERS:
             _end(process, SECONDS_AFTER_ERROR)
-            return 0  # Only mpirun hung, which is no failure; but a run without a record is reported as failed.
-        # mpirun waits forever for a node that does not respond. A worker exits after `stall_seconds` without progress;
-        # twice that time is for a stall that no worker detects.
-        if silent := evidence.silent_worker(2 * evidence.stall_seconds):
-            evidence.add_error(silent)
-        if evidence.error and evidence.clock.now() - evidence.error_time > SECONDS_AFTER_ERROR:
-            _end(process, SECONDS_AFTER_ERROR)
-            return process.wait()
 
 
 def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence, errors: bool) -> None:
@@ -201,7 +204,8 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
             text = evidence.extract_heartbeats(text)
             if failure.GLOO_ABORT.search(text):
                 evidence.gloo_aborted = True
-            evidence.note_stall(text)
+            if evidence.note_stall(text):
+                continue
         elif failure.LOST_NODE.search(text):
             evidence.add_launcher_message(text)
         if errors and text.startswith(failure.BOX):
@@ -212,7 +216,7 @@ def _pass_on(source: BufferedReader, target: IO[str], evidence: failure.Evidence
             evidence.add_error(text.split(ERROR_PREFIX, 1)[1])
         elif not (errors and failure.HARMLESS.search(text)):
             # If its reader has gone or its disk is full, `labs` says so at the end.
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError), evidence.blocked() if errors else contextlib.nullcontext():
                 if target is sys.stderr and text.endswith("\r"):
                     terminal.live.show(text.strip())
                 else:
@@ -232,37 +236,48 @@ def _chunks(source: BufferedReader) -> Iterator[str]:
         yield rest.decode(errors="replace")
 
 
+class Requests:
+    """The requests to end a run, from signals.
+
+    They are counted, not raised: an exception at any place could leave a lock held, for example that of Popen.wait.
+    """
+
+    def __init__(self) -> None:
+        self.count, self._last = 0, -math.inf
+
+    def note(self, number: int, _) -> None:
+        """Count a signal; several at once are one request, as from `timeout -s INT`."""
+        if number == signal.SIGHUP:  # The shell sends a second one after the kernel's.
+            signal.signal(number, signal.SIG_IGN)
+        now = time.monotonic()
+        self.count += now - self._last > SECONDS_OF_ONE_REQUEST
+        self._last = now
+
+
 @contextlib.contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """Treat SIGTERM (a scheduler), SIGUSR1 (a time limit) and SIGHUP (a closed terminal) as Ctrl-C."""
+def noted_signals(*numbers: signal.Signals) -> Iterator[Requests]:
+    """Count the requests to end the run in this block, by these signals."""
+    requests = Requests()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield requests
         return
-    numbers = [signal.SIGTERM, stop.SIGNAL]
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # `nohup` ignores it: the run is to continue.
-        numbers.append(signal.SIGHUP)
-    before = {number: signal.signal(number, _interrupt) for number in numbers}
+    # `nohup` ignores the hangup, and a shell Ctrl-C for its background programs: such a run is to continue.
+    before = {number: signal.signal(number, requests.note) for number in numbers
+              if signal.getsignal(number) != signal.SIG_IGN}
     try:
-        yield
+        yield requests
     finally:
         for number, handler in before.items():
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, handler)
 
 
-def _interrupt(number: int, _) -> None:
-    if number == signal.SIGHUP:  # The shell sends a second hangup after the kernel's: it must not interrupt the saving.
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt  # Not SIGINT, which a program that a shell has started in the background ignores.
-
-
-def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence) -> None:
+def _ask_to_save(process: subprocess.Popen, evidence: failure.Evidence, requests: Requests) -> None:
     """Have the workers save and stop after the current step, and wait a while for it."""
     with contextlib.suppress(OSError):  # The terminal has been closed.
         terminal.note("saving; Ctrl-C again ends the run at once")
     process.send_signal(stop.SIGNAL)  # mpirun passes it on to the workers on all nodes.
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        _wait(process, evidence, SECONDS_TO_SAVE)
+    _wait(process, evidence, requests, obeyed=1, seconds=SECONDS_TO_SAVE)
 
 
 def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
@@ -275,7 +290,8 @@ def _end(process: subprocess.Popen, patience: float = SECONDS_TO_END) -> None:
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
-    process.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # Ctrl-C in `complete` may have left Popen's lock held.
+        process.wait(SECONDS_TO_END)
 
 
 def _family(process: subprocess.Popen) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from filelock import Timeout
 
 from labs.launch import local
-from labs.run import atomic, catalogue, cluster_state, command_line, terminal
+from labs.run import atomic, catalogue, cluster_state, command_line, paths, terminal
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError
 from labs.run.lock import Lock
@@ -52,6 +52,7 @@ def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: P
     with tqdm(total=len(todo), initial=len(todo) - len(open_cells), desc=lab.name, unit="run",
               file=sys.stderr, smoothing=0, dynamic_ncols=True) as bar, terminal.every_second(bar.refresh):
         for cell in open_cells:
+            paths.check_working_folder()  # Otherwise each cell would fail because of it.
             bar.set_postfix_str(str(cell))
             try:
                 if cause := _run(lab, cell, results_root, oversubscribe):

@@ -1,25 +1,13 @@
-"""A temporary folder for each launch; folders that killed launches left behind are removed."""
+"""A temporary folder for each launch."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-
-from filelock import Timeout
 
 from labs.launch import mpirun
-from labs.run.lock import Lock
 from labs.run.paths import temporary_dir
-
-PREFIX = "labs-mpi-"
-"""How the folders' names begin."""
-SETTLED_SECONDS = 60.0
-"""A younger folder may not be locked yet."""
 
 
 @contextlib.contextmanager
@@ -33,25 +21,14 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     Args:
         environ: The environment of the launcher; LABS_TMPDIR in it names the folder of files that runs share.
     """
-    _remove_abandoned()
     try:
-        folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix="labs-mpi-", ignore_cleanup_errors=True)
     except OSError:  # A full disk or missing rights: the launcher reports it for its own folder.
         yield {}
         return
-    with folder as path, Lock(Path(path) / "lock").hold():
+    with folder as path:
         if mpirun.nodes() > 1:  # The workers' folder would have to exist on all nodes; the launcher's is on this one.
             yield {"PRTE_MCA_prte_local_tmpdir_base": path}
             return
         yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.
                "TMPDIR": path, "LABS_TMPDIR": environ.get("LABS_TMPDIR") or str(temporary_dir())}
-
-
-def _remove_abandoned() -> None:
-    """Remove this user's folders of killed launches: a living launch holds the lock in its folder."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError, Timeout):
-            status = folder.lstat()
-            if status.st_uid == os.getuid() and time.time() - status.st_mtime > SETTLED_SECONDS:
-                with Lock(folder / "lock").hold():
-                    shutil.rmtree(folder, ignore_errors=True)

@@ -14,11 +14,12 @@ import itertools
 import shlex
 import textwrap
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
-from labs.run import fields, student, usage
+from labs.run import fields, run_lock, student, usage
 from labs.run.catalogue import Lab
 from labs.run.errors import LabError, quoted
 from labs.run.options import LAUNCH, Options
@@ -29,8 +30,19 @@ TYPES: dict[type, tuple[Callable[[str], Any], str]] = {
 """How the values of an option are read, and their name in its help."""
 
 
-def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
-          known: Sequence[str] = ()) -> tuple[Any, Options]:
+def parse_run(lab: Lab, arguments: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
+    """Parse the command line of a run that begins or resumes: what a resumed run was started with is its default.
+
+    Arguments and errors as in `parse`.
+    """
+    config, options = parse(lab, arguments, launches)
+    run = run_lock.resumed(lab.name, options)
+    begun = run.resume and run.name and run_lock.started_with(run.results_root / lab.name / run.name)
+    return parse(lab, arguments, launches, begun=begun) if begun else (config, options)
+
+
+def parse(lab: Lab, arguments: Sequence[str], launches: bool = False, known: Sequence[str] = (),
+          begun: Mapping[str, Any] = MappingProxyType({})) -> tuple[Any, Options]:
     """Parse a lab's command line into its Config and the run's Options.
 
     Args:
@@ -38,11 +50,13 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
         arguments: The command line without the options of the launch.
         launches: Whether --help shows the options of the launch as well.
         known: Other options of the command, to be suggested for a misspelled one.
+        begun: The "config" and the "options" to take as defaults; see `run_lock.started_with`.
 
     Raises:
         LabError: The command line is wrong.
     """
-    preset, _ = split_preset(lab, arguments)
+    saved = {**begun.get("config", {}), **begun.get("options", {})}
+    preset, _ = split_preset(lab, arguments, saved.get("preset", Options.preset))
     usage.refuse_empty(arguments)
     prog = f"labs run {lab.name}"
     parser = usage.Parser(prog, usage=f"{prog} [OPTIONS]", description=lab.description, formatter_class=_Help)
@@ -52,6 +66,8 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False,
     else:
         _refuse_launch_options(lab, arguments)
     add_options(parser, lab, preset)
+    # As a default, a text is read like the option's value.
+    parser.set_defaults(**{name: value for name, value in saved.items() if value is not None})
     given = vars(parser.parse_args(arguments))
     config, options = (
         dataclasses.replace(defaults, **{field.name: given[field.name] for field in dataclasses.fields(defaults)
@@ -70,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser, lab: Lab, preset: str = "demo")
     """Add the options of a lab's Config and of every run to a parser, with the defaults of a preset."""
     experiment = parser.add_argument_group("experiment options")
     experiment.add_argument("--preset", choices=tuple(lab.presets), default=preset,
-                            help="where the defaults of the other experiment options come from")
+                            help=_docstrings(Options)["preset"])
     defaults = lab.presets[preset]
     _add_fields(experiment, dataclasses.replace(defaults, seed=student.default_seed(defaults.seed)))
     _add_fields(parser.add_argument_group("run options"), Options())
@@ -87,6 +103,8 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
     settings = type(defaults)
     helps = _docstrings(settings)  # type: ignore[arg-type]  # A class can be hashed.
     for name, hint in typing.get_type_hints(settings).items():
+        if settings is Options and name == "preset":  # A lab has its own.
+            continue
         option, value = "--" + name.replace("_", "-"), getattr(defaults, name)
         if type(None) in typing.get_args(hint):  # str | None
             (hint,) = set(typing.get_args(hint)) - {type(None)}
@@ -133,10 +151,10 @@ def to_argv(config: Any) -> list[str]:
     return argv
 
 
-def split_preset(lab: Lab, arguments: Sequence[str]) -> tuple[str, list[str]]:
+def split_preset(lab: Lab, arguments: Sequence[str], default: str = Options.preset) -> tuple[str, list[str]]:
     """Split `--preset NAME` from the arguments: the preset decides the defaults of all other options."""
     parser = usage.Parser(f"labs run {lab.name}", add_help=False)
-    parser.add_argument("--preset", default="demo")
+    parser.add_argument("--preset", default=default)
     known, rest = parser.parse_known_args(arguments)
     if known.preset not in lab.presets:
         raise LabError(f"unknown preset {quoted(known.preset)}; {lab.name} has: {', '.join(lab.presets)}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import json
 import os
 import re
@@ -17,13 +16,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.run import shadows, student
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, shown
+from labs.run.paths import ROOT, check_working_folder, shown
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _true(value: str) -> bool:
 
 RULES = [
     Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
-         lambda value: legacy_keras() and not importlib.util.find_spec("tf_keras")),
+         lambda value: legacy_keras() and not PathFinder.find_spec("tf_keras")),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
@@ -98,10 +98,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     for rule, value in harmful(RULES):
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise LabError("the working folder has been deleted, and mpirun needs one; `cd` to another") from None
+    check_working_folder()
     shadows.refuse_packages()
     refuse_numpy()
     refuse_tensorflow()
@@ -162,6 +159,18 @@ def legacy_keras() -> bool:
 def keras_package() -> str:
     """Return the name of the package that TensorFlow loads as Keras."""
     return "tf_keras" if legacy_keras() else "keras"
+
+
+class HorovodsKerasLayer(MetaPathFinder):
+    """Refuses the import of Horovod's own Keras layer where TensorFlow's Keras is Keras 3.
+
+    `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` import `horovod._keras`.
+    """
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "horovod._keras" and not str(version(keras_package())).startswith("2."):
+            raise LabError("Horovod's own Keras layer never exchanges a gradient on Keras 3; use "
+                           "`import horovod_keras3 as hvd`")
 
 
 def refuse_numpy() -> None:

@@ -8,6 +8,8 @@ CURE_SEPARATOR = "; "
 """Separates the cause from the cure in an error line."""
 NO_GLOO = "this Horovod was built without Gloo"
 """The cause where a run needs Gloo; conda-forge's Horovod has none."""
+EQUAL_STEPS = "do all ranks take equally many steps?"
+"""The usual cure where a rank waits for another one in an exchange."""
 PROOF_PREFIX = "proof: "
 """Start of the line with the verdict of setup/proof.py."""
 
@@ -21,6 +23,14 @@ class LabError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Return what IPython shows instead of a traceback."""
         return [f"{ERROR_PREFIX}{self}"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or the stop button of a notebook, which shows one line instead of a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows instead of a traceback."""
+        return [": ".join(filter(None, ["KeyboardInterrupt", str(self)]))]
 
 
 def is_out_of_memory(problem: BaseException) -> bool:

@@ -2,8 +2,8 @@
 
 Horovod's own stall check runs on rank 0 alone, and is blind when rank 0 itself is frozen. Here every worker has a small
 file in the run's folder, updated at each step, which survives even a SIGKILL. A thread in every worker reads the files
-of the others. Workers of `labs run` also send their heartbeat over their error stream, about once a second: the files
-of a node that has lost its network no longer reach the others.
+of the others. Workers of `labs run` and `labs launch` also send their heartbeat over their error stream, every second:
+the files of a node that has lost its network no longer reach the others, and a student's script has none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from labs.run import status_file, stop
@@ -41,7 +41,7 @@ class Beat:
     epoch: int
     step: int
     moved: float
-    """When the worker took its last step, in seconds since 1970."""
+    """When the worker took its last step, in seconds since 1970; 0 before its run has begun."""
     alive: float
     """When the worker's heartbeat thread last ran, in seconds since 1970; in a stopped process it does not run. 0: the
     worker has finished."""
@@ -58,13 +58,15 @@ class Beat:
     for the transfer."""
     between_seconds: float = 0.0
     """Seconds from the last step of an epoch to the first of the next: validation and checkpoint."""
+    line: str = ""
+    """Where a student's script is, as "train.py, line 31"."""
 
     def __str__(self) -> str:
         return f"rank {self.rank} on {self.host} ({self.position()})"
 
     def position(self) -> str:
-        """Return the epoch and the step as text."""
-        return f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step"
+        """Return the epoch and the step, or the line of a script, as text."""
+        return self.line or (f"epoch {self.epoch}, step {self.step}" if self.epoch else "before the first step")
 
 
 def read_beats(folder: Path) -> list[Beat]:
@@ -165,7 +167,6 @@ class Heartbeat:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="labs-heartbeat", daemon=True)
         self._write()
-        self._send(self.beat)
         self._thread.start()
 
     def plan(self, epochs: int, steps: int, images: int) -> None:
@@ -225,9 +226,10 @@ class Heartbeat:
         """Stop the heartbeat, and report that this worker has finished."""
         self._ended.set()
         self._thread.join()
-        self._send(dataclasses.replace(self.beat, alive=0))
         with contextlib.suppress(OSError):  # Rank 0 deletes the files of a finished run, and NFS refuses to write.
             self._write(alive=0)
+        if _sender:
+            _sender.send()
         with self._lock:
             self._file.close()
 
@@ -236,13 +238,6 @@ class Heartbeat:
             self.beat = dataclasses.replace(self.beat, **changes)
             self._file.write(vars(self.beat))
 
-    @staticmethod
-    def _send(beat: Beat) -> None:
-        """Send a heartbeat to the launcher, in one write, so that the output of other threads cannot split it."""
-        if stop.SUPERVISOR in os.environ:
-            with contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
-                os.write(2, f"\x1elabs {json.dumps(vars(beat))}\x1e\n".encode())
-
     def _run(self) -> None:
         while not self._ended.wait(self._period):
             self.round()
@@ -250,7 +245,6 @@ class Heartbeat:
     def round(self) -> None:
         """Record that this worker is alive; at half of the limit note which others are; at the limit end the run."""
         self._write(alive=time.time())
-        self._send(self.beat)
         self._file.sync()
         idle = self._clock.now() - self._moved
         if not self._armed or self._ended.is_set() or idle < self.stall_seconds / 2:
@@ -275,8 +269,47 @@ class Heartbeat:
         os._exit(1)
 
 
+class Sender(threading.Thread):
+    """Sends this worker's heartbeat to the launcher every second until the process ends.
+
+    Args:
+        line: Returns the line of a student's script at which the process is.
+    """
+
+    def __init__(self, line: Callable[[], str]):
+        super().__init__(name="labs-sender", daemon=True)
+        self._line, self._lock = line, threading.Lock()
+        self._stream = os.dup(2)  # A script may lead its error stream elsewhere.
+        self._launched = Beat(rank(), socket.gethostname(), os.getpid(), 0, 0, 0, time.time())
+        self._sent = self._launched
+
+    def run(self) -> None:
+        while True:
+            self.send()
+            time.sleep(1)
+
+    def send(self) -> None:
+        """Send the heartbeat; that of a finished run is sent once."""
+        with self._lock, contextlib.suppress(OSError):  # The launcher has ended, and soon this worker will.
+            beat = _current.beat if _current else self._launched
+            if beat.alive or beat is not self._sent:
+                # One write, which the output of other threads cannot split.
+                text = json.dumps(vars(beat) | {"line": self._line()})
+                os.write(self._stream, f"\x1elabs {text}\x1e\n".encode())
+            self._sent = beat
+
+
 # Global, because a process runs one worker at a time. It stays after the run's end, for error messages.
 _current: Heartbeat | None = None
+_sender: Sender | None = None
+
+
+def send_beats(line: Callable[[], str] = str) -> None:
+    """Send this worker's heartbeats to `labs`, if that has started it; argument as in `Sender`."""
+    global _sender
+    if stop.SUPERVISOR in os.environ and _sender is None:
+        _sender = Sender(line)
+        _sender.start()
 
 
 def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Heartbeat:

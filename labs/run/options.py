@@ -30,6 +30,8 @@ class Options:
     """Write Horovod's timeline (every message, with its times) to the run's folder; costs rank 0 a core."""
     tensorboard: bool = False
     """Log each epoch for TensorBoard, in the run's folder."""
+    preset: str = "demo"
+    """Where the defaults of the other experiment options come from."""
 
     def __post_init__(self):
         """Refuse a name that cannot be a folder below results/<lab>/, and a path that cannot be."""

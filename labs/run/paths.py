@@ -56,6 +56,18 @@ def data_dir() -> Path:
     return _folder("LABS_DATA", ROOT / "data")
 
 
+def check_working_folder() -> None:
+    """Refuse a working folder that has been deleted: mpirun and many libraries need one.
+
+    Raises:
+        LabError: It has.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise LabError("the working folder has been deleted; `cd` to another") from None
+
+
 def results_dir() -> Path:
     """Return the results folder: `LABS_RESULTS`, else `results/` of the clone."""
     return _folder("LABS_RESULTS", ROOT / "results")

@@ -24,7 +24,7 @@ from labs.run.text import printable
 PATIENCE = 3.0
 """Seconds to wait for the lock: by then its holder has written its name."""
 STARTED = "run.json"
-"""The file in a run's folder that says how it was started: its workers and its Config."""
+"""The file in a run's folder that says how it was started: its workers, its Config and its Options."""
 BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
 """Files of a run's folder that exist before the run has saved anything."""
 
@@ -48,12 +48,13 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
         LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
     """
     with (reserved(lab, resumed(lab, options), workers) as folder,
-          _signed(run_lock(folder), PATIENCE, lambda: refuse_taken(lab, folder, options.resume))):
+          _signed(run_lock(folder), PATIENCE, lambda: refuse_taken(lab, folder, options, config, workers))):
         for leftover in folder.rglob(".*.part"):  # A killed process leaves its unfinished files.
             leftover.unlink()
-        if not is_saved(folder):
-            started = {"workers": workers, "config": dataclasses.asdict(config) if config else {}}
-            atomic.write_text(folder / STARTED, json.dumps(started, default=str))
+        begun = started_with(folder) if is_saved(folder) else {}
+        started = {"workers": begun.get("workers", workers), "config": dataclasses.asdict(config) if config else {},
+                   "options": dataclasses.asdict(dataclasses.replace(options, name=None, results=None, resume=False))}
+        atomic.write_text(folder / STARTED, json.dumps(started, default=str))
         yield folder.name
 
 
@@ -170,13 +171,30 @@ def refuse_held(folder: Path) -> None:
         raise _held(folder)
 
 
-def refuse_taken(lab: str, folder: Path, resume: bool) -> None:
-    """Refuse a finished run, and an interrupted one that is not to be resumed."""
+def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers: int | None = None) -> None:
+    """Refuse a finished run, and an interrupted one that is not to be resumed, or not with these settings.
+
+    Args:
+        workers: How many it is to have, if that is known.
+
+    Raises:
+        LabError: Names the cause.
+    """
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
-    if is_saved(folder) and not resume:
+    if not is_saved(folder):
+        return
+    if not options.resume:
         raise LabError(f"run {folder.name!r} of {lab} was interrupted; continue with --resume, "
                        "or choose another --name")
+    if (begun := started_with(folder)) and config:
+        before = begun["config"] | {"preset": begun["options"].get("preset", options.preset)}
+        now = dataclasses.asdict(config) | {"preset": options.preset}
+        if begun["workers"] and workers:  # 0: it may change, as in elastic training.
+            before, now = before | {"workers": begun["workers"]}, now | {"workers": workers}
+        refuse_changed(folder.name, before, now)
+        if hasattr(config, "epochs"):
+            refuse_fewer_epochs(folder, config.epochs)
 
 
 def is_saved(folder: Path) -> bool:
@@ -185,29 +203,33 @@ def is_saved(folder: Path) -> bool:
 
 
 def started_with(folder: Path) -> dict[str, Any]:
-    """Return how a run was started: its "workers" and its "config"; {} if that is not known."""
+    """Return how a run was started: its "workers", its "config" and its "options"; {} if that is not known."""
     try:
         started = json.loads(atomic.read_bytes(folder / STARTED, 2**20))
-        return {"workers": int(started["workers"]), "config": dict(started["config"])}
+        return {"workers": int(started["workers"]), "config": dict(started["config"]),
+                "options": dict(started.get("options", {}))}
     except (LabError, OSError, ValueError, TypeError, KeyError):
         return {}
 
 
-def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], are_options: bool = True) -> None:
     """Refuse to resume a run with other settings, except for its epochs.
 
     Args:
         run: Its name.
         before: The settings that it was started with.
         now: Those it is to be resumed with.
+        are_options: The settings are those of the command line.
 
     Raises:
-        LabError: Names the settings that differ.
+        LabError: Names the settings that differ, with both values.
     """
     now = json.loads(json.dumps(dict(now), default=str))
-    differing = {name: before.get(name) for name in now if name != "epochs" and now[name] != before.get(name)}
+    differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {value}"
+                 for name, value in now.items() if name != "epochs" and value != before.get(name)]
     if differing:
-        raise LabError(f"{run} was started with {differing}; resume it with these values, or choose another --name")
+        cure = "leave that out" if are_options else "resume it with the former"
+        raise LabError(f"run {run!r} was started with {', and '.join(differing)}; {cure}, or choose another --name")
 
 
 def refuse_fewer_epochs(folder: Path, epochs: int) -> None:

@@ -49,16 +49,8 @@ FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.huge
 is counted in whole pages."""
 
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
-"""Packages that Keras 3 imports where they are installed, for wrappers and plots that no worker uses. They make its
+"""Packages that Keras 3 imports where they are installed, for wrappers and plots that no lab uses. They make its
 import a second longer. A lab can import them after TensorFlow."""
-
-
-def unused_packages() -> tuple[str, ...]:
-    """Return the packages that this process hides from Keras: none where no launcher has started it.
-
-    In a notebook a student may use what Keras does with them.
-    """
-    return UNUSED if {"OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE"} & os.environ.keys() else ()
 
 
 CYCLE_MS = 0.1
@@ -108,25 +100,33 @@ NOISE = re.compile(r"WARNING: All log messages before absl::InitializeLog\(\) is
 
 
 class TensorFlowImport(MetaPathFinder):
-    """Imports TensorFlow with filtered standard error, hidden packages and no garbage collector; then steps aside.
+    """Imports TensorFlow and Keras, whichever is imported first, with filtered standard error and no garbage collector.
 
-    It refuses to import TensorFlow in an environment that breaks a run, and undoes what keras.json changes.
+    Then it steps aside. It refuses to import them in an environment that breaks a run, and undoes what keras.json
+    changes.
     """
 
+    hidden: Iterable[str] = ()
+    """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
+
     def find_spec(self, name, path=None, target=None):
-        if name != "tensorflow":
+        if name not in ("tensorflow", "keras", "tf_keras"):
             return None
         with gc_disabled():
             environment.refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.
-        sys.meta_path.remove(self)
+        try:
+            sys.meta_path.remove(self)
+        except ValueError:  # Another thread imports the other package.
+            return None
         spec = importlib.util.find_spec(name)
         if spec and spec.loader:
             load = spec.loader.exec_module
 
             def load_quietly(module) -> None:
-                with filtered_stderr(), hidden(unused_packages()), gc_disabled():
+                with filtered_stderr(), hidden(self.hidden), gc_disabled():
                     load(module)
-                    environment.restore_keras(module.keras.backend)
+                    # Keras and TensorFlow import each other: only now are both complete.
+                    environment.restore_keras(importlib.import_module("tensorflow").keras.backend)
 
             spec.loader.exec_module = load_quietly  # type: ignore[method-assign]
         return spec

@@ -18,6 +18,9 @@ from collections.abc import Iterator, Mapping
 SIGNAL = signal.SIGUSR1
 """mpirun and srun forward this signal; after a SIGTERM they would send SIGKILL."""
 
+REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, SIGNAL)
+"""What asks `labs` to end: Ctrl-C, a scheduler, a closed terminal, a time limit."""
+
 
 class Stopped(KeyboardInterrupt):
     """The run has saved its state and stopped on request."""
@@ -62,6 +65,12 @@ def defer_signal() -> Iterator[None]:
 def requested() -> bool:
     """Return whether SIGNAL arrived in the last `defer_signal` block."""
     return _requested
+
+
+def ignore_requests() -> None:
+    """Ignore further requests to end this process: it is ending."""
+    for number in REQUESTS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 SUPERVISOR = "LABS_SUPERVISOR"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from labs.run import atomic, heartbeat, speed_settings, stop
 from labs.run.catalogue import load_lab
-from labs.run.command_line import parse
+from labs.run.command_line import parse_run
 from labs.run.errors import ERROR_PREFIX, LabError, first_line, is_out_of_memory
 from labs.run.text import one_line
 
@@ -19,11 +19,13 @@ from labs.run.text import one_line
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the lab whose module was started as the program, as one worker of its run."""
     stop.end_with_launcher()
+    heartbeat.send_beats()
     speed_settings.hide_warnings()
+    speed_settings.TensorFlowImport.hidden = speed_settings.UNUSED
     # `python -m` has loaded the module as __main__, where its name is lost.
     lab = load_lab(importlib.import_module(sys.modules["__main__"].__spec__.name))  # type: ignore[union-attr]
     try:
-        config, options = parse(lab, sys.argv[1:] if arguments is None else arguments)
+        config, options = parse_run(lab, sys.argv[1:] if arguments is None else arguments)
         os.environ.update(lab.environment)  # Before TensorFlow loads, which reads them.
         os.environ.pop("MPLBACKEND", None)  # An invalid one would fail when the curves are plotted, at the end.
         lab.run(config, options)
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         leave(atomic.explain_os_error(problem), heartbeat.error_prefix())
 
 
-def leave(problem: BaseException, where: str) -> None:
+def leave(problem: BaseException, where: str, echoed: str = "stopped, since another worker has ended") -> None:
     """End this worker at once; its last line says which worker stopped, where and why.
 
     An ordinary exit would wait in Horovod's shutdown for workers that are waiting for this one. After an abrupt exit
@@ -42,6 +44,7 @@ def leave(problem: BaseException, where: str) -> None:
     Args:
         problem: What was raised.
         where: The worker, and its place in the training.
+        echoed: The cause if the error only says that another worker has ended.
     """
     problem = _explain_out_of_memory(problem)
     sys.stdout.flush()
@@ -50,7 +53,7 @@ def leave(problem: BaseException, where: str) -> None:
         time.sleep(1.0)  # Rank 0 reports what all find at once, and the cause comes before its echoes.
     if not echo and not isinstance(problem, LabError | KeyboardInterrupt | SystemExit):
         traceback.print_exception(problem)
-    cause = "stopped, since another worker has ended" if echo else _cause(problem)
+    cause = echoed if echo else _cause(problem)
     print(f"{ERROR_PREFIX}{one_line(where + cause)}", file=sys.stderr, flush=True)
     os._exit(_exit_code(problem))
 

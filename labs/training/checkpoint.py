@@ -162,7 +162,8 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
         then, now = (each["data"]["train"]["images"] for each in (saved, identity))
         raise LabError(f"the data has changed since {run!r} saved {path.name} ({then:,} training images then, "
                        f"{now:,} now); choose another --name")
-    run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"])
+    run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"],
+                            are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
                        "--name")

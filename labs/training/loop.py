@@ -16,7 +16,7 @@ import tensorflow as tf
 from labs.datasets.pipeline import Augment, eval_batches, lab_error, train_batches
 from labs.datasets.sharding import coverage, refuse_large_batch, refuse_unequal, shard, steps_per_epoch
 from labs.datasets.splits import Subset
-from labs.run import heartbeat, run_lock, stop, terminal
+from labs.run import heartbeat, stop, terminal
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
 from labs.training.callbacks import EvaluationSteps, Steps, TensorBoard
@@ -88,7 +88,7 @@ def fit(
     )
     compile_for(model, optimizer, loss, metrics)
     identity = agreement.identity(job.size, train=train, validation=validation)
-    position = _begin(job, model, identity, epochs)
+    position = _begin(job, model, identity)
     job.data.update(identity["data"])
     job.print_once(_coverage(job, train, batch_size, position.epoch))
     saver = checkpoint.Saver(job, model, position, identity)
@@ -163,13 +163,12 @@ def local_copy(model: tf.keras.Model, loss: str, metrics: Sequence[str] = ()) ->
     return copy
 
 
-def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any], epochs: int) -> checkpoint.Position:
+def _begin(job: Job, model: tf.keras.Model, identity: Mapping[str, Any]) -> checkpoint.Position:
     """Give all workers the same state: the initial one, or the last checkpoint's."""
     position, problem = checkpoint.Position(), None
     if job.options.resume and job.rank == 0:
         try:
             position = checkpoint.restore(job.folder / "checkpoints", model, job.config, identity)
-            run_lock.refuse_fewer_epochs(job.folder, epochs)
         except LabError as error:
             problem = str(error)
     # Horovod: only rank 0 has read the checkpoint.

@@ -17,7 +17,7 @@ from typing import Any
 import horovod.tensorflow as hvd
 import tensorflow as tf
 
-from labs.run import allocation, fields, heartbeat, node_load, speed_settings, stop, terminal
+from labs.run import allocation, fields, heartbeat, speed_settings, stop, terminal
 from labs.run import environment as surroundings
 from labs.run.errors import NO_GLOO, LabError
 from labs.run.options import Options
@@ -103,7 +103,6 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
         beats = heartbeat.begin(folder / heartbeat.FOLDER, layout.rank, options.stall_seconds, node_name())
         at_exit.callback(beats.close)
         at_exit.enter_context(beats.note_stops())
-        at_exit.enter_context(node_load.follow(beats.folder, layout.rank, layout.local_rank, node_name()))
         job = Job(lab, name, folder, config, options, layout, time.monotonic())
         job.print_once(f"{lab}: {layout}; {shown(folder)}")
         if options.timeline:

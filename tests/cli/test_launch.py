@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -50,6 +51,43 @@ def test_one_worker_that_fails_ends_all_and_is_named(tmp_path, problem, code, ca
     assert done.returncode == code
     frames = ['  File "train.py", line 13, in <module>', '  File "train.py", line 10, in last_step']
     assert [line for line in above if line.startswith("  File")] == frames * (code == 1)
+
+
+HANGS = """
+from keras import layers
+from keras.wrappers import SKLearnClassifier
+import sys, numpy as np, keras, beside
+import horovod_keras3 as hvd
+hvd.init()
+SKLearnClassifier(keras.Sequential([layers.Dense(1)]))  # It needs scikit-learn, which a lab hides.
+if sys.argv[1] == "shards":
+    if hvd.rank() == 0:
+        hvd.allreduce(np.ones(3))
+    beside.wait(hvd)
+elif sys.argv[1] == "epochs":
+    for _ in range(2 + hvd.rank()):
+        hvd.allreduce(np.ones(1))
+else:
+    import horovod.tensorflow
+    horovod.tensorflow.DistributedOptimizer(keras.optimizers.SGD())
+"""
+
+
+@pytest.mark.workers
+@pytest.mark.parametrize(("how", "last"), [
+    ("shards", r"the ranks have waited for each other for \d+ s \(rank 0 on \S+ \(train.py, line 10\), rank 1 on \S+ "
+               r"\(beside.py, line 1\); --stall-seconds\); do all ranks take equally many steps\?"),
+    ("epochs", r"rank 1 on \S+: waited at train.py, line 14, for a rank that has ended; do all ranks take equally "
+               r"many steps\?"),
+    ("own layer", r"rank 0 on \S+: Horovod's own Keras layer never exchanges a gradient on Keras 3; use .*"),
+])
+def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_named(tmp_path, how, last):
+    (tmp_path / "train.py").write_text(HANGS)
+    (tmp_path / "beside.py").write_text("def wait(hvd): hvd.broadcast(1.0, 0)")
+    done = launch(tmp_path, "--stall-seconds", "8", "2", "train.py", how)
+    assert re.fullmatch(f"labs: error: {last}", done.stderr.splitlines()[-1]), done.stderr
+    assert done.returncode == 1
+    assert "stall_inspector" not in done.stderr
 
 
 @pytest.mark.parametrize(("words", "message"), [

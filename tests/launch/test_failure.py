@@ -1,8 +1,9 @@
-"""What a run's output shows of its failure: silent nodes, stalls, and programs' last lines."""
+"""What a run's output shows of its failure: silent nodes and workers, stalls, and programs' last lines."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -65,17 +66,46 @@ def test_heartbeats_are_taken_out_of_what_surrounds_them(evidence):
     assert list(evidence.last_beats) == [5]
 
 
-@pytest.mark.parametrize(("missing", "error"), [
-    (("1: [loss]", "1: [loss]"), "rank 1: the others have waited for it for more than 8 s (loss; --stall-seconds); "
-                                 "frozen, overloaded or lost"),
-    (("1: [loss]", "1: [grads]"), ""),
-], ids=["lasts", "another"])
-def test_a_stall_that_lasts_is_an_error(evidence, missing, error):
-    for line in missing:
-        evidence.note_stall("[2026-01-01] W stall_inspector.cc:105] One or more tensors were submitted\n")
-        evidence.note_stall(f"{line}\n")
-        evidence.clock.seconds += 8
-    assert evidence.error == error
+def warn(evidence: failure.Evidence, times: int, *missing: str) -> tuple[str, float]:
+    """Receive Horovod's stall warning, every two seconds, and return the stall and the used part of its limit."""
+    for _ in range(times):
+        for line in ("[2026-01-01] W stall_inspector.cc:105] One or more tensors were submitted", "Missing ranks:",
+                     *missing):
+            assert evidence.note_stall(f"{line}\n")
+        assert not evidence.note_stall("a line of the script")
+        evidence.clock.seconds += 2
+    return evidence.stall()
+
+
+BOTH = "rank 0 on n1 (epoch 2, step 7), rank 1 on n2 (epoch 2, step 7)"
+
+
+@pytest.mark.parametrize(("missing", "limit", "text"), [
+    (["1: [loss]"], 16, "rank 1 on n2 (epoch 2, step 7): the others have waited for it for 8 s (rank 0 on n1 (epoch 2, "
+                        "step 7); --stall-seconds); frozen, overloaded or lost"),
+    (["0: [g1, g2]", "1: [loss]"], 8, f"the ranks have waited for each other for 8 s ({BOTH}; --stall-seconds); do all "
+                                      "ranks take equally many steps?"),
+], ids=["one is late", "deadlock"])
+def test_a_stall_says_which_ranks_wait_where_and_ends(evidence, missing, limit, text):
+    listen(evidence, 1, 0, 1)
+    assert warn(evidence, 3, *missing) == (text, 8 / limit)
+    assert warn(evidence, limit // 2, *missing)[1] > 1
+    evidence.clock.seconds += 60  # Horovod warns no more.
+    assert evidence.stall() == ("", 0)
+    assert warn(evidence, 1, *missing)[1] < 1, "the next stall begins anew"
+
+
+def test_silence_of_one_and_of_all_is_an_error_after_twice_the_limit_but_not_while_nobody_can_hear(evidence):
+    listen(evidence, 2, 0, 1)
+    listen(evidence, 17, 0)
+    assert evidence.silence() == "rank 1 on n2 (epoch 2, step 7): no heartbeat for 17 s; frozen or overloaded"
+    listen(evidence, 1, 1)
+    evidence.clock.seconds += 17
+    assert re.fullmatch(r"no heartbeat from any worker for 18 s: .* frozen; last heartbeats: .*", evidence.silence())
+    with evidence.blocked():  # Ctrl-S
+        assert not evidence.silence()
+        evidence.clock.seconds += 100
+    assert not evidence.silence()
 
 
 def test_the_verdict_of_the_proof_is_its_last_line_of_that_kind():

@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import psutil
 import pytest
 
 from labs.launch import failure, supervisor
+from tests.launch.test_failure import beat
 from tests.tools.cluster.client import until
 from tests.waiting import ends
 
@@ -60,3 +63,40 @@ def test_a_launcher_that_does_not_end_after_its_workers_have_saved_is_ended(monk
     with ends(60), pytest.raises(KeyboardInterrupt):
         supervisor.supervise(["bash", "-c", script], os.environ, Interrupts(), evidence, is_mpirun=True)
     assert evidence.error.startswith("rank 0: asked to stop")
+
+
+@pytest.mark.slow
+def test_a_launcher_that_hangs_after_its_workers_have_finished_is_ended_without_an_error(monkeypatch):
+    monkeypatch.setattr(supervisor, "SECONDS_AFTER_WORKERS", 1.0)
+    beats = "".join(beat(0, alive) for alive in (1, 0))
+    evidence = failure.Evidence(60)
+    with ends(60):
+        code = supervisor.supervise(["bash", "-c", 'printf %s "$0" >&2; sleep 600', beats], os.environ, None, evidence,
+                                    is_mpirun=True)
+    assert (code, evidence.error) == (0, "")
+
+
+FLOODED = """
+import os, sys
+from labs.launch import failure, supervisor
+from tests.launch.test_failure import beat
+for _ in range(4):
+    try:
+        code = "trap 'exit 3' USR1; echo ready; while true; do sleep 0.02; done"
+        supervisor.supervise(["bash", "-c", code], os.environ, sys.stdout, failure.Evidence(60), is_mpirun=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_many_signals_at_once_are_one_request_and_leave_no_lock_held():
+    """A signal that raises anywhere can leave the lock of Popen.wait held, and the next wait never returns."""
+    program = subprocess.Popen([sys.executable, "-c", FLOODED], stdout=subprocess.PIPE, text=True)
+    with ends(120):
+        for line in program.stdout:
+            for _ in range(40 * (line == "ready\n")):
+                program.send_signal(signal.SIGINT)
+                program.send_signal(signal.SIGINT)
+            ended = line
+        assert (program.wait(), ended) == (0, "interrupted\n")

@@ -13,6 +13,7 @@ import pytest
 from labs.cli import commands
 from labs.launch import capacity
 from labs.run import paths
+from labs.run.errors import LabError
 from tests.labs.test_own_data import classes
 
 TINY = ["--epochs", "1", "--image-size", "16", "--batch-size", "8", "--validation-split", "0"]
@@ -57,6 +58,9 @@ def test_a_run_refuses_a_folder_that_has_been_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert "the working folder has been deleted" in refusal(monkeypatch, tmp_path / "results")
+    for words in (["lint", "table.csv"], ["sweep", "lab02"], ["launch", "2", "train.py"]):
+        with pytest.raises(LabError, match="the working folder has been deleted; `cd` to another"):
+            commands.dispatch(words)
 
 
 @pytest.mark.parametrize(("file", "words", "on_path", "line"), [

@@ -99,11 +99,12 @@ def test_killed_worker_then_resume_ends_at_the_same_weights(labs, tmp_path, undi
     assert_all_gone(everyone)
     assert not (tmp_path / "results/lab10_caltech/it/record.json").exists()
 
-    again = labs("run", "lab10", *SMALL, "--resume")
+    again = labs("run", "lab10", "--resume")
     output, errors = again.communicate(timeout=240)
     assert again.returncode == 0, errors
     assert output.startswith("lab10_caltech: 2 workers on"), "as many as before"
     assert "resumed after epoch" in output
+    assert "epoch 12/12" in output, "the killed run's options are the defaults"
     mine = weights(tmp_path / "results")
     assert list(mine) == list(undisturbed)
     for name in mine:
@@ -117,6 +118,18 @@ def test_frozen_worker(labs, rank):
     code, last = end(process, timeout=12 + 20)
     assert code == 1
     assert re.match(LAST_LINE.format(rank=rank, cause=r"has made no progress for \d+ s"), last), last
+    assert_all_gone(everyone)
+
+
+@pytest.mark.parametrize("frozen", ["mpirun", "all workers"])
+def test_when_nobody_is_heard_the_run_ends(labs, frozen):
+    process, everyone, ranks = start(labs, *ENDLESS, "--stall-seconds", 8)
+    for each in ranks.values() if frozen == "all workers" else [one for one in everyone if one.name() == "prterun"]:
+        each.suspend()
+    code, last = end(process, timeout=16 + 30)
+    assert code == 1
+    assert re.fullmatch(r"labs: error: no heartbeat from any worker for \d+ s: .* frozen; last heartbeats: rank 0 .*, "
+                        r"rank 1 on \S+ \(epoch \d+, step \d+\)", last), last
     assert_all_gone(everyone)
 
 
@@ -138,7 +151,8 @@ def test_interrupt_saves_between_two_steps_and_leaves_no_process(labs, tmp_path,
         process, everyone, _ = start(labs, *ENDLESS)
     finally:
         signal.signal(signal.SIGINT, before)
-    process.send_signal(number)
+    for _ in range(2):  # `timeout -s INT` signals the process and its group: that is one request.
+        process.send_signal(number)
     output, errors = process.communicate(timeout=40)
     assert process.returncode == 130
     line, command = errors.strip().splitlines()[-1].split(" to continue: ")

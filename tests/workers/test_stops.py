@@ -67,7 +67,8 @@ def test_a_run_that_was_stopped_for_longer_than_any_limit_goes_on(tmp_path):
             newest = checkpoint.by_age(tmp_path / "lab10_caltech/it/checkpoints")[-1]
             with np.load(newest) as saved:
                 history = json.loads(str(saved["meta"]))["position"]["history"]
-            assert max(row["train_seconds"] for row in history) < LONGER, "a stop counts as training"
+            # The first epoch, before the stops, has TensorFlow's tracing.
+            assert max(row["train_seconds"] for row in history[1:]) < LONGER, "a stop counts as training"
 
             os.write(ours, b"\x03")
             wait_for("labs: interrupted")

@@ -8,14 +8,11 @@ from collections.abc import Iterator, Sequence
 from labs.results.tables import figure
 from labs.run import terminal
 from labs.run.heartbeat import Beat
-from labs.run.node_load import NodeLoad
 from labs.run.text import plural, printable
 from labs.tools.watch.status import SILENT, Status
 
 SLOW = 0.1
 """From this part of a step on, in which the fastest rank waits for the slowest, the slow ones are named."""
-IDLE = 1.0
-"""Below this percentage a GPU is idle."""
 MOST_ROWS = 16
 """The most ranks in the table; of more, those that work longest are shown."""
 
@@ -27,8 +24,8 @@ def lines(status: Status) -> list[str]:
         timed = _timed(status)
         parts += [_progress(status, status.last)] * bool(status.last.epoch)
         if status.awake:
-            parts += [*_slow(timed, status.step_seconds), *_idle_gpus(status)]
-        tables = [_nodes(status.loads), _ranks(status, timed)]
+            parts += _slow(timed, status.step_seconds)
+        tables = [_ranks(status, timed)]
     text = [*(terminal.folded(part, 2) for part in parts),
             *(f"\n{terminal.table(rows)}" for rows in tables if len(rows) > 1)]
     return "\n".join(text).split("\n")
@@ -113,27 +110,6 @@ def _slow(timed: Sequence[Beat], step_seconds: float) -> Iterator[str]:
     hosts = ", ".join(sorted({printable(beat.host) for beat in late})[:4])
     yield (f"slow: rank{'s' * (len(late) > 1)} {names}{' ...' * (len(late) > 8)} on {hosts}, up to {most} ms of own "
            f"work per step; the fastest, rank {timed[-1].rank}, has {least} ms and waits {share:.0%} of a step")
-
-
-def _idle_gpus(status: Status) -> Iterator[str]:
-    """Yield a sentence if GPUs of the run are idle while it trains."""
-    percents = [gpu["percent"] for load in status.loads for gpu in load.gpus.values() if "percent" in gpu]
-    idle = sum(percent < IDLE for percent in percents)
-    if idle and status.training and status.step_seconds:
-        cure = (f"a worker uses one GPU: start {len(percents)} workers, not {len(status.beats)}"
-                if len(status.beats) < len(percents) else "`labs check` says whether TensorFlow finds them")
-        yield f"{idle} of {len(percents)} GPUs {'is' if idle == 1 else 'are'} idle; {cure}"
-
-
-def _nodes(loads: Sequence[NodeLoad]) -> list[list[str]]:
-    """Return the table of the nodes, with its heading."""
-    rows = [["node", "processor", "memory, GiB", "GPUs busy, %", "GPU memory, GiB"]]
-    for load in loads:
-        gpus = [" ".join(f"{gpu[name] / unit:.0f}" if name in gpu else "?" for gpu in load.gpus.values())
-                for name, unit in (("percent", 1), ("memory_bytes", 2**30))]
-        rows.append([printable(load.host), f"{load.cpu_percent:.0f} % of {plural(load.cpus, 'core')}",
-                     f"{load.memory_bytes / 2**30:.1f} of {load.memory_total_bytes / 2**30:.1f}", *gpus])
-    return rows if any(load.gpus for load in loads) else [row[:3] for row in rows]
 
 
 def _ranks(status: Status, timed: Sequence[Beat]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""What the files of a run's folder say about it: its state, its workers' heartbeats, its nodes' load."""
+"""What the files of a run's folder say about it: its state, and its workers' heartbeats."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import statistics
 import time
 from pathlib import Path
 
-from labs.run import catalogue, heartbeat, node_load, run_lock
+from labs.run import catalogue, heartbeat, run_lock
 from labs.run.errors import LabError, quoted
 from labs.run.heartbeat import Beat
-from labs.run.node_load import NodeLoad
 from labs.run.paths import shown
 
 SILENT = 10.0
@@ -33,7 +32,6 @@ class Status:
     """By rank."""
     silence: dict[int, float]
     """Seconds since each rank's last heartbeat; infinite for one that has finished."""
-    loads: list[NodeLoad] = dataclasses.field(default_factory=list)
     finished: bool = False
     """Whether it has a record."""
     saved: bool = False
@@ -90,9 +88,7 @@ class Watcher:
                            "says why")
         beats = heartbeat.read_beats(self.folder / heartbeat.FOLDER)
         silence = {beat.rank: self._silence(beat) for beat in beats}
-        hosts = {beat.host for beat in beats}  # A run that continues on other nodes leaves files of the earlier ones.
-        loads = [load for load in node_load.read(self.folder / heartbeat.FOLDER) if load.host in hosts]
-        return Status(self.folder.parent.name, self.folder.name, beats, silence, loads,
+        return Status(self.folder.parent.name, self.folder.name, beats, silence,
                       (self.folder / "record.json").exists(), run_lock.is_saved(self.folder))
 
     def _silence(self, beat: Beat) -> float:

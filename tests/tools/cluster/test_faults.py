@@ -124,6 +124,19 @@ def test_a_kill_on_the_other_node_is_reported_with_node_rank_and_epoch(training,
     until(lambda: not training.left(), 5, lambda: names(training.left()))
 
 
+def test_a_frozen_daemon_of_the_launcher_ends_the_run_and_its_node_is_named(training):
+    process = training.start(*ENDLESS, "--stall-seconds", STALL)
+    daemons = [each for each in training.cluster.processes("node2") if name(each) == "prted"]
+    for each in daemons:
+        each.suspend()
+    last = last_line(process, timeout=2 * STALL + 20)
+    assert re.match(r"labs: error: node node2 has not been heard from for \d+ s \(rank 1: ", last), last
+    for each in daemons:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.resume()  # Until then nothing can end it.
+    until(lambda: not training.left(), 15, lambda: names(training.left()))
+
+
 def test_a_cut_link_ends_the_run_and_names_the_node_and_the_resumed_run_comes_to_the_same_weights(
         training, same_weights):
     process = training.start("--stall-seconds", STALL)

@@ -22,7 +22,6 @@ import pytest
 from labs.launch import mpirun
 from labs.run import heartbeat, run_lock
 from labs.run.heartbeat import Beat
-from labs.run.node_load import NodeLoad
 from labs.run.status_file import StatusFile
 from labs.tools.watch import screen
 from labs.tools.watch.status import Status
@@ -39,28 +38,16 @@ def beat(rank: int, own: float = 0.02, **values) -> Beat:
     return Beat(**{"rank": rank, "host": f"n{rank // 2}", "pid": 7, "moved": 99.0, "alive": 99.0} | fields | values)
 
 
-def shown(*beats: Beat, percents: tuple[float, ...] = (), silence: float = 1.0, **values) -> str:
-    """Return the screen of a run with these heartbeats and these GPUs, two to a node."""
-    gpus = [{f"GPU-{number}": {"percent": percent, "memory_bytes": 2.0**34}} for number, percent in enumerate(percents)]
-    loads = [NodeLoad(f"n{at // 2}", 9.0, 8, 93.0, 2.0**31, 2.0**34, {**gpus[at], **gpus[at + 1]})
-             for at in range(0, len(gpus), 2)]
+def shown(*beats: Beat, silence: float = 1.0, **values) -> str:
+    """Return the screen of a run with these heartbeats."""
     quiet = {each.rank: silence if each.alive else float("inf") for each in beats}
-    return "\n".join(screen.lines(Status("lab10_caltech", "it", list(beats), quiet, loads, **values)))
+    return "\n".join(screen.lines(Status("lab10_caltech", "it", list(beats), quiet, **values)))
 
 
 def test_progress_is_that_of_the_worker_furthest_behind():
     text = shown(beat(0), beat(1, step=9), beat(2))
     assert "training, 3 workers on 2 nodes" in text
     assert "epoch 3 of 10, step 9 of 50; 3,200 images/s; about 30 s left" in text  # 391 steps, 7 pauses of 2 s.
-
-
-def test_idle_gpus_are_counted_over_all_nodes_while_the_run_trains():
-    two = (beat(0), beat(1))
-    assert ("2 of 4 GPUs are idle; a worker uses one GPU: start 4 workers, not 2" in
-            shown(*two, percents=(97.0, 98.0, 0.0, 0.2)))
-    assert "1 of 2 GPUs is idle; `labs check`" in shown(*two, percents=(97.0, 0.0))
-    assert "idle" not in shown(*two, percents=(97.0, 5.0))
-    assert "idle" not in shown(*(beat(rank, step=50) for rank in (0, 1)), percents=(0.0, 0.0))  # It validates.
 
 
 def test_the_slow_rank_is_the_one_that_waits_least():
