@@ -25,7 +25,6 @@ COMMANDS = {
     "sweep": "start every run that a lab's questions need; continues where it stopped",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
-    "predict": "classify pictures with a trained network; show which classes it confuses",
     "exercises": "list the questions and tasks that are graded",
     "handin": "pack a lab's answers, notebook and records as one zip",
     "completion": "print a script that completes `labs` in bash",
