@@ -14,7 +14,7 @@ from tests import taking_turns
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
          "horovod_keras3/tests": "workers", "tests/slurm": "clusters", "tests/tools/cluster": "clusters",
-         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks",
+         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks",
          "tests/fork": "notebooks", "tests/site": "site"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
