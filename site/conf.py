@@ -25,7 +25,6 @@ nb_execution_mode = "off"  # The outputs are those that the notebooks were commi
 nb_render_markdown_format = "myst"  # Links and formulas in an output.
 nb_ipywidgets_js: dict = {}  # They would be loaded from another server.
 myst_enable_extensions = ["dollarmath", "html_image", "colon_fence"]
-myst_url_schemes = {"http": None, "https": None, "mailto": None, "made": "{{path}}"}  # `made`: site/build.py's MADE.
 myst_heading_anchors = 6  # GitHub's anchors.
 # Pages of single files are reached by links. A site for students may have no pages for instructors.
 suppress_warnings = ["toc.not_included", "toc.empty_glob"]
