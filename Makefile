@@ -26,7 +26,7 @@ CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/lab
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run site lab \
+.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run site \
     release slurm drill bench pins clean distclean FORCE
 
 help: ## List the targets
@@ -120,11 +120,6 @@ notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 
 site: env ## Make the course's pages with their outputs in build/site, to read without a network (needs Node.js)
 	@$(BIN)/python site/build.py
-
-lab: env ## Make a new lab that trains and passes all tests: make lab NAME=lab14_compression
-	@[ -d setup/scaffold ] || { echo 'lab: error: this release has no setup/scaffold; make labs in a clone' >&2; exit 1; }
-	@$(BIN)/python -m setup.scaffold.make_lab '$(or $(NAME),$(error name the lab: make lab NAME=lab14_compression))'
-	@touch $(STAMP)  # The new row in pyproject.toml installs nothing.
 
 release: env ## Write the archives for students and instructors into dist/, from the commit, without its history
 	@$(BIN)/python -m setup.release

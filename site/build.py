@@ -16,7 +16,6 @@ import venv
 from pathlib import Path
 from urllib.parse import unquote
 
-import slides
 import vendor
 
 from labs.run.errors import ERROR_PREFIX, LabError
@@ -26,8 +25,6 @@ BUILD = ROOT / "build"
 PAGES, SITE = BUILD / "site-pages", BUILD / "site"
 ENVIRONMENT = ROOT / ".venv-site"
 COPIED = {".png", ".svg", ".jpg", ".gif", ".pdf"}
-MADE = "slides/"
-"""A folder of the site without files in the repository. conf.py has the scheme of links to it."""
 SECRET = "solutions/"
 """A folder that stays out of the site."""
 LANGUAGES = {".py": "python", ".sh": "bash", ".cmake": "cmake", ".cc": "cpp", ".toml": "toml", ".yml": "yaml"}
@@ -83,8 +80,6 @@ class Tree:
             return target
         name, _, anchor = target.partition("#")
         path = Path(os.path.normpath(page.parent / unquote(name))) if name else page
-        if str(path).startswith(MADE):
-            return f"made:{target}"
         if not (ROOT / path).exists() and not str(path).startswith(SECRET):
             raise LabError(f"{page} links to {target}, which does not exist; correct the link")
         if path != page:
@@ -195,7 +190,6 @@ def main() -> None:
     # Its download button gives a notebook as it is in the repository, with that repository's links.
     shutil.copytree(ROOT / "notebooks", new / "_sources/notebooks", dirs_exist_ok=True,
                     ignore=lambda _, names: [name for name in names if not name.endswith(".ipynb")])
-    slides.build(new / "slides")
     old = BUILD / "site.old"
     shutil.rmtree(old, ignore_errors=True)
     if SITE.exists():

@@ -25,7 +25,6 @@ nb_execution_mode = "off"  # The outputs are those that the notebooks were commi
 nb_render_markdown_format = "myst"  # Links and formulas in an output.
 nb_ipywidgets_js: dict = {}  # They would be loaded from another server.
 myst_enable_extensions = ["dollarmath", "html_image", "colon_fence"]
-myst_url_schemes = {"http": None, "https": None, "mailto": None, "made": "{{path}}"}  # `made`: site/build.py's MADE.
 myst_heading_anchors = 6  # GitHub's anchors.
 suppress_warnings = ["toc.not_included"]  # Pages of single files are reached by links.
 html_theme = "sphinx_book_theme"

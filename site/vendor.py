@@ -1,4 +1,4 @@
-"""Packages of the npm registry that the site needs in a browser: fetched once, checked, unpacked, cached."""
+"""A package of the npm registry that the site needs in a browser: fetched once, checked, unpacked, cached."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from labs.run import atomic, paths
 from labs.run.errors import LabError
 
 MATHJAX = ("mathjax", "3.2.2", "1b9c0a1c44df864e915690558e72adb9cc5203360daefd385084ced3b6c64c09")
-REVEAL = ("reveal.js", "5.2.1", "359b575dd51bbda32f89b2fd4c7dc46ad7389a805572158916c29252f7a27333")
 
 
 def fetch(name: str, version: str, sha256: str) -> Path:

@@ -14,8 +14,8 @@ from tests import taking_turns
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
          "horovod_keras3/tests": "workers", "tests/slurm": "clusters", "tests/tools/cluster": "clusters",
-         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks", "tests/scaffold": "notebooks",
-         "tests/fork": "notebooks", "tests/site": "site"}
+         "tests/notebooks": "notebooks", "tests/tools/notebook": "notebooks",
+         "tests/site": "site"}
 """Folders whose tests start many processes. Tests of one lane run one after the other, the longest lane first."""
 
 os.environ.pop("LABS_STUDENT", None)  # It would change the seeds of runs.

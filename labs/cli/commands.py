@@ -10,7 +10,7 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from pathlib import Path
 
 from labs.run import atomic, paths, speed_settings, stop, terminal, usage
@@ -25,10 +25,8 @@ COMMANDS = {
     "sweep": "start every run that a lab's questions need; continues where it stopped",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
-    "predict": "classify pictures with a trained network; show which classes it confuses",
     "exercises": "list the questions and tasks that are graded",
     "handin": "pack a lab's answers, notebook and records as one zip",
-    "completion": "print a script that completes `labs` in bash",
 }
 """The subcommands of this package, each with its line in `labs --help`."""
 
@@ -67,7 +65,6 @@ start here:
   labs report                        ... as a page with plots
   labs launch 2 train.py             your own script, on two workers
   labs sweep lab04                   the runs behind lab 4's speedup tables
-  source <(labs completion bash)     complete all this with the Tab key
 
 A lab is named by its name or number: lab10_caltech, lab10, 10. Without
 --workers, a run has one worker per visible GPU, or one without a GPU; inside a
@@ -172,18 +169,11 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         yield from getattr(action, "_get_subactions", list)()
 
 
-def add_lab(command: str, parser: argparse.ArgumentParser) -> None:
-    """Add the argument LAB to a subcommand's parser."""
-    parser.add_argument("lab", nargs="?", metavar="LAB", help="name or number of a lab: lab10_caltech, lab10, 10")
-
-
-def parser(commands: Collection[str],
-           add_lab: Callable[[str, argparse.ArgumentParser], None] = add_lab) -> usage.Parser:
+def parser(commands: Collection[str]) -> usage.Parser:
     """Return the parser of the whole command line.
 
     Args:
         commands: The subcommands whose arguments are added, which imports their modules; none: the names of all.
-        add_lab: Adds the argument LAB to the parser of a subcommand; completion has its own.
     """
     tree = usage.Parser("labs", description=ABOUT, epilog=EXAMPLES,
                         formatter_class=_Help)
@@ -199,7 +189,8 @@ def parser(commands: Collection[str],
             module.add_arguments(added)
             added.set_defaults(main=module.main, parser=added)
             if name in TAKE_A_LAB:
-                add_lab(name, added)
+                added.add_argument("lab", nargs="?", metavar="LAB",
+                                   help="name or number of a lab: lab10_caltech, lab10, 10")
     return tree
 
 

@@ -62,11 +62,6 @@ def decode_file(path: str | os.PathLike, size: int) -> np.ndarray:
     return _decode_any(content, size) if pixels is None else pixels
 
 
-def grey(pixels: np.ndarray) -> np.ndarray:
-    """Return the luminance of an image: uint8 [height, width, 3] -> [height, width, 1]."""
-    return cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None]
-
-
 def reason(error: Exception) -> str:
     """Return in a few words why an image could not be decoded."""
     if isinstance(error, UnidentifiedImageError):

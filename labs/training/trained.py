@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from labs.datasets.decode import grey, read_image
 from labs.datasets.pipeline import eval_batches
 from labs.datasets.splits import Splits, Subset
 from labs.models import transformer  # noqa: F401 - registers its layer, which `load_model` needs.
@@ -31,16 +30,6 @@ class Trained:
     model: tf.keras.Model
     """Input uint8 [batch, size, size, channels], output probabilities [batch, classes]."""
     class_names: Sequence[str]
-
-    def classify(self, path: Path) -> np.ndarray:
-        """Return the probability of each class for an image file, float32 [classes].
-
-        Raises:
-            LabError: The image cannot be decoded.
-        """
-        _, size, _, channels = self.model.input_shape
-        pixels = read_image(path, size)
-        return self.model((grey(pixels) if channels == 1 else pixels)[None], training=False).numpy()[0]
 
 
 def keep_model(job: Job, model: tf.keras.Model, splits: Splits, batch_size: int,

@@ -24,7 +24,7 @@ from tests.tools.cluster.client import ending
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
-    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch |predict )|horovodrun |papermill ":
+    r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun |papermill ":
         "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
     r"labs handin ": "writes a file into the clone; tests/course/test_hand_ins.py runs it",
     r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 
@@ -11,11 +12,13 @@ import pytest
 from PIL import Image
 
 from labs import lab10_caltech as lab
-from labs.cli import commands
 from labs.launch import local
+from labs.results import confusion
 from labs.run.command_line import to_argv
 from labs.run.errors import LabError
 from labs.run.options import Options
+from labs.run.paths import ROOT
+from labs.training import trained
 
 
 @pytest.mark.everyday
@@ -37,7 +40,7 @@ def test_two_workers_that_share_a_batch_compute_what_one_computes(tmp_path):
 
 @pytest.mark.everyday
 @pytest.mark.workers
-def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, capsys):
+def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path):
     """Red and green squares: 30 steps suffice to tell them apart, and all of the test images are counted."""
     for name, colour in (("green", (0, 200, 0)), ("red", (200, 0, 0))):
         (tmp_path / "data" / name).mkdir(parents=True)
@@ -51,29 +54,22 @@ def test_the_trained_network_can_be_used_with_and_without_the_kit(tmp_path, caps
     assert sum(row["images"] for row in counts) == 9  # Of 40: 24 for training, 7 for validation.
     right = sum(row["images"] for row in counts if row["class"] == row["predicted"])
     assert right / 9 == pytest.approx(record["metrics"]["test_accuracy"])
+    images = {name: sum(row["images"] for row in counts if row["class"] == name) for name in ("green", "red")}
+    assert {row[0]: int(row[1]) for row in confusion.by_class(record).rows} == images
     marks = {row["class"]: row["right"] for row in record["tables"]["right"]}
-    assert {name: len(each) for name, each in marks.items()} == {
-        name: sum(row["images"] for row in counts if row["class"] == name) for name in ("green", "red")}
+    assert {name: len(each) for name, each in marks.items()} == images
     assert "".join(marks.values()).count("1") == right
 
     (folder,) = (tmp_path / "results" / "lab10_caltech").iterdir()
     pictures = [tmp_path / "data" / "green" / "03.png", tmp_path / "data" / "red" / "07.png"]
-    without = (f"import json, keras, numpy, PIL.Image\nmodel = keras.models.load_model('{folder}/model.keras')\n"
-               f"names = json.load(open('{folder}/classes.json'))\nfor path in {[str(path) for path in pictures]}:\n"
-               "    pixels = numpy.array(PIL.Image.open(path).resize((16, 16)))\n"
-               "    print(names[model.predict(pixels[None], verbose=0)[0].argmax()])")
+    (lines,) = re.findall(r"```python\n(model = keras.*?)```", (ROOT / "docs/use.md").read_text(), re.DOTALL)
+    quiet = lines.replace('"photo.jpg"', "path").replace("[None])", "[None], verbose=0)")
+    loaded, image, classified = quiet.splitlines()
+    without = (f"import json, keras\nrun = '{folder}'\n{loaded}\nfor path in {[str(path) for path in pictures]}:\n"
+               f"    {image}\n    {classified}")
     plain = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert plain.stdout.split() == ["green", "red"]
 
-    assert commands.dispatch(["predict", str(folder), *map(str, pictures), str(folder / "record.json")]) == 1
-    out, err = capsys.readouterr()
-    assert [line.split()[1] for line in out.splitlines()[-2:]] == ["green", "red"]
-    assert "record.json (not an image)" in err
-    assert commands.dispatch(["predict", str(folder)]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()[3:]]
-    assert [row[0] for row in rows] == ["green", "red"]
-    assert sum(int(row[1]) for row in rows) == 9
-
     os.truncate(folder / "model.keras", 1000)
     with pytest.raises(LabError, match=r"\(model.keras is damaged\); train again$"):
-        commands.dispatch(["predict", str(folder), str(pictures[0])])
+        trained.load(folder)

@@ -54,7 +54,6 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),
     ("results --csv", "--csv needs a value"),
     ("exercises lab04 lab05", "unexpected argument 'lab05'"),
-    ("completion fish", "'fish' is not one of bash"),
 ]
 
 
