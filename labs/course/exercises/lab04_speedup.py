@@ -23,7 +23,7 @@ from labs.course.exercises.grading import (
 )
 from labs.measure import ledger_columns
 from labs.measure.ledger_columns import ENTRIES
-from labs.results import statistics
+from labs.results import noise
 
 COMMAND = "`labs sweep lab04_speedup`"
 PAIR = pair_with_one_worker(COMMAND)
@@ -155,7 +155,8 @@ def _grade_efficiency(run: StudentFunction) -> str:
         triple = numbers(call.value, 3)
         call.expect(triple, "the result is three numbers, (value, low, high)")
         value, low, high = triple or (0.0, 0.0, 0.0)
-        right, *limits = (each / n for each in statistics.ratio(many.round(1), one.round(1)))
+        welch = noise.compare(many.round(1), one.round(1), ratio=True)
+        right, limits = welch.value / n, (welch.low / n, welch.high / n)
         _expect_value(call, value, right, n)
         call.expect(low <= value <= high, "the value is not inside its interval, low to high")
         width = (high - low) / (limits[1] - limits[0])
