@@ -21,6 +21,7 @@ from labs.course.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
+from labs.course.exercises.timed import timed
 from labs.results import noise
 
 NOTEBOOK = "section 'F1: the winner on two workers' of notebooks/lab09_fruits.ipynb"
@@ -77,14 +78,14 @@ def _rest(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several (except the "
                    "learning rate rule, which one worker does not need). What is the speedup?", "a number",
-                   PAIR, grade_speedup),
+                   PAIR, timed(grade_speedup)),
     "q2": Question("One of these three runs does not belong in a table that compares numbers of workers. Which one, "
                    "and because of which setting?", '`{"run": its name, "setting": a name in its config}`',
                    _pair_and_outlier, _outlier),
     "q3": Question("What share of this run's `total_seconds` did the epochs after the first take? (Only these get "
                    "shorter with more workers.)", "a share, from 0 to 1",
                    newest("several workers", "`labs run lab09_fruits --workers 2`",
-                          lambda run: multi_worker(run) and _trained(run)), _rest),
+                          lambda run: multi_worker(run) and _trained(run)), timed(_rest)),
 }
 
 
