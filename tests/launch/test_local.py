@@ -14,7 +14,8 @@ from labs.run.paths import ROOT
 
 LAUNCH = """
 from labs.launch import supervisor
-with supervisor.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; echo $TMPDIR; sleep 60"]) as one:
+with supervisor.started(["bash", "-c", "touch $TMPDIR/__autograph_generated_file_.py; "
+                         "echo $TMPDIR $OMPI_MCA_btl_sm_backing_directory; sleep 60"]) as one:
     print(one.stdout.readline().decode(), end="", flush=True)
     one.wait()
 """
@@ -25,18 +26,21 @@ def test_folders_of_killed_launches_are_removed_by_the_next_start_and_those_of_l
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
-    def launch() -> tuple[subprocess.Popen, Path]:
+    def launch() -> tuple[subprocess.Popen, list[Path]]:
         process = subprocess.Popen([sys.executable, "-c", LAUNCH], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        folder = Path(process.stdout.readline().strip())
-        os.utime(folder, (time.time() - 600,) * 2)
-        return process, folder
+        folders = [Path(folder) for folder in process.stdout.readline().split()]
+        for folder in folders:
+            os.utime(folder, (time.time() - 600,) * 2)
+        return process, folders
 
     (killed, left), (living, held) = launch(), launch()
     killed.kill()
     killed.communicate()
-    assert (left / "__autograph_generated_file_.py").exists()
+    assert (left[0] / "__autograph_generated_file_.py").exists()
+    assert left[1].parent == Path("/dev/shm")
     with supervisor.started(["true"]):
-        assert not left.exists()
-    assert (held / "__autograph_generated_file_.py").exists()
+        assert not [folder for folder in left if folder.exists()]
+    assert (held[0] / "__autograph_generated_file_.py").exists()
+    assert held[1].exists()
     living.terminate()
     living.communicate()
