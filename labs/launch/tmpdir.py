@@ -37,7 +37,7 @@ def private_tmpdir(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
     with _folder(tempfile.gettempdir()) as path, _folder("/dev/shm") as memory:
         if path is None:
             yield {}
-        elif mpirun.nodes() > 1:  # The workers' folders would have to exist on all nodes; the launcher's is on this one.
+        elif mpirun.nodes() > 1:  # The workers' folders would have to exist on all nodes; the launcher's is here.
             yield {"PRTE_MCA_prte_local_tmpdir_base": path}
         else:
             yield {"PRTE_MCA_prte_tmpdir_base": path, "OMPI_MCA_orte_tmpdir_base": path,  # Open MPI 5, and 4.

@@ -159,13 +159,20 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
         raise LabError(f"an older version of the kit saved {path}; choose another --name")
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
-        then, now = (each["data"]["train"]["images"] for each in (saved, identity))
-        raise LabError(f"the data has changed since {run!r} saved {path.name} ({then:,} training images then, "
-                       f"{now:,} now); choose another --name")
+        raise LabError(f"the data has changed since {run!r} saved {path.name} "
+                       f"({_data_change(saved['data'], identity['data'])}); choose another --name")
     run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"])
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
                        "--name")
+
+
+def _data_change(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return in what two runs' data differ, as far as a checkpoint tells: it has each subset's size and a digest."""
+    sizes = [f"{subset['images']:,} {name.replace('train', 'training')} images then, {now[name]['images']:,} now"
+             for name, subset in then.items() if subset["images"] != now[name]["images"]]
+    unchanged = " and ".join(then).replace("train", "training")
+    return ", ".join(sizes) or f"as many {unchanged} images, but an image, a label or the test set differs"
 
 
 def _shapes(model: tf.keras.Model) -> list[list[int]]:

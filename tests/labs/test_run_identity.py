@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from labs import lab10_caltech as lab
-from labs.datasets import registry
+from labs.datasets import registry, splits
 from labs.run import catalogue
 from labs.run.errors import LabError
 from labs.run.options import Options
@@ -59,6 +59,11 @@ def removed(here, _):
         path.unlink()
 
 
+def removed_from_validation(here, _):
+    read = splits.from_folder(here / "rgb", 16, CONFIG.test_split, CONFIG.validation_split, CONFIG.seed)
+    (here / "rgb" / read.validation.images.paths[read.validation.positions[0]]).unlink()
+
+
 def replaced(here, _):
     """Another picture, of as many bytes."""
     picture(here / "rgb/cat/07.bmp", 999)
@@ -70,7 +75,8 @@ def settings(here, monkeypatch):
 
 @pytest.mark.parametrize(("change", "config", "cause"), [
     (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now\)"),
-    (replaced, {}, "the data has changed since 'it' saved"),
+    (removed_from_validation, {}, r"saved epoch-00002.npz \((\d+) validation images then, (?!\1)\d+ now\)"),
+    (replaced, {}, r"as many training and validation images, but an image, a label or the test set differs\)"),
     (settings, {}, r"it was started with \{'ONEDNN_DEFAULT_FPMATH_MODE': None\}; resume it with these values"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; give --epochs 2 or more"),
     (None, {"momentum": 0.5}, r"it was started with \{'momentum': 0.9\}; resume it with these values"),

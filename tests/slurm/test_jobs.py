@@ -89,7 +89,7 @@ def test_a_site_names_another_environment(clone, tmp_path):
     ("example.sh", ["--ntasks=2", "my train.py", "--epochs", "3"],
      r"sbatch --ntasks=2 jobs/example.sh my\ train.py --epochs 3"),
     ("sweep.sh", ["lab04", "--partition", "x"], "sbatch --partition x jobs/sweep.sh lab04")])
-def test_options_of_sbatch_after_the_file_are_refused_with_the_right_command(slurm, clone, tmp_path, file, words, right):
+def test_options_of_sbatch_after_the_file_are_refused_with_the_cure(slurm, clone, tmp_path, file, words, right):
     job = slurm.submit(f"jobs/{file}", *words, cwd=clone, output=tmp_path / "out")
     assert (job.wait(), job.text()) == ("FAILED", f"labs: error: sbatch's options go before the file: `{right}`\n")
 
