@@ -44,14 +44,13 @@ class Index:
         return len(self.paths)
 
 
-def index_folder(root: str | os.PathLike, keep_test: bool = False) -> Index:
+def index_folder(root: str | os.PathLike) -> Index:
     """List the images of a tree: each folder in `root` that holds images is a class.
 
     Deeper folders are not entered, so circular links do no harm.
 
     Args:
         root: The folder of the class folders.
-        keep_test: Whether the caller reads a tree with its own test set; a hint at another folder then keeps it.
 
     Raises:
         LabError: There are fewer than two classes, they are subsets of a data set, a name is not UTF-8, or a folder
@@ -71,7 +70,7 @@ def index_folder(root: str | os.PathLike, keep_test: bool = False) -> Index:
             classes[name] = images
         else:
             skipped["no image directly in it"].append(name)
-    _check_classes(root, list(classes), bool(skipped.get("outside a class folder")), keep_test)
+    _check_classes(root, list(classes), bool(skipped.get("outside a class folder")))
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
     return Index(root, tuple(classes), list(itertools.chain(*classes.values())), labels, dict(skipped))
 
@@ -101,14 +100,13 @@ def _is_image(name: str) -> bool:
     return "." in name and name.rpartition(".")[2].lower() in EXTENSIONS
 
 
-def _check_classes(root: Path, names: list[str], images_outside: bool, keep_test: bool) -> None:
+def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
     """Refuse a tree that cannot be classified, and say what to do.
 
     Args:
         root: The tree.
         names: Its class folders.
         images_outside: Whether it has images outside of them.
-        keep_test: As for `index_folder`.
 
     Raises:
         LabError: Names the cause.
@@ -117,7 +115,7 @@ def _check_classes(root: Path, names: list[str], images_outside: bool, keep_test
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"the images are in {printable(root)} itself" if images_outside else
                  f"no images in the folders of {printable(root)}")
-        raise LabError(f"{cause}; {_cure(root, keep_test)}")
+        raise LabError(f"{cause}; {_cure(root)}")
     if _are_subsets(names):  # As Kaggle's train and test1.
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
@@ -133,40 +131,34 @@ def _are_subsets(names: Collection[str]) -> bool:
     return len(stems) > 1 and all(map(_PART.fullmatch, stems))
 
 
-def _cure(root: Path, keep_test: bool) -> str:
+def _cure(root: Path) -> str:
     """Return what to do about a tree without class folders: which folder to name, if that is certain."""
     first: dict[Path, str] = {}  # The first image of each folder; links are not followed, they may be circular.
     for folder, inner, files in itertools.islice(os.walk(root), 10_000):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         if images := sorted(name for name in files if _is_image(name) and not name.startswith(".")):
             first[Path(folder)] = images[0]
-    is_subset = keep_test and root.name.lower() in SUBSETS
-    if not is_subset and (found := _class_folders([folder for folder in first if folder != root], keep_test)):
+    first.pop(root, None)
+    # Not below a training folder: the test beside it would be lost.
+    if root.name.lower() not in SUBSETS and (found := _class_folders(root, list(first))):
         return f"are the class folders in {printable(found)}?"
-    deep = next((folder.relative_to(root) / file for folder, file in first.items()
-                 if len(folder.relative_to(root).parts) > 1), None)
+    deep = next((folder.relative_to(root) / image for folder, image in first.items() if folder.parent != root), None)
     return (f"{printable(deep)} lies too deep: put all images of a class directly into one folder in {printable(root)}"
             if deep else "put the images of each class into its own folder")
 
 
-def _class_folders(folders: list[Path], keep_test: bool) -> Path | None:
-    """Return the folder whose folders are surely the classes, for a path that is too high.
-
-    Args:
-        folders: All folders of images below that path.
-        keep_test: As for `index_folder`.
-    """
+def _class_folders(root: Path, folders: list[Path]) -> Path | None:
+    """Return the folder that surely is the one to name, given the folders of images below a path that is too high."""
     if len(folders) < 2:
         return None
     top = Path(os.path.commonpath([folder.parent for folder in folders]))
     children = {folder.relative_to(top).parts[0] for folder in folders}
     if not _are_subsets(children):
         return top if all(folder.parent == top for folder in folders) else None
-    if keep_test and train_and_test_folders(top):
+    if top != root and train_and_test_folders(top) and top not in {folder.parent for folder in folders}:
         return top
     train = [top / name for name in children if name.lower().startswith("train")]
-    inner = [folder for folder in folders if len(train) == 1 and train[0] in folder.parents]
-    return _class_folders(inner, keep_test)
+    return _class_folders(root, [folder for folder in folders if len(train) == 1 and train[0] in folder.parents])
 
 
 def train_and_test_folders(root: Path) -> dict[str, Path]:
@@ -183,7 +175,7 @@ def index_train_and_test(root: Path) -> Index:
         LabError: The test folder has a class that the training folder lacks.
     """
     folders = train_and_test_folders(root)
-    train, test = (index_folder(folders[name], keep_test=True) for name in ("train", "test"))
+    train, test = index_folder(folders["train"]), index_folder(folders["test"])
     if unknown := sorted(set(test.class_names) - set(train.class_names)):
         raise LabError(f"{folders['test']} has the class {printable(unknown[0])}, but {folders['train']} has no "
                        "images of it; add some there or remove the class here")

@@ -60,8 +60,7 @@ class Splits:
     """What the data set holds and what was left out, for the user."""
 
 
-def from_folder(root: Path, image_size: int, test_split: float, validation_split: float, seed: int,
-                keep_test: bool = False) -> Splits:
+def from_folder(root: Path, image_size: int, test_split: float, validation_split: float, seed: int) -> Splits:
     """Read a tree with one folder per class and split it per class: first the test, then the validation images.
 
     Args:
@@ -70,12 +69,11 @@ def from_folder(root: Path, image_size: int, test_split: float, validation_split
         test_split: Share of all images.
         validation_split: Share of the images that are not test images.
         seed: Seed of the split.
-        keep_test: As for `index.index_folder`.
 
     Raises:
         LabError: There are fewer than two classes, too many undecodable images, or the shares do not fit the classes.
     """
-    everything = index.index_folder(root, keep_test)
+    everything = index.index_folder(root)
     tree = _decoded(everything, image_size)
     split = split_images(tree.sound, test_split, validation_split, seed)
     return _splits(everything, tree, split, classes_not_held_out(split, tree.sound))
@@ -88,7 +86,7 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
         LabError: As for `from_folder`, or the test has a class that the training lacks.
     """
     if not index.train_and_test_folders(root):
-        return from_folder(root, image_size, test_split, validation_split, seed, keep_test=True)
+        return from_folder(root, image_size, test_split, validation_split, seed)
     everything = index.index_train_and_test(root)
     tree = _decoded(everything, image_size)
     is_test = index.in_test(tree.sound)
@@ -144,11 +142,10 @@ def training_images(name: str, data: str, config: Any) -> int:
     root, dataset = registry.locate(name, data), registry.get(name)
     if not dataset.image_tree:
         return sys.maxsize
-    keep_test = "Test" in dataset.required
-    if keep_test and index.train_and_test_folders(root):
+    if "Test" in dataset.required and index.train_and_test_folders(root):
         return int((~index.in_test(index.index_train_and_test(root))).sum())
     test_split, validation_split = (getattr(config, share, 0.0) for share in ("test_split", "validation_split"))
-    return len(split_images(index.index_folder(root, keep_test), test_split, validation_split, config.seed).train)
+    return len(split_images(index.index_folder(root), test_split, validation_split, config.seed).train)
 
 
 def from_arrays(arrays: Arrays, validation_split: float, seed: int) -> Splits:

@@ -74,7 +74,7 @@ DEEP = "{}/0001.png lies too deep: put all images of a class directly into one f
      r"class in .*tree/train, .* --data (.*)$", sort_into_classes),
     ("test1 train/a train/b", r"one class only \(test1\); " + INNER.format("train"), None),
     ("train/a train/b validation/a validation/b", INNER.format("train"), None),
-    ("set/train/a set/train/b set/test/a set/test/b", INNER.format("set/train"), None),
+    ("set/train/a set/train/b set/val/a set/val/b", INNER.format("set/train"), None),
     ("training_set/training_set/a training_set/training_set/b test_set/test_set/a test_set/test_set/b",
      INNER.format("training_set/training_set"), None),
     ("archive/fruits/a archive/fruits/b __MACOSX/.fruits/a", INNER.format("archive/fruits"), None),
@@ -165,7 +165,7 @@ def test_a_path_that_is_too_high_keeps_the_trees_own_test(tree):
         splits.from_tree(root, 16, 0.5, 0.25, seed=1)
     read = splits.from_tree(Path(re.search(INNER.format("set"), str(refused.value))[1]), 16, 0.5, 0.25, seed=1)
     assert len(read.test) == 18
-    deeper = tree(dict.fromkeys(("train/set/a", "train/set/b", "test/set/a"), 1), root=root / "other")
+    deeper = tree(dict.fromkeys(("train/set/a", "train/set/b", "test/set/a"), 1), root=root / "deeper")
     with pytest.raises(LabError, match=DEEP.format("set/a")):  # One folder would lose the test.
         splits.from_tree(deeper, 16, 0.5, 0.25, seed=1)
 

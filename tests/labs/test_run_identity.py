@@ -74,7 +74,7 @@ def settings(here, monkeypatch):
 
 
 @pytest.mark.parametrize(("change", "config", "cause"), [
-    (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now\)"),
+    (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now, \d+ validation "),
     (removed_from_validation, {}, r"saved epoch-00002.npz \((\d+) validation images then, (?!\1)\d+ now\)"),
     (replaced, {}, r"as many training and validation images, but an image, a label or the test set differs\)"),
     (settings, {}, r"it was started with \{'ONEDNN_DEFAULT_FPMATH_MODE': None\}; resume it with these values"),
