@@ -58,9 +58,9 @@ def check_same_on_all_workers(**items: Any) -> None:
     for name in mine:
         for rank, theirs in enumerate(by_rank):
             if theirs[name] != by_rank[0][name]:
-                changing = "if its files changed just now, start again, else " * (name == "data")
                 raise LabError(f"workers differ in {name}: {_difference(by_rank[0][name], theirs[name], rank)}; "
-                               f"{changing}start all workers from the same clone, data and command line")
+                               "start all workers from the same clone, data and command line, and change no file "
+                               "while they read it")
 
 
 def _difference(zero: str, other: str, rank: int) -> str:
