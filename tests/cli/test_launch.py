@@ -10,6 +10,7 @@ import pytest
 
 from labs.cli import commands
 from labs.run.errors import LabError
+from labs.run.paths import ROOT
 
 SCRIPT = """
 import os, sys, time
@@ -56,6 +57,7 @@ def test_one_worker_that_fails_ends_all_and_is_named(tmp_path, problem, code, ca
     (["0", "train.py"], "'0' is not a whole number"),
     (["2"], "the following arguments are required: SCRIPT;"),
     (["2", "trian.py"], "there is no file 'trian.py'; did you mean train.py?"),
+    (["2", "debugging/lab02.py"], f"no file 'debugging/lab02.py'; cd {ROOT} first"),
     (["2", "folder"], "'folder' is a folder; name the script in it"),
     (["2", "python", "train.py"], "leave 'python' out: labs launch 2 SCRIPT"),
     (["9999", "train.py"], f"9999 workers on {len(os.sched_getaffinity(0))} core"),
