@@ -53,6 +53,7 @@ fi
 # supports the PMI of the site's MPI (`srun --mpi=list`); elsewhere the workers stop with an error. LABS_LAUNCHER in the
 # environment overrides it.
 launch() { # LAB [OPTIONS ...]
+    refuse_late "jobs/$1.sh" "${@:2}"
     local launcher=${LABS_LAUNCHER:-$LAUNCHER}
     # All starts of the job have the same run name, so that the next start finds what this one saved.
     # A job's name may have characters that a run's name may not.
@@ -69,6 +70,24 @@ launch() { # LAB [OPTIONS ...]
     esac
     run=$!
     wait "$run" # The run is in the background: a shell handles a signal only when no foreground program runs.
+}
+
+# sbatch reads only the options before the file; those after it are the lab's, which also has --input.
+refuse_late() { # FILE [WORDS ...]
+    local names word last='' late=() rest=()
+    names=$(sbatch --help | grep -oE -- '--[a-z-]+=?' | grep -vE 'help|input|oversubscribe') # With =: has a value.
+    for word in "${@:2}"; do
+        if [[ $word == -[!-0-9h]* || $last == -[!-0-9h] && $word != -* ]] \
+            || grep -qxFe "${word%%=*}" -e "${word%%=*}=" <<<"$names" || grep -qxFe "$last=" <<<"$names"; then
+            late+=("$word")
+        else
+            rest+=("$word")
+        fi
+        last=$word
+    done
+    [ ${#late[@]} -gt 0 ] || return 0
+    echo "labs: error: sbatch's options go before the file: \`sbatch$(printf ' %q' "${late[@]}" "$1" "${rest[@]}")\`" >&2
+    exit 1
 }
 
 # Whether the options choose a run: --name, or --resume, which takes the newest unfinished run.

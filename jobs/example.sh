@@ -9,13 +9,14 @@
 #SBATCH --requeue
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=2
-#SBATCH --cpus-per-task=2
+#SBATCH --cpus-per-task=1
 #SBATCH --time=00:30:00
 
 # sbatch runs a copy of this file from a spool folder, so the clone is where sbatch was typed.
 env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
 [ -f "$env" ] || { echo "labs: error: no $env; type \`sbatch jobs/example.sh FILE\` in the clone's top folder" >&2; exit 1; }
 source "$env" || exit 1
+[ -f "${1:-}" ] || refuse_late jobs/example.sh "$@"
 [ -f "${1:-}" ] || { echo "labs: error: no file '${1:-}'; type \`sbatch jobs/example.sh FILE\`" >&2; exit 1; }
 case ${LABS_LAUNCHER:-$LAUNCHER} in
     mpirun) mpirun --bind-to none python "$@" ;; # It starts one worker per task of the job, on all of its nodes.

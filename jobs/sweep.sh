@@ -14,4 +14,5 @@
 env=${SLURM_SUBMIT_DIR:-.}/jobs/env.sh
 [ -f "$env" ] || { echo "labs: error: no $env; submit jobs/sweep.sh in the clone's top folder" >&2; exit 1; }
 source "$env" || exit 1
+refuse_late jobs/sweep.sh "$@"
 labs sweep "$@" --cell "${SLURM_ARRAY_TASK_ID:?submit it with --array}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from labs.launch import capacity, failure, mpirun, supervisor
 from labs.run import stop, usage
 from labs.run.errors import ERROR_PREFIX, LabError, quoted
 from labs.run.options import LAUNCH, Options
+from labs.run.paths import ROOT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,4 +64,5 @@ def _refuse(script: Path, workers: int) -> None:
     if script.name.startswith("python"):
         raise LabError(f"leave {quoted(str(script))} out: labs launch {workers} SCRIPT uses this environment's Python")
     similar = usage.suggestion(script.name, [path.name for path in script.parent.glob("*.py")])
-    raise LabError(f"there is no file {quoted(str(script))}{similar or '; is the script in another folder?'}")
+    kit = f"; cd {shlex.quote(str(ROOT))} first" if (ROOT / script).is_file() else ""
+    raise LabError(f"there is no file {quoted(str(script))}{kit or similar or '; is the script in another folder?'}")

@@ -69,7 +69,7 @@ def index_folder(root: str | os.PathLike) -> Index:
         if images:
             classes[name] = images
         else:
-            skipped["folder without images"].append(name)
+            skipped["no image directly in it"].append(name)
     _check_classes(root, list(classes), bool(skipped.get("outside a class folder")))
     labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes.values()])
     return Index(root, tuple(classes), list(itertools.chain(*classes.values())), labels, dict(skipped))
@@ -115,11 +115,8 @@ def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else
                  f"the images are in {printable(root)} itself" if images_outside else
                  f"no images in the folders of {printable(root)}")
-        inner = _class_folders(root)
-        raise LabError(f"{cause}; are the class folders in {printable(inner)}?" if inner else
-                       f"{cause}; put the images of each class into its own folder")
-    stems = {name.lower().rstrip("0123456789 _-") for name in names}
-    if len(stems) > 1 and all(map(_PART.fullmatch, stems)):  # As Kaggle's train and test1.
+        raise LabError(f"{cause}; {_cure(root)}")
+    if _are_subsets(names):  # As Kaggle's train and test1.
         folder = printable(root / next((name for name in names if name.lower().startswith("train")), names[0]))
         raise LabError(f"{' and '.join(map(printable, names))} in {printable(root)} are subsets of a data set, not "
                        f"classes; make a folder for each class in {folder}, move its images there, and use "
@@ -129,17 +126,39 @@ def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
             raise LabError(f"the class folder {name!a} is not UTF-8; rename it")
 
 
-def _class_folders(root: Path) -> Path | None:
-    """Return the folder below a tree that holds the class folders, for a path that is too high; None if unclear."""
-    for pattern in ("*/*/*", "*/*/*/*"):
-        files = itertools.islice(root.glob(pattern), 100_000)
-        classes = {file.parent for file in files if _is_image(file.name)}
-        counts = collections.Counter(folder.parent for folder in classes)
-        outer = sorted(folder for folder, count in counts.items() if count > 1)
-        train = [folder for folder in outer if folder.name.lower().startswith("train")]
-        if len(found := train or outer) == 1:
-            return found[0]
-    return None
+def _are_subsets(names: Collection[str]) -> bool:
+    stems = {name.lower().rstrip("0123456789 _-") for name in names}
+    return len(stems) > 1 and all(map(_PART.fullmatch, stems))
+
+
+def _cure(root: Path) -> str:
+    """Return what to do about a tree without class folders: which folder to name, if that is certain."""
+    first: dict[Path, str] = {}  # The first image of each folder; links are not followed, they may be circular.
+    for folder, inner, files in itertools.islice(os.walk(root), 10_000):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if images := sorted(name for name in files if _is_image(name) and not name.startswith(".")):
+            first[Path(folder)] = images[0]
+    first.pop(root, None)
+    # Not below a training folder: the test beside it would be lost.
+    if root.name.lower() not in SUBSETS and (found := _class_folders(root, list(first))):
+        return f"are the class folders in {printable(found)}?"
+    deep = next((folder.relative_to(root) / image for folder, image in first.items() if folder.parent != root), None)
+    return (f"{printable(deep)} lies too deep: put all images of a class directly into one folder in {printable(root)}"
+            if deep else "put the images of each class into its own folder")
+
+
+def _class_folders(root: Path, folders: list[Path]) -> Path | None:
+    """Return the folder that surely is the one to name, given the folders of images below a path that is too high."""
+    if len(folders) < 2:
+        return None
+    top = Path(os.path.commonpath([folder.parent for folder in folders]))
+    children = {folder.relative_to(top).parts[0] for folder in folders}
+    if not _are_subsets(children):
+        return top if all(folder.parent == top for folder in folders) else None
+    if top != root and train_and_test_folders(top) and top not in {folder.parent for folder in folders}:
+        return top
+    train = [top / name for name in children if name.lower().startswith("train")]
+    return _class_folders(root, [folder for folder in folders if len(train) == 1 and train[0] in folder.parents])
 
 
 def train_and_test_folders(root: Path) -> dict[str, Path]:

@@ -36,9 +36,11 @@ def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
         workers: Their number; 0 if it may change.
         subsets: The data, by name, as in `train=...`.
     """
-    data = {name: digests(subset) for name, subset in subsets.items() if subset is not None}
+    given = {name: subset for name, subset in subsets.items() if subset is not None}
+    data = {name: digests(subset) for name, subset in given.items()}
+    names = {name: subset.digest_of_names() for name, subset in given.items()}
     versions = {name: value for name, value in layout.versions().items() if name not in ("python", "labs")}
-    return {"data": data, "settings": {"workers": workers, **versions, **environment.recorded()}}
+    return {"data": data, "names": names, "settings": {"workers": workers, **versions, **environment.recorded()}}
 
 
 def check_same_on_all_workers(**items: Any) -> None:
@@ -57,7 +59,8 @@ def check_same_on_all_workers(**items: Any) -> None:
         for rank, theirs in enumerate(by_rank):
             if theirs[name] != by_rank[0][name]:
                 raise LabError(f"workers differ in {name}: {_difference(by_rank[0][name], theirs[name], rank)}; "
-                               "start all workers from the same clone, data and command line")
+                               "start all workers from the same clone, data and command line, and change no file "
+                               "while they read it")
 
 
 def _difference(zero: str, other: str, rank: int) -> str:

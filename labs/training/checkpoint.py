@@ -159,14 +159,26 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
         raise LabError(f"an older version of the kit saved {path}; choose another --name")
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
-        then, now = (each["data"]["train"]["images"] for each in (saved, identity))
-        raise LabError(f"the data has changed since {run!r} saved {path.name} ({then:,} training images then, "
-                       f"{now:,} now); choose another --name")
+        raise LabError(f"the data has changed since {run!r} saved {path.name} "
+                       f"({_data_change(saved, identity)}); choose another --name")
     run_lock.refuse_changed(run, saved["settings"], dict.fromkeys(saved["settings"]) | identity["settings"],
                             are_options=False)
     if meta["shapes"] != _shapes(model):
         raise LabError(f"{path} holds another model; resume it with the code it was started with, or choose another "
                        "--name")
+
+
+def _data_change(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return in what the data of two runs differ, given their identities."""
+    changes = []
+    for name, subset in saved["data"].items():
+        kind, size = name.replace("train", "training"), now["data"][name]["images"]
+        if subset["images"] != size:
+            changes.append(f"{subset['images']:,} {kind} images then, {size:,} now")
+        elif saved.get("names", {}).get(name) != now["names"][name]:
+            changes.append(f"other {kind} images or labels")
+    kinds = " and ".join(saved["data"]).replace("train", "training")
+    return ", ".join(changes) or f"the {kinds} images have the same names and labels: a file or the test set differs"
 
 
 def _shapes(model: tf.keras.Model) -> list[list[int]]:

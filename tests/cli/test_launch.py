@@ -11,6 +11,7 @@ import pytest
 
 from labs.cli import commands
 from labs.run.errors import LabError
+from labs.run.paths import ROOT
 
 SCRIPT = """
 import os, sys, time
@@ -94,6 +95,7 @@ def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_name
     (["0", "train.py"], "'0' is not a whole number"),
     (["2"], "the following arguments are required: SCRIPT;"),
     (["2", "trian.py"], "there is no file 'trian.py'; did you mean train.py?"),
+    (["2", "debugging/lab02.py"], f"no file 'debugging/lab02.py'; cd {ROOT} first"),
     (["2", "folder"], "'folder' is a folder; name the script in it"),
     (["2", "python", "train.py"], "leave 'python' out: labs launch 2 SCRIPT"),
     (["9999", "train.py"], f"9999 workers on {len(os.sched_getaffinity(0))} core"),

@@ -43,7 +43,7 @@ def test_what_is_no_image_is_left_out_and_named(tree):
         "not an image": ["a/not\nan image.txt", "readme.txt"],
         "outside a class folder": ["loose.jpg"],
         "hidden": [".git"],
-        "folder without images": ["empty", "up"],
+        "no image directly in it": ["empty", "up"],
         "folder": ["a/deeper", "up/tree"],
         "no extension": ["a/RENAME2"],
         "broken link or special file": ["a/circle.png", "a/gone.png", "b/pipe.png"],
@@ -52,28 +52,49 @@ def test_what_is_no_image_is_left_out_and_named(tree):
 
 
 def sort_into_classes(root):
+    """Make a class folder for each image of the training folder: Kaggle has all of them in one."""
     for image, name in zip(sorted((root / "train").iterdir()), "ab", strict=True):
         (root / "train" / name).mkdir()
         image.rename(root / "train" / name / image.name)
 
 
+def lift(root):
+    """Move the images that lie deeper into the folders of the tree."""
+    for number, image in enumerate(sorted(root.glob("*/*/*"))):
+        image.rename(root / image.relative_to(root).parts[0] / f"moved-{number}.png")
+
+
+INNER = r"are the class folders in (.*tree/{})\?$"
+DEEP = "{}/0001.png lies too deep: put all images of a class directly into one folder in .*tree"
+
+
 @pytest.mark.parametrize(("folders", "hint", "follow"), [
-    (["train_images", "test_images"], r"test_images and train_images in .*tree are subsets of a data set", None),
-    # Kaggle's: all training images in one folder.
-    (["train", "test1"], r"test1 and train in .*tree are subsets of a data set, not classes; make a folder for each "
+    ("test_images train_images", r"test_images and train_images in .*tree are subsets of a data set", None),
+    ("train test1", r"test1 and train in .*tree are subsets of a data set, not classes; make a folder for each "
      r"class in .*tree/train, .* --data (.*)$", sort_into_classes),
-    (["test1", "train/a", "train/b"], r"one class only \(test1\); are the class folders in (.*tree/train)\?", None),
-    (["train/a", "train/b", "validation/a", "validation/b"], r"are the class folders in (.*tree/train)\?", None),
-    (["archive/fruits/a", "archive/fruits/b"], r"are the class folders in (.*tree/archive/fruits)\?", None),
+    ("test1 train/a train/b", r"one class only \(test1\); " + INNER.format("train"), None),
+    ("train/a train/b validation/a validation/b", INNER.format("train"), None),
+    ("set/train/a set/train/b set/val/a set/val/b", INNER.format("set/train"), None),
+    ("training_set/training_set/a training_set/training_set/b test_set/test_set/a test_set/test_set/b",
+     INNER.format("training_set/training_set"), None),
+    ("archive/fruits/a archive/fruits/b __MACOSX/.fruits/a", INNER.format("archive/fruits"), None),
+    ("a b/x b/y", r"one class only \(a\); " + DEEP.format("b/x"), lift),
+    ("a/x a/y b/x", DEEP.format("a/x"), lift),
+    ("a/x b/y", DEEP.format("a/x"), lift),
+    ("a/train a/test b/train b/test", DEEP.format("a/test"), lift),
+    ("a/train a/test", DEEP.format("a/test"), None),
+    ("one/a one/b two/a two/b", DEEP.format("one/a"), None),
+    ("train/a/images train/b/images test/a/images", DEEP.format("test/a/images"), None),
 ])
 def test_a_misread_layout_is_refused_and_its_cure_works(tree, folders, hint, follow):
-    root = tree(dict.fromkeys(folders, 2))
+    root = tree(dict.fromkeys(folders.split(), 2))
     with pytest.raises(LabError, match=hint) as refused:
         index_folder(root)
     if follow:
         follow(root)
-    if found := re.search(hint, str(refused.value)).groups():
-        assert index_folder(found[0]).class_names == ("a", "b")
+    found = re.search(hint, str(refused.value)).groups()
+    if found or follow:
+        assert index_folder(*found or [root]).class_names == ("a", "b")
 
 
 @pytest.mark.parametrize(("folder", "says"), [
@@ -136,6 +157,17 @@ def test_the_trees_own_test_stays_the_test(tree, train, test):
         assert all(read.class_names[part.labels[k]] == paths[k].split("/")[1] for k in part.positions)
     assert "left out, beside the training and test folders: 1 (val)" in read.description
     assert 8 <= len(splits.from_tree(root / train, 16, 0.25, 0.25, seed=1).test) <= 12, "no test: it is divided"
+
+
+def test_a_path_that_is_too_high_keeps_the_trees_own_test(tree):
+    root = tree(dict.fromkeys(("set/Training/a", "set/Training/b", "set/Test/a", "set/Test/b"), 9))
+    with pytest.raises(LabError, match=INNER.format("set")) as refused:
+        splits.from_tree(root, 16, 0.5, 0.25, seed=1)
+    read = splits.from_tree(Path(re.search(INNER.format("set"), str(refused.value))[1]), 16, 0.5, 0.25, seed=1)
+    assert len(read.test) == 18
+    deeper = tree(dict.fromkeys(("train/set/a", "train/set/b", "test/set/a"), 1), root=root / "deeper")
+    with pytest.raises(LabError, match=DEEP.format("set/a")):  # One folder would lose the test.
+        splits.from_tree(deeper, 16, 0.5, 0.25, seed=1)
 
 
 def test_a_class_that_only_the_test_has_is_refused(tree):

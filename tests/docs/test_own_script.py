@@ -1,7 +1,8 @@
-"""docs/own-script.md: both sides of its diff train, the one with Horovod by each command that the page names."""
+"""docs/own-script.md: both sides of its diffs train, the first with Horovod by each command that the page names."""
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import subprocess
@@ -14,14 +15,15 @@ import pytest
 from labs.run.paths import ROOT
 
 PAGE = (ROOT / "docs/own-script.md").read_text()
-(DIFF,), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("diff", "shell"))
+(DIFF, SECOND), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("diff", "shell"))
 COMMANDS = [line.partition(" #")[0].strip() for line in COMMANDS.splitlines()]
+KERAS_3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 EXAMPLE = "examples/lab02_horovod.py"
 
 
-def side(sign: str) -> str:
+def side(sign: str, diff: str = DIFF) -> str:
     """Return the script before ("-") or after ("+") the change."""
-    return "".join(line[1:] or "\n" for line in DIFF.splitlines(keepends=True) if line[0] in f" \n{sign}")
+    return "".join(line[1:] or "\n" for line in diff.splitlines(keepends=True) if line[0] in f" \n{sign}")
 
 
 def test_ten_lines_are_new_and_each_says_why():
@@ -32,8 +34,8 @@ def test_ten_lines_are_new_and_each_says_why():
 
 
 @pytest.mark.everyday
+@KERAS_3
 @pytest.mark.workers
-@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 def test_a_script_of_ones_own_trains_on_two_workers_from_the_page_alone(tmp_path):
     (tmp_path / "plain.py").write_text(side("-"))
     (tmp_path / "train.py").write_text(side("+"))
@@ -51,3 +53,22 @@ def test_a_script_of_ones_own_trains_on_two_workers_from_the_page_alone(tmp_path
         assert not line.startswith("labs") or not done.stderr
         assert (tmp_path / "digits.keras").exists()
         (tmp_path / "digits.keras").unlink()
+
+
+@KERAS_3
+@pytest.mark.workers
+@pytest.mark.parametrize(("sign", "replaced", "command"), [
+    ("-", "model.fit(", [sys.executable]), ("+", "callbacks = [", [sys.executable, "-m", "labs", "launch", "2"])])
+def test_callbacks_validation_and_files(tmp_path, sign, replaced, command):
+    """Two workers stop after the same epoch, or the launch would not end; one of them writes and prints."""
+    (tmp_path / "train.py").write_text(side(sign).partition(replaced)[0] + side(sign, SECOND))
+    done = subprocess.run([*command, "train.py"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True,
+                          capture_output=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with (tmp_path / "log.csv").open() as file:
+        log = list(csv.DictReader(file))
+    assert [int(number) for number in re.findall(r"epoch (\d+): gap", done.stdout)] == list(range(1, len(log) + 1))
+    assert max(float(epoch["val_accuracy"]) for epoch in log) > 0.9
+    assert float(log[-1]["learning_rate"]) < float(log[0]["learning_rate"])
+    assert len(log) < 40
+    assert (tmp_path / "best.keras").exists()

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from labs import lab10_caltech as lab
-from labs.datasets import registry
+from labs.datasets import registry, splits
 from labs.run import catalogue
 from labs.run.errors import LabError
 from labs.run.options import Options
@@ -59,6 +59,20 @@ def removed(here, _):
         path.unlink()
 
 
+def first(subset, change):
+    """Return a change of the first image of a subset."""
+    def apply(here, _):
+        read = splits.from_folder(here / "rgb", 16, CONFIG.test_split, CONFIG.validation_split, CONFIG.seed)
+        change(here / "rgb" / read.train.images.paths[getattr(read, subset).positions[0]])
+
+    return apply
+
+
+def renamed(path):
+    """The same picture under another name: the stem decides on the subset."""
+    path.rename(path.with_suffix(".jpg"))
+
+
 def replaced(here, _):
     """Another picture, of as many bytes."""
     picture(here / "rgb/cat/07.bmp", 999)
@@ -69,8 +83,12 @@ def settings(here, monkeypatch):
 
 
 @pytest.mark.parametrize(("change", "config", "cause"), [
-    (removed, {}, r"the data has changed since 'it' saved epoch-00002.npz \(\d+ training images then, \d+ now\)"),
-    (replaced, {}, "the data has changed since 'it' saved"),
+    (removed, {}, r"'it' saved epoch-00002.npz \(\d+ training images then, \d+ now, \d+ validation images then"),
+    (first("validation", Path.unlink), {}, r"saved epoch-00002.npz \((\d+) validation images then, (?!\1)\d+ now\)"),
+    (first("test", Path.unlink), {}, r"\(the training and validation images .*: a file or the test set differs\)"),
+    (replaced, {}, r"\(the training and validation images .*: a file or the test set differs\)"),
+    (first("train", renamed), {}, r"epoch-00002.npz \(other training images or labels\)"),
+    (first("validation", renamed), {}, r"epoch-00002.npz \(other validation images or labels\)"),
     (settings, {}, "was started with ONEDNN_DEFAULT_FPMATH_MODE None, not BF16; resume it with the former"),
     (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; give --epochs 2 or more"),
     (None, {"momentum": 0.5}, "was started with --momentum 0.9, not 0.5; leave that out"),

@@ -15,6 +15,7 @@ import pytest
 
 from labs.tools.cluster.slurm import TASK_CPUS
 from tests.slurm.client import ROOT
+from tests.slurm.conftest import running
 from tests.tools.cluster.client import until
 
 pytestmark = pytest.mark.slurm
@@ -40,7 +41,7 @@ def test_commands_in_the_comments_are_accepted(slurm, command):
 @pytest.mark.parametrize(("launcher", "first"), [("mpirun", ["run", "lab10_caltech"]),
                                                 ("srun", ["-m", "labs.lab10_caltech"])])
 def test_words_survive(slurm, clone, tmp_path, launcher, first):
-    words = ["--data", '/tmp/a  b/it\'s "so" $HOME *', "--name", "", "-N", "--", "\\"]
+    words = ["--data", '/tmp/a  b/it\'s "so" $HOME *', "--name", "", "--input", "--", "\\"]
     job = slurm.submit("jobs/lab10_caltech.sh", *words, cwd=clone, output=tmp_path / "out", LABS_LAUNCHER=launcher)
     assert job.wait() == "COMPLETED", job.text()
     assert json.loads(job.text()) == {"words": [*first, *words], "folder": str(clone)}
@@ -80,6 +81,18 @@ def test_a_site_names_another_environment(clone, tmp_path):
         assert bool(done.returncode) != bool(printed)
     assert done.stderr.splitlines()[-1] == (f"labs: error: LABS_ENV is '{named}'; choose a venv or a conda environment "
                                             "in which `labs` is installed")
+
+
+@pytest.mark.parametrize(("file", "words", "right"), [
+    ("lab10_caltech.sh", ["--nodes", "2"], "sbatch --nodes 2 jobs/lab10_caltech.sh"),
+    ("lab10_caltech.sh", ["--epochs", "3", "-N2", "-t", "5", "--mem=4G", "--gres", "gpu:1", "--exclusive", "--augment"],
+     "sbatch -N2 -t 5 --mem=4G --gres gpu:1 --exclusive jobs/lab10_caltech.sh --epochs 3 --augment"),
+    ("example.sh", ["--ntasks=2", "my train.py", "--epochs", "3"],
+     r"sbatch --ntasks=2 jobs/example.sh my\ train.py --epochs 3"),
+    ("sweep.sh", ["lab04", "--partition", "x"], "sbatch --partition x jobs/sweep.sh lab04")])
+def test_options_of_sbatch_after_the_file_are_refused_with_the_cure(slurm, clone, tmp_path, file, words, right):
+    job = slurm.submit(f"jobs/{file}", *words, cwd=clone, output=tmp_path / "out")
+    assert (job.wait(), job.text()) == ("FAILED", f"labs: error: sbatch's options go before the file: `{right}`\n")
 
 
 def test_a_failing_lab_is_a_failed_job(slurm, clone, tmp_path):
@@ -141,15 +154,16 @@ def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
 
 
 @pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
-def test_an_example_trains_on_two_nodes(slurm, tmp_path):
-    """With the command of its docstring; it writes into the folder in which sbatch was typed."""
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_an_example_trains_as_a_laptop_submits_it(tmp_path_factory, tmp_path, nodes):
+    """On nodes with the fewest CPUs that `labs cluster up --slurm` gives; it writes where sbatch was typed."""
     for name in ("jobs", "examples", ".venv"):
         (tmp_path / name).symlink_to(ROOT / name)
-    words = ["-N2", "--ntasks-per-node=1", "--cpus-per-task=1", "jobs/example.sh", "examples/lab02_horovod.py",
-             "--epochs", "2"]
-    job = slurm.submit(*words, cwd=tmp_path, output=tmp_path / "out")
-    assert job.wait(180) == "COMPLETED", job.text()
-    assert "\n2 workers, 23 steps per epoch, " in job.text()
+    with running(tmp_path_factory, nodes=nodes, cpus=TASK_CPUS) as small:
+        job = small.submit(f"-N{nodes}", "jobs/example.sh", "examples/lab02_horovod.py", "--epochs", "2", cwd=tmp_path,
+                           output=tmp_path / "out")
+        assert job.wait(180) == "COMPLETED", job.text()
+    assert f"\n{2 * nodes} workers, {[23, 12][nodes - 1]} steps per epoch, " in job.text()
     assert (tmp_path / "lab02_horovod.keras").is_file()
 
 

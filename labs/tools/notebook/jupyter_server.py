@@ -14,6 +14,9 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_server.base.handlers import JupyterHandler
 from jupyterlab.labapp import LabApp
 
+from labs.run.paths import ROOT
+from labs.tools.notebook.working_copies import COPIED
+
 
 class OwnKernel(KernelSpecManager):
     """Offers one kernel, "python3": the Python that runs the server. Other installed kernels are not offered."""
@@ -29,9 +32,14 @@ class OwnKernel(KernelSpecManager):
 
 
 BIN = Path(sys.executable).parent
-_RCFILE = f"cat ~/.bashrc 2> /dev/null; echo; echo {shlex.quote(f'PATH={shlex.quote(str(BIN))}:$PATH')}"
-TERMINAL = ["bash", "-c", f"exec bash --rcfile <({_RCFILE})"]
-"""A terminal's program: its `python` and `labs` are this environment's, even if the user's start file changes PATH."""
+_START = f"""PATH={shlex.quote(str(BIN))}:$PATH
+[ ! -e {COPIED} ] || cd {shlex.quote(str(ROOT))}"""
+TERMINAL = ["bash", "-c", f"exec bash --rcfile <(cat ~/.bashrc 2> /dev/null; echo; echo {shlex.quote(_START)})"]
+"""A terminal's program: its `python` and `labs` are this environment's, even if the user's start file changes PATH.
+
+JupyterLab opens a terminal in the folder that its file browser shows. Instead of the folder of the working copies it is
+the kit, where the pages' commands find their files.
+"""
 SETTINGS = {
     "ServerApp.ip": "127.0.0.1",
     "ServerApp.port": 8888,  # The first port to try.

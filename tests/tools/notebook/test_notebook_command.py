@@ -17,6 +17,7 @@ import pytest
 from jupyter_client import BlockingKernelClient
 from tornado.websocket import websocket_connect
 
+from labs.run.paths import ROOT
 from labs.tools.notebook import command
 from tests import listening
 from tests.tools.cluster.client import until
@@ -62,22 +63,24 @@ def test_the_kernel_is_this_python_whatever_else_is_installed(server):
 
 
 @pytest.mark.slow
-def test_a_terminals_python_and_labs_are_this_environments(server):
+@pytest.mark.parametrize(("opened", "stands"), [("work", ROOT), ("docs", ROOT / "docs")])
+def test_a_terminal_has_this_environment_and_the_pages_files(server, opened, stands):
+    """JupyterLab names the folder that its file browser shows: at first that of the working copies."""
     (server.home / ".bashrc").write_text("PATH=/usr/bin:/bin\n")
-    name = server.ask("POST", "terminals").json()["name"]
+    name = server.ask("POST", "terminals", cwd=opened).json()["name"]
     address = server.address.partition("/lab/")[0].replace("http", "ws")
 
     async def typed() -> str:
         terminal = await websocket_connect(f"{address}/terminals/websocket/{name}?token={server.token}")
-        await terminal.write_message(json.dumps(["stdin", "type -p python labs; exit\r"]))
+        await terminal.write_message(json.dumps(["stdin", "type -p python labs; pwd; exit\r"]))
         shown = ""
         while (message := await terminal.read_message()) and "disconnect" not in message:
             shown += json.loads(message)[-1] if message.startswith('["stdout"') else ""
         return shown
 
     shown = asyncio.run(asyncio.wait_for(typed(), 60))
-    for program in (sys.executable, Path(sys.executable).with_name("labs")):
-        assert f"{program}\r\n" in shown
+    for line in (sys.executable, Path(sys.executable).with_name("labs"), stands):
+        assert f"{line}\r\n" in shown
 
 
 @pytest.mark.slow
