@@ -25,6 +25,9 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     """
     if not any(record["timings"]["images_per_sec"] for record in runs):
         return ""
+    if elsewhere := [record for record in runs if not went_as_asked(record)]:
+        return "\n".join("nothing is compared: run {run} was to exchange over {config[backend]}, and its gradients "
+                         "went over {layout[backend]}".format(**record) for record in elsewhere)
     table = compare(runs)
     grid = tables.grid("", table, COLUMNS)
     several = table[table["size"] > 1].dropna(subset=["speedup"])
@@ -32,6 +35,12 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     lines = [crossover_text(rows) for _, rows in several.groupby(settings, dropna=False)
              if rows["parameters"].nunique() > 1]
     return "\n".join([terminal.table([grid.head, *grid.rows]), *lines])
+
+
+def went_as_asked(record: dict[str, Any]) -> bool:
+    """Return whether a run's gradients went over the transport that its Config names; one worker sends none."""
+    asked, carrier = record["config"]["backend"], record["layout"]["backend"].lower()
+    return asked == "auto" or carrier in (asked, "none")
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -50,6 +59,7 @@ def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     frame = records.table(runs)
     ignored = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.
     by = [*(name for name in scaling.configuration(frame) if name not in ignored), "parameters", "global_batch_size"]
+    frame["asked_backend"] = frame["backend"]  # "auto" is one of the others.
     several, alone = frame[frame["size"] > 1], frame[frame["size"] == 1]
     backends = several["asked_backend"].unique() if len(several) else ["none"]
     # One worker uses no transport: its runs are the baseline of each.

@@ -71,7 +71,8 @@ def test_what_does_not_fit_is_a_record(capsys):
 @pytest.mark.slow
 def test_the_search_finds_the_largest_batch():
     limit = round(peak(depth=4, batch_size=200))
-    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)
+    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110,
+                                 threads=0)
     record = lab.run(config)
     trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
     result = int(record["metrics"]["largest_batch_size"])
@@ -86,4 +87,4 @@ def test_the_search_finds_the_largest_batch():
 @pytest.mark.slow
 def test_a_batch_that_cannot_be_cut_is_refused():
     with pytest.raises(LabError, match="a batch of 30 cannot be split into 4 equal micro-batches"):
-        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces"))
+        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces", threads=0))
