@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING
 from labs.run import lazy
 
 if TYPE_CHECKING:
-    from labs.results import cost_model, link_model, records, reference, scaling, speed_tables, statistics, tables
+    from labs.results import (
+        cost_model,
+        link_model,
+        noise,
+        records,
+        reference,
+        scaling,
+        speed_tables,
+        statistics,
+        tables,
+    )
     from labs.results.records import load, read, read_all
     from labs.results.run_record import exchanged, finish
 else:

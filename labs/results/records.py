@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from labs.results import schema
+from labs.results import noise, schema
 from labs.results.schema import FORMAT, Record
 from labs.run import atomic
 from labs.run.errors import LabError
@@ -125,13 +125,15 @@ def table(records: Iterable[Record]) -> pd.DataFrame:
     """Return records as a table, one row each.
 
     Where Config and layout share a name, such as `threads`, the column holds the layout's value, and `asked_threads`
-    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`.
+    the Config's. `attrs["config"]` names the columns that come from Configs: see `scaling.configuration`. The column
+    `disturbed` is `noise.disturbance`, which says why a run's times cannot be trusted.
     """
     import pandas as pd
 
     records = list(records)
     frame, hardware = pd.DataFrame(map(flat, records)), computed_on(records)
     frame[list(hardware)] = pd.DataFrame(hardware, frame.index)
+    frame["disturbed"] = list(map(noise.disturbance, records))
     measured = {name for record in records for name in record["timings"] | record["metrics"]}
     configured = {name: None for record in records for name in settings(record) if name not in measured}
     frame.attrs["config"] = Names(configured | hardware)

@@ -1,0 +1,268 @@
+"""The verdict on noise: whether two settings differ by more than their runs do, and whether a run was disturbed.
+
+    print(compare(two, one, "images_per_sec", ratio=True))      more than noise: 1.93 (1.81 to 2.05)
+    print(warning(run) or "two workers are faster")
+
+Pages, tables, the report, lint and graders decide by `compare` and by nothing else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from labs.run.errors import LabError
+from labs.run.text import plural, printable
+
+if TYPE_CHECKING:
+    from labs.results.schema import Record
+
+LEVEL = 0.05
+"""The chance that a sentence or a table calls some difference more than noise although there is none."""
+PAIRS = 3
+"""Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7."""
+UNEVEN = 1.5
+"""How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out."""
+MOMENT = 0.5
+"""Seconds: a smaller difference of two epochs may come from one moment of another program."""
+
+
+# Two settings.
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A difference or a ratio of two settings, its interval, and the verdict; `str` returns it in words."""
+
+    value: float
+    """The mean of `one` minus that of `other`; or the quotient of their geometric means."""
+    low: float
+    """The lower end of its interval; NaN if there is none."""
+    high: float
+    ratio: bool = False
+    pairs: int = 0
+    """The seeds within which it was compared; 0: over all runs (Welch)."""
+    comparisons: int = 1
+    """So many intervals hold together in 95 % of all cases."""
+    problem: str = ""
+    """Why there is no interval."""
+    left_out: tuple[str, ...] = ()
+    """The disturbed runs that were left out."""
+    unit: str = ""
+    digits: int = 2
+
+    @property
+    def direction(self) -> int:
+        """1 if `one` is larger by more than noise, -1 if it is smaller, 0 if that is not resolved."""
+        return int(self.low > self._equal) - int(self.high < self._equal)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the difference is more than noise: the interval excludes equality."""
+        return self.direction != 0
+
+    @property
+    def _equal(self) -> float:
+        return 1.0 if self.ratio else 0.0
+
+    @property
+    def figures(self) -> str:
+        """The value and its interval as text: "+0.14 s (0.05 to 0.23)"."""
+        digits = self._decimals()
+        value = f"{self.value:{'' if self.ratio else '+'}.{digits}f} {self.unit}".strip()
+        if math.isnan(self.low):
+            return f"{value}, {self.problem}" if math.isfinite(self.value) else self.problem
+        together = f"; 95 % for all {self.comparisons} together" * (self.comparisons > 1)
+        return f"{value} ({self.low:.{digits}f} to {self.high:.{digits}f}{together})"
+
+    def _decimals(self) -> int:
+        """Return enough decimals to show the interval's width, and on which side of equality it lies."""
+        half, nearest = (self.high - self.low) / 2, self.low if self.direction > 0 else self.high
+        digits = max(self.digits, math.ceil(-math.log10(half / 2.5))) if half > 0 else self.digits
+        return next((more for more in range(digits, digits + 9)
+                     if not self.resolved or round(nearest, more) != self._equal), digits)
+
+    def __str__(self) -> str:
+        verdict = "more than noise" if self.resolved else "not resolved"
+        without = f"; left out, disturbed: {', '.join(self.left_out)}" if self.left_out else ""
+        return f"{verdict}: {self.figures}{without}"
+
+
+Values = dict[Hashable, list[float]]
+"""The values of a setting by seed; a value without a seed has a key that no other has."""
+
+
+def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = None, *, ratio: bool = False,
+            timed: bool = True, comparisons: int = 1, unit: str = "", digits: int = 2) -> Comparison:
+    """Compare two settings over their runs: return the difference one - other, or the ratio one / other.
+
+    With at least `PAIRS` common seeds, at least half of those on either side, the comparison is paired: Student's
+    interval of the mean difference within a seed. Otherwise it is Welch's interval (1947) over all runs. Ratios are
+    compared by their logarithms. For several comparisons each interval has the level 1 - 0.05 / comparisons, so that
+    all hold together (Bonferroni; Dunn, "Multiple comparisons among means", Journal of the American Statistical
+    Association 56, 1961). Runs with the same seed and, to the last digit, the same value count once.
+
+    Args:
+        one, other: Values by seed (a mapping or a Series); values without seeds (a list or an array); or runs (records
+            or rows of `records.table`).
+        of: The value of a run: the name of a column or a metric, or a function of a record.
+        ratio: Whether to divide, as times and throughputs are compared.
+        timed: Whether to leave out disturbed runs, and name them; not for accuracies: a busy machine changes none.
+        comparisons: How many comparisons the sentence or the table makes with this one.
+        unit, digits: The unit and the fewest decimals in the text.
+
+    Raises:
+        LabError: A value is not a finite number, or a ratio's is not above 0.
+    """
+    (first, left_out), (second, also_left_out) = (_values(side, of, timed, ratio) for side in (one, other))
+    centre, half, pairs, problem = _difference(first, second, LEVEL / comparisons)
+    ends = (centre, centre - half, centre + half)
+    value, low, high = map(math.exp, ends) if ratio else ends
+    return Comparison(value, low, high, ratio, pairs, comparisons, problem, (*left_out, *also_left_out), unit, digits)
+
+
+def _difference(one: Values, other: Values, level: float) -> tuple[float, float, int, str]:
+    """Return the difference of two means, half of its interval, the pairs, and why there is no interval."""
+    common = one.keys() & other.keys()
+    first, second = (np.concatenate([[], *each.values()]) for each in (one, other))
+    if not (len(first) and len(second)):
+        return math.nan, math.nan, 0, "one side has no run"
+    pairs = len(common) if len(common) >= PAIRS and 2 * len(common) >= max(len(one), len(other)) else 0
+    if pairs:
+        differences = np.array([np.mean(one[seed]) - np.mean(other[seed]) for seed in common])
+        centre, half = differences.mean(), half_width(*spread(differences), level)
+    else:
+        (a, freedom_a), (b, freedom_b) = spread(first), spread(second)
+        freedom = (a + b) ** 2 / (a**2 / freedom_a + b**2 / freedom_b) if a + b > 0 else 1.0
+        centre, half = first.mean() - second.mean(), half_width(a + b, freedom, level)
+    if min(len(first), len(second)) < 2:
+        each = " each" * (len(first) == len(second))
+        return float(centre), math.nan, pairs, f"one run{each} decides nothing"
+    if half <= 1e-9 * max(1e-300, np.abs([*first, *second]).max()):
+        return float(centre), math.nan, pairs, "the runs do not vary, so their noise is unknown"
+    return float(centre), float(half), pairs, ""
+
+
+def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
+            ratio: bool) -> tuple[Values, list[str]]:
+    """Return the values of a side by seed, as logarithms for a ratio, and the names of the runs that were left out."""
+    values: Values = {}
+    left_out = []
+    for seed, value, disturbed in _runs(side, of):
+        if disturbed and timed:
+            left_out.append(disturbed)
+            continue
+        if value is None or not math.isfinite(value) or (ratio and value <= 0):
+            raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "
+                           f"{'numbers above 0' if ratio else 'finite numbers'}: leave out runs without one")
+        same_seed = values.setdefault(seed, [])
+        number = math.log(value) if ratio else float(value)
+        same_seed += [number] * (number not in same_seed)
+    return values, left_out
+
+
+def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
+    """Yield seed, value, and name if it was disturbed, of each run of a side; a run without a seed is its own."""
+    if hasattr(side, "columns"):
+        seeds = side["seed"] if "seed" in side else [object() for _ in side.index]
+        disturbed = side["disturbed"] if "disturbed" in side else [""] * len(side)
+        names = side["run"] if "run" in side else [""] * len(side)
+        for seed, value, why, name in zip(seeds, side[of], disturbed, names, strict=True):
+            yield seed, value, f"{name} ({why})" if why else ""
+    elif of is not None:
+        for run in side:
+            value = of(run) if callable(of) else {**run["metrics"], **run["timings"]}.get(of)
+            why = disturbance(run)
+            yield run["config"].get("seed", object()), value, f"{run['run']} ({why})" if why else ""
+    elif hasattr(side, "items"):
+        yield from ((seed, value, "") for seed, value in side.items())
+    else:
+        yield from ((object(), value, "") for value in side)
+
+
+# Means.
+
+def half_width(variance, freedom, level: float = LEVEL):
+    """Return half the width of Student's interval.
+
+    Args:
+        variance: The squared standard error of an estimate, or an array of them.
+        freedom: The degrees of freedom of each.
+        level: The chance that it misses the true value.
+    """
+    from scipy.special import stdtrit  # The quantile alone: scipy.stats takes a second to load.
+
+    return stdtrit(freedom, 1 - level / 2) * np.sqrt(variance)
+
+
+def spread(values: np.ndarray) -> tuple[float, float]:
+    """Return the squared standard error of the mean, and its degrees of freedom; NaN for fewer than two values."""
+    return (float(values.var(ddof=1) / len(values)), len(values) - 1) if len(values) > 1 else (math.nan, math.nan)
+
+
+# Disturbed measurements.
+
+def warning(*measured: Any) -> str:
+    """Return a sentence to print beside a figure, instead of a conclusion, if a measurement was disturbed; else "".
+
+    Args:
+        measured: Records; or the times of repeats of the same work, in seconds, such as those of a cell's turns.
+    """
+    problems = "; ".join(dict.fromkeys(problem for each in measured for problem in _problems(each)))
+    return f"Disturbed: {problems}. Measure again; these figures allow no conclusion." if problems else ""
+
+
+def _problems(measured: Any) -> list[str]:
+    if isinstance(measured, dict) and "history" in measured:
+        found = filter(None, [disturbance(measured), shared_cores(measured)])
+        return [f"{printable(measured['run'])}: {problem}" for problem in found]
+    return list(filter(None, [uneven(measured)]))
+
+
+def disturbance(run: Record) -> str:
+    """Return a clause on how far the epochs of a run differ, if the machine must have been busy; otherwise ""."""
+    for epochs in epochs_by_size(run).values():
+        seconds = [taken for taken, _ in epochs]
+        clause = uneven([taken / steps for taken, steps in epochs])
+        if clause and max(seconds) - min(seconds) > MOMENT:
+            return clause.replace("took", "epochs took", 1)
+    return ""
+
+
+def shared_cores(run: Record) -> str:
+    """Return a clause on workers that had less than a core each, on no GPU; otherwise ""."""
+    workers, cores = run["layout"].get("local_size"), run["machine"].get("cores")
+    if not (_is_number(workers) and _is_number(cores) and workers > cores > 0) or run["machine"].get("gpus"):
+        return ""
+    return f"{workers:,.0f} workers on a node took turns on {plural(int(cores), 'core')}"
+
+
+def uneven(seconds: Collection[float]) -> str:
+    """Return a clause on how far repeats of the same work differ, if the machine must have been busy; otherwise ""."""
+    ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
+    return f"the slowest of {len(seconds)} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
+
+
+def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
+    """Return the seconds and steps of a run's epochs by number of workers, without its first epoch.
+
+    The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
+    """
+    tables = run.get("tables", {})
+    progress = tables.get("progress", [])
+    changed = {math.floor(before["epochs"]) + 1 for before, after in itertools.pairwise(progress)
+               if before["size"] != after["size"]}
+    epochs: dict[int, list[tuple[float, float]]] = {}
+    for row in run["history"][1:] if progress or "events" not in tables else []:
+        seconds, steps = row.get("train_seconds"), row.get("steps", 1)
+        if row["epoch"] not in changed and _is_number(seconds) and _is_number(steps) and steps > 0:
+            epochs.setdefault(row.get("size", run["layout"]["size"]), []).append((seconds, steps))
+    return epochs
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

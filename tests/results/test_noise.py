@@ -1,0 +1,122 @@
+"""The one verdict on noise: right as often as it says, paired where it can be, and without the disturbed runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from labs.results import noise, records
+from labs.run.errors import LabError
+
+
+def run(name: str, seed: int, seconds: list[float], cores: int = 4, **metrics: float) -> records.Record:
+    """Return the record of a run with these seconds of its epochs."""
+    history = [{"epoch": epoch, "train_seconds": each, "steps": 10, "images": 1000}
+               for epoch, each in enumerate(seconds, 1)]
+    return {"lab": "lab04_speedup", "run": name, "started": f"2026-11-{seed:02}", "config": {"seed": seed},
+            "layout": {"size": 2, "nodes": 1, "local_size": 2, "global_batch_size": 100}, "history": history,
+            "timings": {"images_per_sec": 1000 / np.mean(seconds[1:]), "seconds_per_epoch": np.mean(seconds[1:])},
+            "metrics": metrics, "machine": {"cores": cores}}
+
+
+def test_equal_settings_are_called_different_as_rarely_as_stated():
+    """A few hundred planted pairs and triples without a difference: at most one sentence in twenty is wrong."""
+    rng, wrong = np.random.default_rng(1), {"paired": 0, "unpaired": 0, "three": 0, "three uncorrected": 0}
+    for _ in range(600):
+        seeds = rng.normal(0, 3, 5)  # What a seed does to both settings.
+        one, *others = (dict(enumerate(100 + seeds + rng.normal(0, 1, 5))) for _ in range(4))
+        wrong["paired"] += noise.compare(one, others[0]).resolved
+        wrong["unpaired"] += noise.compare(rng.normal(100, 3, 5), rng.normal(100, 1, 8)).resolved
+        wrong["three"] += any(noise.compare(one, each, ratio=True, comparisons=3).resolved for each in others)
+        wrong["three uncorrected"] += any(noise.compare(one, each).resolved for each in others)
+    assert all(12 <= wrong[name] <= 42 for name in ("paired", "unpaired")), wrong  # 30 of 600; 2 to 7 %.
+    assert 6 <= wrong["three"] <= 42 < wrong["three uncorrected"], wrong
+
+
+def test_a_difference_larger_than_the_noise_is_found_and_its_interval_holds_it():
+    rng, found, held = np.random.default_rng(2), 0, 0
+    for _ in range(300):
+        seeds = rng.normal(0, 3, 5)
+        verdict = noise.compare(dict(enumerate(104 + seeds + rng.normal(0, 1, 5))),
+                                dict(enumerate(100 + seeds + rng.normal(0, 1, 5))))
+        found, held = found + (verdict.direction > 0), held + (verdict.low <= 4 <= verdict.high)
+    assert found > 280, "paired: the seeds' own spread would hide it"
+    assert 276 <= held <= 294, "95 % of 300 is 285"
+
+
+def test_seeds_are_paired_where_both_have_them_and_the_interval_is_students():
+    one, other = {1: 1.10, 2: 2.14, 3: 3.09, 4: 9.0}, {3: 3.0, 1: 1.0, 2: 2.0}
+    verdict = noise.compare(one, other, unit="s")
+    known = stats.ttest_rel([1.10, 2.14, 3.09], [1.0, 2.0, 3.0]).confidence_interval()
+    assert (verdict.low, verdict.high) == pytest.approx((known.low, known.high))
+    assert verdict.pairs == 3
+    assert str(verdict) == "more than noise: +0.11 s (0.04 to 0.18)"
+    assert noise.compare(other, one).direction == -1
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ([2.0, 2.2, 2.1], [1.0, 1.3, 1.1, 1.4]),
+    ({1: 2.0, 2: 2.2, 3: 2.1}, {4: 1.0, 5: 1.3, 6: 1.1, 7: 1.4}),  # No seed in common.
+    ({1: 2.0, 2: 2.2, 3: 2.1}, {1: 1.0, 2: 1.3, 5: 1.1, 6: 1.4}),  # Two: too few for a spread.
+])
+def test_without_common_seeds_a_ratio_has_welchs_interval_on_logarithms(one, other):
+    verdict = noise.compare(one, other, ratio=True)
+    logs = [np.log([*(each.values() if isinstance(each, dict) else each)]) for each in (one, other)]
+    known = stats.ttest_ind(*logs, equal_var=False).confidence_interval()
+    assert (verdict.low, verdict.high) == pytest.approx((np.exp(known.low), np.exp(known.high)))
+    assert verdict.pairs == 0
+    assert verdict.low < verdict.value < verdict.high
+
+
+def test_the_verdict_and_the_interval_agree_for_several_comparisons():
+    one, other = [1.1, 1.2, 1.15, 1.21], [1.0, 1.05, 1.1, 1.02]
+    alone, among = (noise.compare(one, other, ratio=True, comparisons=count) for count in (1, 6))
+    assert alone.low > 1 > among.low
+    assert str(alone).startswith("more than noise: 1.12 (1.0")
+    assert str(among) == "not resolved: 1.12 (0.99 to 1.26; 95 % for all 6 together)"
+
+
+@pytest.mark.parametrize(("one", "other", "words"), [
+    ([1.2], [1.0], "one run each decides nothing"),
+    ([1.2, 1.3], [1.0], "one run decides nothing"),
+    ([1.2, 1.2], [1.0, 1.0], "the runs do not vary"),
+    ({1: 1.2, 2: 2.2, 3: 3.2}, {1: 1.0, 2: 2.0, 3: 3.0}, "the runs do not vary"),  # Copies of one result.
+    ([], [1.0], "one side has no run"),
+])
+def test_what_decides_nothing_says_so(one, other, words):
+    verdict = noise.compare(one, other)
+    assert not verdict.resolved
+    assert words in str(verdict)
+    assert str(verdict).startswith("not resolved: ")
+
+
+@pytest.mark.parametrize(("value", "ratio"), [(float("nan"), False), (0.0, True), (-1.0, True), (float("inf"), True)])
+def test_what_cannot_be_compared_is_refused(value, ratio):
+    with pytest.raises(LabError, match="cannot be compared"):
+        noise.compare([1.0, value], [1.0, 2.0], ratio=ratio)
+
+
+def test_a_repeated_seed_with_an_equal_result_is_a_copy():
+    accuracies = [run(f"a{number}", 1, [1.0] * 3, test_accuracy=0.95) for number in range(3)]
+    others = [run(f"b{number}", 1, [1.0] * 3, test_accuracy=0.96) for number in range(3)]
+    assert "one run each decides nothing" in str(noise.compare(accuracies, others, "test_accuracy", timed=False))
+
+
+def test_a_disturbed_run_is_left_out_by_name():
+    slow = run("sweep-seed3", 3, [2.0, 1.0, 1.0, 4.0])
+    one = [run("a1", 1, [9.0, 1.00, 1.02]), run("a2", 2, [9.0, 1.02, 1.03]), slow]
+    other = [run("b1", 1, [9.0, 1.20, 1.21]), run("b2", 2, [9.0, 1.22, 1.24]), run("b3", 3, [9.0, 1.21, 1.22])]
+    for sides in ((one, other), (records.table(one), records.table(other))):
+        verdict = noise.compare(*sides, "seconds_per_epoch", unit="s")
+        assert verdict.direction == -1
+        assert "left out, disturbed: sweep-seed3 (the slowest of 3 epochs took 4 times as long" in str(verdict)
+        assert not noise.compare(*sides, "seconds_per_epoch", timed=False).resolved
+
+
+def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
+    assert noise.warning(run("quiet", 1, [9.0, 1.0, 1.4]), [0.010, 0.012, 0.011]) == ""
+    assert "busy: the slowest of 2 epochs took 2 times as long" in noise.warning(run("busy", 1, [9.0, 1.0, 2.0]))
+    assert noise.warning(run("short", 1, [0.9, 0.1, 0.2])) == "", "one moment of another program"
+    assert "the slowest of 3 took 2 times" in noise.warning([0.010, 0.020, 0.011])
+    assert "2 workers on a node took turns on 1 core" in noise.warning(run("crowded", 1, [9.0, 1.0, 1.0], cores=1))
