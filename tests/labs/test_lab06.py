@@ -71,9 +71,8 @@ def test_what_does_not_fit_is_a_record(capsys):
 @pytest.mark.slow
 def test_the_search_finds_the_largest_batch():
     limit = round(peak(depth=4, batch_size=200))
-    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110,
-                                 threads=0)
-    record = lab.run(config)
+    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)
+    record = local.run(lab, config, workers=1)
     trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
     result = int(record["metrics"]["largest_batch_size"])
     assert trials[result]
