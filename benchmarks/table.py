@@ -6,7 +6,7 @@ import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 
-from labs.results.statistics import geometric_interval
+from labs.results.noise import geometric_interval
 
 
 @dataclasses.dataclass(frozen=True)

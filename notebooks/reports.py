@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from labs.course import at_scale, laws, proportions, reports
+from labs.course import at_scale, laws, reports
 from labs.course.plausibility import checker
+from labs.results import noise
 from labs.results.tables import Grid
 from labs.run import atomic
 from labs.run.paths import ROOT
@@ -62,7 +63,7 @@ def mnist() -> Iterator[dict[str, str]]:
         yield {"printed: epochs": figure(row.epochs), "nodes": figure(row.nodes), "GPUs": figure(row.workers),
                "accuracy": f"{row.test_accuracy:.4f}", "s": figure(row.train_seconds, ".1f"),
                "steps": figure(row.steps, ",.0f"),
-               "computed: standard error": f"{proportions.standard_error(row.test_accuracy, 10_000):.4f}",
+               "computed: standard error": f"{noise.standard_error(row.test_accuracy, 10_000):.4f}",
                "workers": figure(ran) if not math.isnan(row.steps) else "", "S": figure(speedup, ".2f"),
                "E": figure(speedup / ran, ".2f")}
 
@@ -98,15 +99,16 @@ def mnist_link() -> str:
 
 
 def mnist_differences() -> Iterator[dict[str, str]]:
-    """Differences between report M's accuracies, in standard errors."""
-    rows = read("lab02_mnist_accuracy")
-    for one, other in ((0, 2), (3, 5), (0, 3), (1, 4), (2, 5), (7, 8), (8, 9)):
+    """Differences between report M's accuracies, by the noise of its test images."""
+    rows, compared = read("lab02_mnist_accuracy"), ((0, 2), (3, 5), (0, 3), (1, 4), (2, 5), (7, 8), (8, 9))
+    for one, other in compared:
         pair = rows.iloc[[one, other]]
         p, q = pair["test_accuracy"]
         names = [f"{row.epochs} epochs, {row.workers} on {row.nodes}" for row in pair.itertuples()]
-        errors, verdict = proportions.difference(q, p, 10_000), proportions.compared(p, q, 10_000)
+        verdict = noise.compare_shares(q, p, 10_000, comparisons=len(compared))
+        errors = (q - p) / math.hypot(*(noise.standard_error(share, 10_000) for share in (p, q)))
         yield {"run": f"{names[0]}: {p:.4f}", "other run": f"{names[1]}: {q:.4f}", "difference": f"{q - p:+.4f}",
-               "standard errors": f"{errors:+.1f}", "by the images": verdict.rpartition(": ")[2]}
+               "standard errors": f"{errors:+.1f}", "by the images": str(verdict).partition(":")[0]}
 
 
 def busy() -> Iterator[dict[str, str]]:

@@ -48,7 +48,7 @@ FORMULAS = (  # Title, formula, the kit's name.
     ("Amdahl: strong scaling", r"$S = 1\,/\,(s + (1-s)/N)$", "labs.course.laws.amdahl"),
     ("Amdahl's $s$ over a ring", r"$s = 2M\,/\,(BW\;t(B))$", "labs.course.laws.ring_share"),
     ("Checkpoint interval (Young)", r"$T = \sqrt{2\,C\,M_f}$", "labs.course.at_scale.young_seconds"),
-    ("Noise of an accuracy", r"$\sqrt{p\,(1-p)\,/\,n}$", "labs.course.proportions.standard_error"),
+    ("Noise of an accuracy", r"$\sqrt{p\,(1-p)\,/\,n}$", "labs.results.noise.standard_error"),
 )
 SYMBOLS = (  # Two lines.
     r"$n$ images    $b$ images per worker and step    $B_0$ batch for $\eta$    $M$ bytes of gradients",

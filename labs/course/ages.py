@@ -12,7 +12,7 @@ import numpy as np
 
 from labs.course import plots
 from labs.launch import local
-from labs.results import statistics
+from labs.results import noise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,7 +73,7 @@ def layouts(turns: pd.DataFrame) -> Figure:
     """
     axes = plots.empty(9, 2.4).subplots()
     for row, (_, values) in enumerate(turns.items()):
-        low, high = statistics.mean_interval(values)
+        low, high = noise.mean_interval(values)
         axes.plot(values, [row + 0.18] * len(values), ".", color="0.6", label="one turn" if not row else None)
         axes.errorbar(values.mean(), row, xerr=[[values.mean() - low], [high - values.mean()]], fmt="o", capsize=3,
                       color=plots.COLOURS[0], label="mean, 95 % interval" if not row else None)
@@ -95,7 +95,7 @@ def batches(cores: pd.DataFrame, gpu: Sequence[dict[str, Any]], report: pd.DataF
     figure = plots.empty(9, 3.4)
     left, right = figure.subplots(1, 2)
     means = cores.mean()
-    ends = np.array([statistics.mean_interval(cores[size]) for size in cores]).T
+    ends = np.array([noise.mean_interval(cores[size]) for size in cores]).T
     left.errorbar(means.index, means, np.abs(ends - means.to_numpy()), fmt="o-", capsize=3, color=plots.COLOURS[5])
     left.set(title="small network, all cores", xticks=list(means.index))
     one_gpu = report.query("experiment == 'batch-size sweep'").set_index("model")
@@ -117,8 +117,8 @@ def batches(cores: pd.DataFrame, gpu: Sequence[dict[str, Any]], report: pd.DataF
 def networks(runs: Sequence[dict[str, Any]], report: pd.DataFrame) -> pd.DataFrame:
     """Return each network's images per second on one node, as text: as one process and as two, and at full image size.
 
-    Columns: both layouts of two cores (median), their ratio with its 95 % interval, the full-size images per second of
-    both cores (median), and report A's of 28 cores.
+    Columns: both layouts of two cores, their ratio with its interval (95 % for all three together), the full-size
+    images per second of both cores (median), and report A's of 28 cores.
 
     Args:
         runs: Records of lab 8's sweeps "layouts" and "full".
@@ -136,9 +136,10 @@ def networks(runs: Sequence[dict[str, Any]], report: pd.DataFrame) -> pd.DataFra
         both_cores = frame["size"] * frame["threads"] == 2
         speeds = frame[(frame["model"] == model) & (frame["global_batch_size"] == 8) & both_cores]
         large = speeds.loc[speeds["image_size"] >= 224, "images_per_sec"]
-        uncut, cut = (speeds.loc[(speeds["image_size"] < 224) & (speeds["size"] == size), "images_per_sec"]
-                      for size in (1, 2))
-        rows[name] = {"1 x 2": f"{uncut.median():.0f}", "2 x 1": f"{cut.median():.0f}",
-                      "2 x 1 over 1 x 2": "{:.2f} ({:.2f} to {:.2f})".format(*statistics.ratio(cut, uncut)),
+        uncut, cut = (speeds[(speeds["image_size"] < 224) & (speeds["size"] == size)] for size in (1, 2))
+        ratio = noise.compare(cut, uncut, "images_per_sec", ratio=True, comparisons=3)
+        rows[name] = {"1 x 2": f"{noise.geometric_mean(uncut['images_per_sec']):.0f}",
+                      "2 x 1": f"{noise.geometric_mean(cut['images_per_sec']):.0f}",
+                      "2 x 1 over 1 x 2": f"{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
                       "full size": f"{large.median():.2f}", "report A, 28 cores": f"{node[name]:.1f}"}
     return pd.DataFrame(rows).T

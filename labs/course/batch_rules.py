@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots
-from labs.results import statistics
+from labs.results import noise
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def kept_until(table: pd.DataFrame, allowed: float) -> tuple[pd.DataFrame, dict[
 
 
 def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
-    """Return by how much one rule is better than another at k, with its 95 % interval over pairs of one seed, as text.
+    """Return whether one rule is better than another at k by more than noise, and by how much, as text.
 
     Args:
         table: From `studied`.
@@ -83,9 +83,8 @@ def change(table: pd.DataFrame, one: str, other: str, k: int) -> str:
         k: The batch, as a multiple.
     """
     by_seed = table[table["k"] == k].pivot(index="seed", columns="rule", values="val_accuracy")
-    difference = by_seed[one] - by_seed[other]
-    low, high = statistics.mean_interval(difference)
-    return f"{difference.mean():+.3f} (95 % interval {low:+.3f} to {high:+.3f})"
+    verdict = noise.compare(by_seed[one], by_seed[other], digits=3)
+    return f"{verdict.figures}, {'more than noise' if verdict.resolved else 'not resolved'}"
 
 
 def longest(until: Mapping[str, int]) -> list[str]:

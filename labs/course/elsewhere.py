@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.course import plots
-from labs.results import statistics
+from labs.results import noise
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +89,7 @@ def ledger(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
                          "distance": message["distance"]})
     methods = pd.DataFrame(rows).groupby("method", sort=False)
     table = methods.mean()
-    bounds = np.array([statistics.mean_interval(values) for _, values in methods["exchange"]])
+    bounds = np.array([noise.mean_interval(values) for _, values in methods["exchange"]])
     return table.assign(exchange_low=bounds[:, 0], exchange_high=bounds[:, 1])
 
 
@@ -143,14 +143,16 @@ def compared(ours: dict[str, Any], earlier: Sequence[dict[str, Any]]) -> pd.Data
     return pd.DataFrame(rows.values()).set_index("framework").drop(columns="skipped")
 
 
-def against(runs: Sequence[dict[str, Any]], method: str, baseline: str) -> str:
-    """Return whether a method's exchange is measurably shorter or longer than another's: paired over the runs.
+def against(runs: Sequence[dict[str, Any]], method: str, baseline: str, comparisons: int = 1) -> str:
+    """Return whether a method's exchange is shorter or longer than another's by more than noise: paired over the seeds.
 
     Args:
         runs: Records of lab 13's study of methods, one per seed.
         method: One of its methods.
         baseline: The method to compare with.
+        comparisons: As in `noise.compare`.
     """
-    exchanges = [ledger([run])["exchange"] for run in runs]
-    low, high = statistics.mean_interval([each[method] - each[baseline] for each in exchanges])
-    return "shorter" if high < 0 else "longer" if low > 0 else "no measurable difference"
+    one, other = ({run["config"]["seed"]: ledger([run])["exchange"][name] for run in runs}
+                  for name in (method, baseline))
+    verdict = noise.compare(one, other, comparisons=comparisons)
+    return {-1: "shorter", 0: "no measurable difference", 1: "longer"}[verdict.direction]

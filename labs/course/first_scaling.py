@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from labs.course import plots, proportions
+from labs.course import plots
 from labs.results import noise, records, scaling
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -36,12 +35,12 @@ def measured(runs: Runs) -> pd.DataFrame:
 
 
 def apart(runs: Runs, epochs: int = 40) -> str:
-    """Return the numbers of workers whose accuracies are, in every run, below or above those of one worker."""
+    """Return whether the accuracies of several workers differ from those of one by more than noise, as text."""
     frame = records.table([run for run in runs if run["config"]["code"] == "kit"]).query("epochs == @epochs")
-    low, high = (frame.groupby("size")["test_accuracy"].agg(end) for end in ("min", "max"))
-    said = [f"{n} workers are {'below' if high[n] < low[1] else 'above'} one" for n in low.index[1:]
-            if high[n] < low[1] or low[n] > high[1]]
-    return " and ".join(said) or "no N differs from one worker"
+    by_size = {size: rows.set_index("seed")["test_accuracy"] for size, rows in frame.groupby("size")}
+    one = by_size.pop(1)
+    return "; ".join(f"{size} workers minus one: {noise.compare(each, one, comparisons=len(by_size), digits=3)}"
+                     for size, each in by_size.items())
 
 
 def report_m() -> pd.DataFrame:
@@ -134,17 +133,17 @@ def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
     two, four = (" to ".join(f"{speedup:.2f}" for speedup in sorted(ours["speedup"].xs(size, level="size")))
                  for size in (2, 4))
     step = 1000 * theirs["train_seconds"] / (18_750 / theirs.index)  # 40 x 60,000 / 128 steps, as the report counts.
-    errors = proportions.difference(theirs["test_accuracy"][4], theirs["test_accuracy"][1], 10_000)
+    gpus = noise.compare_shares(theirs["test_accuracy"][4], theirs["test_accuracy"][1], 10_000)
     return (
-        "*Left: the ratio of median throughputs; bars: 95 % intervals over three seeds. Middle and right: a point per "
+        "*Left: the ratio of mean throughputs; bars: 95 % intervals over three seeds. Middle and right: a point per "
         "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. Table: accuracy "
         "and train (s), first epoch included, are means.*\n\n"
         f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
         f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
         f"by its count, a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
         "most of the loss comes with the second.\n\n"
-        f"**Accuracy.** On two cores, {apart(runs)} in all runs of 40 epochs. Report M's one and four GPUs differ by "
-        f"{errors:.1f} standard errors. It ran each once; what another seed would change is not known.")
+        f"**Accuracy.** On two cores after 40 epochs, {apart(runs)}. Report M, four GPUs minus one: {gpus}, by "
+        "the noise of the test images. It ran each once; what another seed would change is not known.")
 
 
 def shares(sizes: Sequence[int], counted: Mapping[str, Sequence[float]]) -> Figure:
@@ -166,26 +165,26 @@ def shares(sizes: Sequence[int], counted: Mapping[str, Sequence[float]]) -> Figu
 def by_order(runs: Runs) -> pd.DataFrame:
     """Return a row per setting of the study of orders: mean accuracy, and by how much it is below that of right shards.
 
-    Runs with one seed start from the same weights, so differences are taken within a seed. `low` and `high` are the
-    interval of their mean, wide enough that all intervals together hold with 95 % (Bonferroni).
+    Runs with one seed start from the same weights, so differences are taken within a seed. The intervals, `low` to
+    `high`, hold together.
 
     Raises:
         LabError: There are no such runs.
     """
     import pandas as pd
-    from scipy.special import stdtrit
 
     rows = [{name: run["config"][name] for name in ("order", "reshuffle", "seed")}
             | {"accuracy": run["metrics"]["test_accuracy"]} for run in runs if run["config"]["code"] == "textbook"]
     if not rows:
         raise LabError("there are no runs of C5; make them with `labs sweep lab02 --preset laptop --only orders`")
     wide = pd.DataFrame(rows).pivot(index="seed", columns=["order", "reshuffle"], values="accuracy")
-    lost = (-wide).add(wide["sharded", True], axis=0).drop(columns=[("sharded", True)])
-    n = len(wide)
-    half = stdtrit(n - 1, 1 - 0.025 / lost.shape[1]) * lost.std() / math.sqrt(n)
-    result = pd.DataFrame({"accuracy": wide.mean(), "lost": lost.mean(), "low": lost.mean() - half,
-                           "high": lost.mean() + half})
-    result["noise"] = ~((result["low"] > 0) | (result["high"] < 0))
+    right = wide["sharded", True]
+    lost = {cell: noise.compare(right, wide[cell], comparisons=wide.shape[1] - 1)
+            for cell in wide if cell != ("sharded", True)}
+    table = {cell: {"lost": each.value, "low": each.low, "high": each.high, "noise": not each.resolved}
+             for cell, each in lost.items()}
+    table["sharded", True] = {"noise": True}
+    result = pd.DataFrame.from_dict(table, orient="index").assign(accuracy=wide.mean())
     return result.reindex([(order, reshuffle) for order in ORDERS for reshuffle in (True, False)])
 
 
@@ -215,4 +214,4 @@ def lesson(table: pd.DataFrame) -> str:
 
 def verdict(row: Mapping[str, Any]) -> str:
     """Return by how much the accuracy of a setting of `by_order` differs from that of right shards."""
-    return f"{-row['lost']:+.3f} ± {row['high'] - row['lost']:.3f}" + " (within noise)" * bool(row["noise"])
+    return f"{-row['lost']:+.3f} ± {row['high'] - row['lost']:.3f}" + " (not resolved)" * bool(row["noise"])

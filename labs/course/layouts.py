@@ -74,15 +74,14 @@ def accuracies(frame: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from labs.course import proportions
-    from labs.results import statistics
+    from labs.results import noise
 
     by, rows = [*frame.attrs["by"], "layout", "nodes", "size", "global_batch_size", "scaled_lr"], []
     for values, same in frame.groupby(by, dropna=False):
         same = same.drop_duplicates("seed", keep="last")  # The same seed run twice is not a repeat.
         right, images = same["test_accuracy"], same["test_images"].iloc[-1]
-        half = 1.96 * proportions.standard_error(right.mean(), images)
-        low, high = statistics.mean_interval(right) if len(same) >= tables.LEAST else (
+        half = 1.96 * noise.standard_error(right.mean(), images)
+        low, high = noise.mean_interval(right) if len(same) >= tables.LEAST else (
             right.mean() - half, right.mean() + half)
         rows.append(dict(zip(by, values, strict=True)) | {
             "seeds": len(same), "test_accuracy": right.mean(), "test_accuracy_low": low, "test_accuracy_high": high,
@@ -124,8 +123,8 @@ def scaled(frame: pd.DataFrame, kind: Literal["weak", "strong"]) -> pd.DataFrame
 def _notes(frame: pd.DataFrame) -> Iterator[str]:
     """Yield notes on how to read the tables."""
     yield ("layout: nodes x workers on each. Accuracy [95 % interval]: over the seeds; with one seed, of the share of "
-           "right answers.\nOverlapping intervals do not prove equality: compare two accuracies by the standard error "
-           "of their difference.\nall-reduce: all gradients of a step, with no computation to hide behind.")
+           "right answers.\nWhether two of them differ by more than noise does not follow from their intervals: "
+           "`noise.compare` decides it.\nall-reduce: all gradients of a step, with no computation to hide behind.")
     if not frame["own"].all():
         yield ("Nodes on one machine share its cores: the accuracies are valid, the speeds are not those of separate\n"
                "machines. Only the links of `labs cluster` have a bandwidth.")

@@ -145,17 +145,20 @@ def remedies(runs: Sequence[dict[str, Any]], names: Mapping[str, str]) -> pd.Dat
     """
     import pandas as pd
 
-    from labs.course import seeds
-    from labs.results import records, tables
+    from labs.results import noise, records
 
     frame = records.table(runs)
     smaller = frame["batch_size"] < frame["batch_size"].max()
     frame["way"] = pd.Categorical(frame["remedy"].mask(smaller, "smaller").map(names), list(names.values()))
     frame["gain"] = frame["test_psnr"] - frame["seed"].map(frame[frame["way"] == "none"].set_index("seed")["test_psnr"])
-    columns = {"s per epoch": ("seconds_per_epoch", 2), "PSNR - that of none (dB)": ("gain", 2)}
-    table = {title: tables.within(seeds.spread(frame, ["way"], value), value, digits)
-             for title, (value, digits) in columns.items()}
-    return pd.DataFrame(table).rename_axis(None)
+    columns = {"s per epoch": "seconds_per_epoch", "PSNR - that of none (dB)": "gain"}
+
+    def text(values: pd.Series) -> str:
+        low, high = noise.mean_interval(values)
+        return f"{values.mean():.2f}" + f" ({low:.2f} to {high:.2f})" * (len(values) > 1)
+
+    return pd.DataFrame({title: frame.groupby("way", observed=True)[value].agg(text)
+                         for title, value in columns.items()}).rename_axis(None)
 
 
 def summary(runs: Sequence[dict[str, Any]]) -> str:

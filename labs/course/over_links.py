@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.course import plots
-from labs.results import link_model, statistics
+from labs.results import link_model, noise
 from labs.run.cluster_state import bits_per_second
 from labs.run.errors import LabError
 
@@ -201,7 +201,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per run: the step time of one node or two, with the global batch and the link.
 
     Columns: `link` (bits per second), `B` (images per step of all nodes), `N`, `seconds` (of a step, without the first
-    epoch).
+    epoch), `run`, `seed` and `disturbed`, for `noise.compare`.
 
     Args:
         runs: Records of lab 7's sweep "links", of one model size and one backend.
@@ -211,7 +211,8 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = [{"link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
+    rows = [{"run": run["run"], "seed": run["config"]["seed"], "disturbed": noise.disturbance(run),
+             "link": bits_per_second(run["machine"]["link"]), "B": run["layout"]["global_batch_size"],
              "N": run["layout"]["size"],
              "seconds": run["timings"]["seconds_per_epoch"] / run["history"][-1]["steps"]} for run in runs]
     if len({run["metrics"]["parameters"] for run in runs}) != 1:
@@ -221,7 +222,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def second_node(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the speedup of two nodes by batch and link, with Welch's 95 % interval.
+    """Return the speedup of two nodes by batch and link, with its 95 % interval.
 
     One node uses no link, so its runs are one baseline per batch, whatever the links were set to.
 
@@ -230,11 +231,12 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    alone = {batch: one["seconds"].to_numpy() for batch, one in rows[rows["N"] == 1].groupby("B")}
+    alone = dict(iter(rows[rows["N"] == 1].groupby("B")))
     table = []
     for (batch, link), two in rows[rows["N"] == 2].groupby(["B", "link"]):
-        speedup, low, high = statistics.ratio(alone[batch], two["seconds"].to_numpy())
-        table.append({"B": batch, "link": link, "speedup": speedup, "speedup_low": low, "speedup_high": high})
+        speedup = noise.compare(alone[batch], two, "seconds", ratio=True)
+        table.append({"B": batch, "link": link, "speedup": speedup.value, "speedup_low": speedup.low,
+                      "speedup_high": speedup.high})
     return pd.DataFrame(table)
 
 

@@ -273,7 +273,7 @@ def busbw(frame: pd.DataFrame, by: Sequence[str], value: str = "busbw",
 
 def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
     """Return the median of some rows, and the lengths of their interval below and above it."""
-    from labs.results.statistics import geometric_interval
+    from labs.results.noise import geometric_interval
 
     middle = float(rows[value].median())
     low, high = geometric_interval(rows[value])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labs.results import statistics
+from labs.results import noise
 from labs.run.errors import LabError
 
 
@@ -63,7 +63,7 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
     freedom = len(b) - 2
     misfit = float(((columns @ (a, c) - 1) ** 2).sum())
     covariance = np.linalg.inv(columns.T @ columns) * (misfit / freedom if freedom else math.nan)
-    half = statistics.half_width(np.diag(covariance), freedom)
+    half = noise.half_width(np.diag(covariance), freedom)
     cost = StepCost(*(Estimate(float(value), float(value - width), float(value + width))
                       for value, width in zip((a, c), half, strict=True)))
     impossible = a < 0 and not cost.fixed.high >= 0  # Two points have no interval: NaN.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.course import plots
-from labs.results import statistics
+from labs.results import noise
 from labs.results.records import Record
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def shares(lives: pd.DataFrame) -> pd.DataFrame:
         total, saves = same["life"].sum(), same["saves"].sum()
         kept = same["kept"].sum() / total
         off = (same["kept"] - kept * same["life"]) / same["life"].mean()  # Of a ratio of two means.
-        half = float(statistics.half_width(off.var() / len(same), len(same) - 1))
+        half = float(noise.half_width(off.var() / len(same), len(same) - 1))
         rows[every] = {"kills": len(same), "T": same["kept"].sum() / saves if saves else every,
                        **{use: same[use].sum() / total for use in ("kept", "saving", "lost", "restart")},
                        "wasted": 1 - kept, "wasted_low": 1 - kept - half, "wasted_high": 1 - kept + half}
@@ -173,15 +173,9 @@ def step_seconds(history: Sequence[Mapping[str, Any]]) -> float:
 
 # Elastic training.
 
-def epochs_by_size(run: Record) -> dict[int, list[float]]:
-    """Return the seconds of the epochs in which an elastic run kept its size, by size, without the first epoch."""
-    changed = {math.floor(row["epochs"]) + 1 for row, after in itertools.pairwise(run["tables"]["progress"])
-               if row["size"] != after["size"]}
-    seconds: dict[int, list[float]] = {}
-    for row in run["history"][1:]:
-        if row["epoch"] not in changed:
-            seconds.setdefault(row["size"], []).append(row["train_seconds"])
-    return seconds
+def epoch_seconds(run: Record, size: int) -> float:
+    """Return the mean seconds of the epochs in which an elastic run kept this size, without the first epoch."""
+    return float(np.mean([seconds for seconds, _ in noise.epochs_by_size(run)[size]]))
 
 
 def epochs_left(run: Record) -> float:

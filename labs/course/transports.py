@@ -46,8 +46,8 @@ def went_as_asked(record: dict[str, Any]) -> bool:
 def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a row per model, transport and number of workers: time, accuracy, speedup at the same global batch.
 
-    The column `verdict` is "faster" or "slower" than one worker, or "not certain": the 95 % interval of the speedup
-    contains 1. A speedup without repeats has no interval and is judged by its value alone. One worker has no verdict.
+    The column `verdict` is "faster" or "slower" than one worker by more than noise, or "not certain", as without
+    repeats. One worker has no verdict.
 
     Args:
         runs: Records of lab 7.
@@ -66,15 +66,11 @@ def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     frame = pd.concat([several, *(alone.assign(asked_backend=backend) for backend in backends)])
     table = scaling.speedups(frame, by=by)
     same = frame.groupby([*by, "size", "nodes"], as_index=False, dropna=False)
-    table["verdict"] = [_verdict(row) if row["size"] > 1 else "" for row in table.to_dict("records")]
+    verdicts = table["direction"].map({1: "faster", -1: "slower", 0: "not certain"})
+    table["verdict"] = verdicts.where(table["size"] > 1, "")
     table = table.merge(same.agg({"test_accuracy": "mean", "backend": "first"}))
     table = table.drop_duplicates([name for name in table if name != "asked_backend"])
     return table.sort_values(["parameters", "size", "backend"], ignore_index=True)
-
-
-def _verdict(row: dict[str, float]) -> str:
-    low, high = (row[end] if row[end] == row[end] else row["speedup"] for end in ("speedup_low", "speedup_high"))
-    return "faster" if low > 1 else "slower" if high < 1 else "not certain"
 
 
 def crossover(rows: pd.DataFrame) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labs.course import plots
-from labs.results import statistics
+from labs.results import noise
 from labs.run.cluster_state import bits_per_second, spelled
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -141,7 +141,7 @@ def speedups(table: pd.DataFrame, kind: str, nodes: int = 8) -> dict[str, tuple[
         nodes: Number of nodes.
     """
     chosen = table[(table["kind"] == kind) & (table["nodes"] == nodes)].sort_values("link")
-    return {bandwidth: (float(same["speedup"].mean()), *statistics.mean_interval(same["speedup"]))
+    return {bandwidth: (float(same["speedup"].mean()), *noise.mean_interval(same["speedup"]))
             for bandwidth, same in chosen.groupby("bandwidth", sort=False)}
 
 

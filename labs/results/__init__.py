@@ -13,7 +13,6 @@ if TYPE_CHECKING:
         reference,
         scaling,
         speed_tables,
-        statistics,
         tables,
     )
     from labs.results.records import load, read, read_all

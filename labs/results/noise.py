@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from labs.run.errors import LabError
 from labs.run.text import plural, printable
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from labs.results.schema import Record
 
 LEVEL = 0.05
@@ -184,7 +186,95 @@ def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
         yield from ((object(), value, "") for value in side)
 
 
-# Means.
+# Two accuracies.
+
+def standard_error(share: float, images: int) -> float:
+    """Return the standard error of a share of right answers on independent images, sqrt(p (1 - p) / n).
+
+    Source: the variance of a binomial proportion; NIST/SEMATECH e-Handbook of Statistical Methods, 7.2.4.
+    """
+    return math.sqrt(share * (1 - share) / images)
+
+
+def compare_shares(one: float, other: float, images: int, other_images: int | None = None,
+                   comparisons: int = 1) -> Comparison:
+    """Compare two accuracies by the standard error of their difference, sqrt(error(one)^2 + error(other)^2).
+
+    This is exact for two independent sets of images. On the same images two models tend to make the same errors; the
+    interval is then too wide, and `compare_answers` finds smaller differences.
+
+    Args:
+        one, other: Shares of right answers.
+        images: Number of images behind `one`.
+        other_images: Number of images behind `other`; by default the same.
+        comparisons: As in `compare`.
+    """
+    from scipy.special import ndtri
+
+    error = math.hypot(standard_error(one, images), standard_error(other, other_images or images))
+    half = float(ndtri(1 - LEVEL / comparisons / 2)) * error if error else math.nan
+    return Comparison(one - other, one - other - half, one - other + half, comparisons=comparisons, digits=3,
+                      problem="without a wrong or without a right answer, the noise is unknown")
+
+
+def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
+    """Compare the accuracies of two models on the same images by McNemar's exact test.
+
+    Images that both get right, or both get wrong, say nothing about which is better. If the two are equally good, each
+    of the others is as likely to favour the first as the second. The interval is that of Clopper and Pearson for the
+    share of these images that favours the first; it excludes equality where the test does. Source: McNemar 1947,
+    Psychometrika 12; Dietterich 1998, Approximate Statistical Tests for Comparing Supervised Classification Learning
+    Algorithms, section 3.1.
+
+    Args:
+        one, other: Whether each model is right on each image, in the same order [n].
+        comparisons: As in `compare`.
+    """
+    from scipy.special import betaincinv
+
+    only_one, only_other, n = _discordant(one, other)
+    differing, tail = only_one + only_other, LEVEL / comparisons / 2
+    low = float(betaincinv(only_one, only_other + 1, tail)) if only_one else 0.0
+    high = float(betaincinv(only_one + 1, only_other, 1 - tail)) if only_other else 1.0
+    low, high = ((2 * share - 1) * differing / n if differing else math.nan for share in (low, high))
+    return Comparison((only_one - only_other) / n, low, high, pairs=n, comparisons=comparisons, digits=3,
+                      problem="both are right on the same images")
+
+
+def mcnemar(one: ArrayLike, other: ArrayLike) -> float:
+    """Return the p-value of McNemar's exact test: the chance of a split at least this uneven between equal models."""
+    from scipy.special import bdtr
+
+    only_one, only_other, _ = _discordant(one, other)
+    differing = only_one + only_other
+    return min(1.0, 2 * float(bdtr(min(only_one, only_other), differing, 0.5))) if differing else 1.0
+
+
+def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
+    """Return the images that only the first gets right, those that only the second does, and all."""
+    first, second = np.asarray(one, bool), np.asarray(other, bool)
+    return int((first & ~second).sum()), int((second & ~first).sum()), len(first)
+
+
+# One setting.
+
+def mean_interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
+    """Return Student's 95 % interval of the mean; NaN for fewer than two values. `together`: so many hold together."""
+    numbers = np.asarray(values, float)
+    half = half_width(*spread(numbers), LEVEL / together)
+    return float(numbers.mean() - half), float(numbers.mean() + half)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive values."""
+    return float(np.exp(np.log(np.asarray(values, float)).mean()))
+
+
+def geometric_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return Student's 95 % interval of the geometric mean of positive values; NaN for fewer than two."""
+    low, high = mean_interval(np.log(np.asarray(values, float)))
+    return math.exp(low), math.exp(high)
+
 
 def half_width(variance, freedom, level: float = LEVEL):
     """Return half the width of Student's interval.
@@ -252,12 +342,12 @@ def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
 
     The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
     """
-    tables = run.get("tables", {})
+    tables, history = run.get("tables", {}), run.get("history", [])
     progress = tables.get("progress", [])
     changed = {math.floor(before["epochs"]) + 1 for before, after in itertools.pairwise(progress)
                if before["size"] != after["size"]}
     epochs: dict[int, list[tuple[float, float]]] = {}
-    for row in run["history"][1:] if progress or "events" not in tables else []:
+    for row in history[1:] if progress or "events" not in tables else []:
         seconds, steps = row.get("train_seconds"), row.get("steps", 1)
         if row["epoch"] not in changed and _is_number(seconds) and _is_number(steps) and steps > 0:
             epochs.setdefault(row.get("size", run["layout"]["size"]), []).append((seconds, steps))

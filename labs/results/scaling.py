@@ -6,13 +6,14 @@ Nothing here compares one configuration with another.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from labs.results import statistics
+from labs.results import noise
 from labs.run.errors import LabError
 from labs.run.text import plural
 
@@ -51,28 +52,40 @@ def configuration(frame: pd.DataFrame) -> list[str]:
     return [column for column in columns if frame[column].notna().any()]
 
 
-def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[np.ndarray]]:
-    """Return one row per configuration and number of workers, and the throughputs of the repeats behind each row.
+def _grouped(frame: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+    """Return one row per configuration and number of workers, and the runs behind each row.
 
-    `images_per_sec` is the median. `_low` and `_high` are Student's 95 % interval of the geometric mean, computed on
-    the logarithms because throughputs are compared as ratios; they are NaN for a single run. Seconds (the
-    first epoch separately) are medians.
+    Disturbed runs are left out where there are others; the column `note` names them. `images_per_sec` is the geometric
+    mean, because throughputs are compared as ratios; `_low` and `_high` are Student's 95 % interval of it, NaN for a
+    single run. Seconds (the first epoch separately) are medians.
     """
     by = by + [column for column in ("size", "nodes") if column in frame and column not in by]
     frame = comparable(_timed(frame), by)
-    medians = [name for name in SECONDS if name in frame and name not in by]
-    # Numbered once: pandas would compare all columns of the configuration again for each median.
+    # Numbered once: pandas would compare all columns of the configuration again for each mean.
     numbered = frame.groupby(by, dropna=False, sort=True).ngroup()
-    first, groups = ~numbered.duplicated(), frame.groupby(numbered)
-    table = frame.loc[first, by].set_index(numbered[first]).sort_index()
-    logs, repeats = groups["_log"], groups.size()
-    table["repeats"] = repeats
-    table["images_per_sec"] = groups["images_per_sec"].median()
-    table["images_per_sec_low"], table["images_per_sec_high"] = statistics.interval_of_logs(
-        logs.mean(), logs.var() / repeats, repeats - 1)
-    for name in medians:
-        table[name] = groups[name].median()
-    return table.reset_index(drop=True), [rows.to_numpy() for _, rows in groups["images_per_sec"]]
+    groups = [_undisturbed(runs) for _, runs in frame.groupby(numbered)]
+    table = frame.loc[~numbered.duplicated(), by].set_index(numbered[~numbered.duplicated()]).sort_index()
+    throughputs = [runs["images_per_sec"] for runs, _ in groups]
+    ends = np.array([noise.geometric_interval(each) for each in throughputs]).reshape(-1, 2)
+    table["repeats"] = [len(each) for each in throughputs]
+    table["images_per_sec"] = [noise.geometric_mean(each) for each in throughputs]
+    table["images_per_sec_low"], table["images_per_sec_high"] = ends.T
+    for name in SECONDS:
+        if name in frame and name not in by:
+            table[name] = [runs[name].median() for runs, _ in groups]
+    table["note"] = [note for _, note in groups]
+    return table.reset_index(drop=True), [runs for runs, _ in groups]
+
+
+def _undisturbed(runs: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the runs that were not disturbed, or all if all were, and a note that names the others."""
+    if "disturbed" not in runs or not runs["disturbed"].any():
+        return runs, ""
+    disturbed = runs[runs["disturbed"] != ""]
+    names = ", ".join(f"{run.run} ({run.disturbed})" for run in disturbed.itertuples())
+    if len(disturbed) < len(runs):
+        return runs[runs["disturbed"] == ""], f"left out, disturbed: {names}"
+    return runs, f"disturbed, measure again: {names}"
 
 
 def _timed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -80,8 +93,7 @@ def _timed(frame: pd.DataFrame) -> pd.DataFrame:
     if "images_per_sec" not in frame:
         frame = frame.assign(images_per_sec=np.nan)
     frame = numbers(frame, [name for name in ("images_per_sec", *SECONDS) if name in frame])
-    frame = frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
-    return frame.assign(_log=np.log(frame["images_per_sec"]))
+    return frame[np.isfinite(frame["images_per_sec"]) & (frame["images_per_sec"] > 0)]
 
 
 def numbers(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
@@ -99,13 +111,14 @@ def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
-             scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
+             scaling: Literal["weak", "strong"] = "weak", together: bool = False) -> pd.DataFrame:
     """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
 
-    The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), the efficiency
-    speedup / (n / base), both with Welch's 95 % interval over the repeats (Welch 1947, on the logarithms; NaN if either
-    side ran once). A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
-    and the column `note` says so; it also warns of an efficiency above 1.
+    The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), as `noise.compare`
+    compares them; the efficiency is speedup / (n / base). Both have its 95 % interval, NaN if either side ran once or
+    was disturbed. A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
+    and the column `note` says so; it also warns of an efficiency above 1. The column `direction` is the verdict on all
+    rows together: 1 if the row is faster than its base by more than noise, -1 if it is slower, 0 if not resolved.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -113,35 +126,47 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
         scaling: "weak": the batch per worker is fixed, so n workers do n times the work in a step; "strong": the
             global batch is fixed, so `global_batch_size` replaces `batch_size` in the configuration.
+        together: Return the intervals that hold together, for a table from which a reader picks rows.
     """
     by = list(by if by is not None else configuration(frame))
     if scaling == "strong":
         by = ["global_batch_size", *(name for name in by if name not in ("batch_size", "global_batch_size"))]
     elif "batch_size" in by:
         by = [name for name in by if name != "global_batch_size"]
-    table, throughputs = _grouped(frame, by)
-    ratios = _ratios(throughputs, table, by, base)
-    for index, name in enumerate(("speedup", "speedup_low", "speedup_high")):
-        table[name] = [ratio[index] for ratio in ratios]
+    table, runs = _grouped(frame, by)
+    bases = _bases(table, by, base)
+    compared = sum(other not in (None, row) for row, other in enumerate(bases))
+    each, all_rows = (_ratios(table, runs, bases, count) for count in (1, max(1, compared)))
+    table["speedup"] = [math.nan if other is None else 1.0 if ratio is None else ratio.value
+                        for ratio, other in zip(each, bases, strict=True)]
+    for end in ("low", "high"):
+        table[f"speedup_{end}"] = [getattr(ratio, end, math.nan) for ratio in (all_rows if together else each)]
+    for name in ("speedup", "speedup_low", "speedup_high"):
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
+    table["direction"] = [ratio.direction if ratio else 0 for ratio in all_rows]
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
-    ends = zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)
-    table["note"] = [missing if math.isnan(value) else above_one(value, low) for value, low in ends]
+    lows = [getattr(ratio, "low", math.nan) / size * base for ratio, size in zip(all_rows, table["size"], strict=True)]
+    notes = [missing if math.isnan(value) else above_one(value, low)
+             for value, low in zip(table["scaling_efficiency"], lows, strict=True)]
+    table["note"] = ["; ".join(filter(None, pair)) for pair in zip(notes, table.pop("note"), strict=True)]
     return table
 
 
-def _ratios(throughputs: list[np.ndarray], table: pd.DataFrame, by: list[str], base: int) -> list[tuple]:
-    """Return throughput(size) / throughput(base) of each row's configuration, with its interval; NaN without a base.
-
-    Args:
-        throughputs: Those of the repeats, one array per row of `table`.
-        table: The summary.
-        by: The columns of a configuration.
-        base: Number of workers; if they ran on several numbers of nodes, the fewest nodes count.
-    """
+def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
+    """Return the row with which each row is compared: `base` workers of its configuration, on the fewest nodes."""
     configurations = table.groupby(by, dropna=False).ngroup() if by else [0] * len(table)
     alone = table[table["size"] == base].sort_values([name for name in ("nodes", "size") if name in table])
     bases = {configurations[row]: row for row in reversed(alone.index)}
-    rows = [(row, bases.get(configuration)) for row, configuration in enumerate(configurations)]
-    return [(math.nan if other is None else 1.0, math.nan, math.nan) if other in (None, row)
-            else statistics.ratio(throughputs[row], throughputs[other]) for row, other in rows]
+    return [bases.get(configuration) for configuration in configurations]
+
+
+def _ratios(table: pd.DataFrame, runs: list[pd.DataFrame], bases: list[int | None],
+            comparisons: int) -> list[noise.Comparison | None]:
+    """Return the throughput of each row over that of its base; None for a base, and for a row without one."""
+    def ratio(row: int, other: int) -> noise.Comparison:
+        found = noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, timed=False,
+                              comparisons=comparisons)
+        measured = not table["note"][[row, other]].str.startswith("disturbed").any()
+        return found if measured else dataclasses.replace(found, low=math.nan, high=math.nan)
+
+    return [None if other in (None, row) else ratio(row, other) for row, other in enumerate(bases)]

@@ -40,10 +40,11 @@ class Speeds:
         """Return the table for a page, with speedups if there is anything to compare."""
         nodes = ["nodes"] if self.table["nodes"].nunique() > 1 else []
         ratios = ["speedup", "scaling_efficiency", "note"] if self.scaling else []
-        note = "images/s: median over the repeats, without the first epoch [95 % interval; " \
+        note = "images/s: geometric mean over the repeats, without the first epoch [95 % interval; " \
                f"{tables.FEW}]"
         if self.scaling:
-            note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration; "
+            note += (f"; speedup: throughput(n) / throughput({self.base}) of the same configuration [95 % for all rows "
+                     "together]; "
                      f"efficiency: speedup / {'n' if self.base == 1 else f'(n / {self.base})'}")
         times = ["repeats", "images_per_sec", "seconds_per_epoch", "first_epoch_seconds"]
         return grid(self.title, self.table, [*self.by, "size", *nodes, *times, *ratios], note)
@@ -61,7 +62,7 @@ def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     if not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
-    weak, strong = (scaling.speedups(runs, base, varying, held) for held in ("weak", "strong"))
+    weak, strong = (scaling.speedups(runs, base, varying, held, together=True) for held in ("weak", "strong"))
     weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
     if weakly.any() or not strongly.any():
         yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)

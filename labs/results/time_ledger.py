@@ -6,11 +6,12 @@ else is computed from samples. `other` is the wall time without the measured ent
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labs.measure import ledger_columns
-from labs.results import statistics, tables
+from labs.results import noise, tables
 from labs.run.errors import LabError
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ READABLE = 0.05
 def samples(runs: Sequence[Record]) -> pd.DataFrame:
     """Return seconds per epoch, a column per entry and `wall`, one row per run; of a single run one row per round.
 
+    The index is the seed, by which runs are paired, or the run and its round. Disturbed runs are left out where there
+    are others; `attrs["disturbed"]` names them.
+
     Args:
         runs: Records of one configuration and one number of workers, with a ledger.
 
@@ -34,14 +38,20 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
+    disturbed = [f"{run['run']} ({why})" for run in runs if (why := noise.disturbance(run))]
+    runs = [run for run in runs if not noise.disturbance(run)] or runs
     ledgers = [ledger_columns.read(run["metrics"]) for run in runs]
     if not ledgers or not all(ledgers):
         raise LabError("a run has no ledger; run the lab with --ledger")
+    index: list[Hashable] = [run["config"].get("seed", number) for number, run in enumerate(runs)]
     if len(runs) == 1:
         (run,), wall = runs, ledgers[0][WALL]
         rounds = ledger_columns.by_round(run["tables"]["ledger"], int(run["history"][-1]["steps"]))
         ledgers = [row | {"other": wall - sum(row.values()), WALL: wall} for row in rounds]
-    return pd.DataFrame(ledgers, columns=[*ledger_columns.ENTRIES, WALL]).fillna(0.0)
+        index = [f"{run['run']}, round {number}" for number in range(len(rounds))]
+    frame = pd.DataFrame(ledgers, index, columns=[*ledger_columns.ENTRIES, WALL]).fillna(0.0)
+    frame.attrs["disturbed"] = disturbed
+    return frame
 
 
 def by_cell(runs: Iterable[Record]) -> dict[tuple[int, int], pd.DataFrame]:
@@ -61,15 +71,15 @@ def table(seconds: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     means = seconds.mean()
-    ends = {name: statistics.mean_interval(values)[1] for name, values in seconds.items()}
+    ends = {name: noise.mean_interval(values)[1] for name, values in seconds.items()}
     return pd.DataFrame({"seconds": means, "plus_minus": pd.Series(ends) - means, "share": means / means[WALL]})
 
 
 def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """Return by how much each entry exceeds 1/N of one worker's: columns `excess`, `low`, `high`; largest first.
 
-    The interval is Welch's. The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one.
-    One worker exchanges nothing: its measured `communication` is an error, and belongs to `other`.
+    The last row, "wall", is the sum: the wall time on N workers minus 1/N of that on one. One worker exchanges nothing:
+    its measured `communication` is an error, and belongs to `other`.
 
     Args:
         one: Samples of one worker.
@@ -78,32 +88,45 @@ def excess(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> pd.DataFrame:
     """
     import pandas as pd
 
-    one = one.assign(communication=0.0, other=one[OTHER] + one["communication"])
-    rows = {name: statistics.difference(many[name], one[name] / workers) for name in many}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=["excess", "low", "high"])
+    ideal = _ideal(one, workers)
+    rows = {name: noise.compare(many[name], ideal[name]) for name in many}
+    frame = pd.DataFrame({"excess": {name: each.value for name, each in rows.items()},
+                          "low": {name: each.low for name, each in rows.items()},
+                          "high": {name: each.high for name, each in rows.items()}})
     wall = frame.loc[[WALL]]
     return pd.concat([frame.drop(index=WALL).sort_values("excess", ascending=False), wall])
 
 
-def bound(exceeding: pd.DataFrame) -> str:
-    """Return a sentence on what bounds the scaling: the entry with the largest excess, or those that may have it.
+def _ideal(one: pd.DataFrame, workers: int) -> pd.DataFrame:
+    """Return the ledger of ideal workers: 1/N of that of one, whose communication counts as `other`."""
+    return one.assign(communication=0.0, other=one[OTHER] + one["communication"]) / workers
 
-    An excess that is not larger than that of `other` is no explanation, and a superlinear speedup needs none.
+
+def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
+    """Return a sentence on what bounds the scaling: the entry whose excess exceeds all others by more than noise.
+
+    An excess that is not larger than that of `other`, of either sign, is no explanation, and a superlinear speedup
+    needs none. Arguments as in `excess`.
     """
-    entries = exceeding.drop(index=WALL)
-    largest, whole = entries.iloc[0], exceeding["excess"][WALL]
-    if not whole > 0:
-        return f"nothing bounds the scaling: the epoch is {-whole:.3f} s shorter than ideal, so the baseline is suspect"
-    rivals = [name for name in entries.index[1:] if entries["high"][name] >= largest["low"]]
-    figure = f"{largest['excess']:+.3f} s per epoch ({largest['low']:+.3f} to {largest['high']:+.3f})"
-    if abs(entries["excess"][OTHER]) >= largest["excess"]:
-        return f"not resolved: the unexplained `other` has an excess of {entries['excess'][OTHER]:+.3f} s per epoch"
-    if not largest["low"] > 0:
-        return f"not resolved: {entries.index[0]} has the largest excess, {figure}, which is within noise"
-    if rivals:
-        return (f"not resolved: {entries.index[0]} has the largest excess, {figure}, but {', '.join(rivals)} may be as "
-                "large")
-    return f"{entries.index[0]} bounds the scaling: {figure}"
+    entries, ideal = excess(one, many, workers)["excess"], _ideal(one, workers)
+    largest, *others = entries.drop(WALL).index
+    compare = functools.partial(noise.compare, comparisons=len(others) + 3, unit="s per epoch", digits=3)
+    whole, own = (compare(many[name], ideal[name]) for name in (WALL, largest))
+    leads = {name: compare(many[largest] - many[name], ideal[largest] - ideal[name]) for name in others}
+    leads[f"-{OTHER}"] = compare(many[largest] + many[OTHER], ideal[largest] + ideal[OTHER])
+    rivals = ", ".join(name for name, lead in leads.items() if lead.direction < 1)
+    disturbed = ", ".join([*one.attrs.get("disturbed", ()), *many.attrs.get("disturbed", ())])
+    if whole.direction < 0:
+        sentence = f"nothing bounds the scaling: the epoch is shorter than ideal, {whole.figures}: check the baseline"
+    elif whole.value <= 0:
+        sentence = f"not resolved: the epoch is not longer than ideal, {whole.figures}"
+    elif largest == OTHER or not own.resolved:
+        sentence = f"not resolved: {largest} has the largest excess, {own.figures}"
+    elif rivals:
+        sentence = f"not resolved: {largest} has the largest excess, {own.figures}, but {rivals} may be as large"
+    else:
+        sentence = f"{largest} bounds the scaling: {own.figures}"
+    return sentence + f"; disturbed: {disturbed}" * bool(disturbed)
 
 
 def shown(cells: Mapping[Hashable, pd.DataFrame], digits: int = 2) -> pd.DataFrame:
@@ -131,16 +154,16 @@ def trusted(cells: Mapping[tuple[int, int], pd.DataFrame]) -> bool:
 
 
 def above_zero(cells: Mapping[tuple[int, int], pd.DataFrame], entry: str, workers: int) -> str:
-    """Return a sentence with the batch sizes for which an entry's 95 % interval lies above 0.
+    """Return a sentence with the batch sizes for which an entry lies above 0; their 95 % intervals hold together.
 
     Args:
         cells: From `by_cell`.
         entry: Its name.
         workers: Cells with this number of workers.
     """
-    found = [str(batch) for (batch, size), seconds in cells.items()
-             if size == workers and statistics.mean_interval(seconds[entry])[0] > 0]
-    return f"By its interval, `{entry}` is above 0 for {'b = ' + ', '.join(found) if found else 'no b'}."
+    chosen = {batch: seconds[entry] for (batch, size), seconds in cells.items() if size == workers}
+    found = [str(batch) for batch, values in chosen.items() if noise.mean_interval(values, len(chosen))[0] > 0]
+    return f"`{entry}` is above 0 by more than noise for {'b = ' + ', '.join(found) if found else 'no b'}."
 
 
 def readable(cells: Mapping[tuple[int, int], pd.DataFrame]) -> str:

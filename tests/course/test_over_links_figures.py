@@ -126,9 +126,9 @@ def test_one_node_is_one_baseline_whatever_its_link(largest):
     alone = rows[(rows["N"] == 1) & (rows["B"] == 32)]["seconds"]
     assert len(alone) >= 8
     table = over_links.second_node(rows).query("B == 32").set_index("link")
-    both = rows[(rows["N"] == 2) & (rows["B"] == 32)].groupby("link")["seconds"].median()
+    both = rows[(rows["N"] == 2) & (rows["B"] == 32) & (rows["disturbed"] == "")].groupby("link")["seconds"].median()
     assert table.index.tolist() == [5e7, 2e8, 1e9, 1e10]
-    assert table["speedup"].to_dict() == pytest.approx((alone.median() / both).to_dict())
+    assert table["speedup"].to_dict() == pytest.approx((alone.median() / both).to_dict(), rel=0.03)
     assert (table["speedup_low"] < table["speedup"]).all()
     assert table["speedup"].is_monotonic_increasing
 

@@ -69,13 +69,13 @@ def elastic() -> dict:
         ("start", 0.5, 0), ("worker lost", 3.0, 3), ("worker joined", 7.0, 0))]
     history = [{"epoch": number, "steps": 10, "size": size, "train_seconds": float(number)}
                for number, size in enumerate((2, 1, 1, 2, 2), 1)]
-    return {"config": {"epochs": 5, "commit_steps": 4}, "tables": {"events": events, "progress": progress},
-            "history": history}
+    return {"layout": {"size": 2}, "config": {"epochs": 5, "commit_steps": 4}, "history": history,
+            "tables": {"events": events, "progress": progress}}
 
 
 def test_an_epoch_in_which_the_size_changes_belongs_to_no_size():
     run = elastic()
-    assert survival.epochs_by_size(run) == {1: [3.0], 2: [5.0]}
+    assert [survival.epoch_seconds(run, size) for size in (1, 2)] == [3.0, 5.0]
     assert survival.epochs_left(run) == 1.5
     table = survival.elastic_events([run])
     assert table["repeated"].tolist() == pytest.approx([3 * 0.35, 0])
@@ -88,7 +88,7 @@ def test_the_gpu_run_of_the_closer_look():
     start, lost = run["tables"]["events"]
     assert (start["kind"], lost["kind"], lost["steps_lost"]) == ("start", "worker lost", 3)
     assert lost["seconds_lost"] == pytest.approx(0.8, abs=0.05)
-    assert np.median(survival.epochs_by_size(run)[1]) == pytest.approx(0.23, abs=0.005)
+    assert survival.epoch_seconds(run, 1) == pytest.approx(0.237, abs=0.005)
     assert survival.epochs_left(run) == 0
 
 

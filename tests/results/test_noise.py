@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from labs.results import noise, records
+from labs.results import noise, records, reference
 from labs.run.errors import LabError
 
 
@@ -120,3 +120,57 @@ def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
     assert noise.warning(run("short", 1, [0.9, 0.1, 0.2])) == "", "one moment of another program"
     assert "the slowest of 3 took 2 times" in noise.warning([0.010, 0.020, 0.011])
     assert "2 workers on a node took turns on 1 core" in noise.warning(run("crowded", 1, [9.0, 1.0, 1.0], cores=1))
+
+
+def test_the_cost_of_a_commit_does_not_hang_on_one_disturbed_run():
+    """Lab 12's elastic runs change their size; one of them, with a commit every 12 steps, was disturbed."""
+    def seconds(run: records.Record) -> float:
+        return float(np.mean([taken for taken, _ in noise.epochs_by_size(run)[2]]))
+
+    elastic = [run for run in reference.read_all("two-cores", "lab12_elastic") if run["config"]["study"] == "elastic"]
+    every = {steps: [run for run in elastic if run["config"]["commit_steps"] == steps] for steps in (1, 4, 12)}
+    assert str(noise.compare(every[1], every[4], seconds, unit="s")) == "more than noise: +0.14 s (0.05 to 0.23)"
+    verdict = noise.compare(every[1], every[12], seconds, unit="s")
+    assert verdict.figures == "+0.13 s (0.01 to 0.26)"
+    assert [name.partition(" ")[0] for name in verdict.left_out] == ["sweep-w2-seed1-cbdf65c0"]
+    assert not noise.compare(every[1], every[12], seconds, timed=False).resolved
+    assert not noise.warning(*every[4])
+
+
+def test_two_models_on_the_same_images_are_compared_by_their_answers():
+    one, other = np.arange(100) < 70, (np.arange(100) >= 5) & (np.arange(100) < 60)
+    both = noise.compare_answers(one, other)
+    assert both.value == pytest.approx(0.15)
+    known = stats.binomtest(15, 15)
+    assert noise.mcnemar(one, other) == pytest.approx(known.pvalue)
+    assert both.low == pytest.approx((2 * known.proportion_ci().low - 1) * 15 / 100)
+    assert "both are right on the same images" in str(noise.compare_answers(one, one))
+
+
+def test_the_interval_of_two_models_excludes_equality_exactly_where_mcnemars_test_does():
+    for only_one in range(16):
+        for only_other in range(16):
+            one = np.repeat([True, False, True], [only_one, only_other, 5])
+            other = np.repeat([False, True, True], [only_one, only_other, 5])
+            assert noise.compare_answers(one, other).resolved == (noise.mcnemar(one, other) < 0.05)
+
+
+def test_equal_models_are_rarely_told_apart_and_the_pairs_find_what_two_test_sets_cannot():
+    rng, n = np.random.default_rng(1), 1000
+    hard = rng.random((500, n)) < 0.3
+    one, other = (np.where(rng.random(hard.shape) < 0.1, rng.random(hard.shape) < 0.5, ~hard) for _ in range(2))
+    assert np.mean([noise.compare_answers(*pair).resolved for pair in zip(one, other, strict=True)]) < 0.07
+    better = np.where(hard & (rng.random(hard.shape) < 0.1), True, one)
+    pairs = [*zip(better[:50], one[:50], strict=True)]
+    assert all(noise.compare_answers(*pair).direction == 1 for pair in pairs)
+    assert not any(noise.compare_shares(a.mean(), b.mean(), n).direction == 1 for a, b in pairs[:10])
+
+
+def test_accuracies_on_different_images_have_the_spread_of_simulated_ones():
+    assert noise.standard_error(0.9, 400) == pytest.approx(0.015)
+    rng, images = np.random.default_rng(1), 400
+    shares = rng.binomial(images, 0.8, (600, 2)) / images
+    assert 12 <= sum(noise.compare_shares(*pair, images).resolved for pair in shares) <= 42
+    assert str(noise.compare_shares(0.735, 0.607, 196)) == "more than noise: +0.128 (0.036 to 0.220)"
+    assert str(noise.compare_shares(0.567, 0.625, 120)).startswith("not resolved: -0.058 (")
+    assert not noise.compare_shares(1.0, 1.0, 10).resolved

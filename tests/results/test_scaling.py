@@ -35,7 +35,7 @@ def test_a_table_has_a_row_per_configuration_with_its_spread():
     assert list(table["size"]) == [1, 2, 4] * 2
     assert set(table["repeats"]) == {3}
     row = table.iloc[0]
-    assert row["images_per_sec"] == 64
+    assert row["images_per_sec"] == pytest.approx(64), "the geometric mean"
     # By hand: logs of 1, 2, 4 have mean log 2 and standard deviation log 2; t(0.975, 2) = 4.3027.
     half = math.log(2) * 4.302652729911275 / math.sqrt(3)
     assert row["images_per_sec_low"] == pytest.approx(64 / math.exp(half))
@@ -54,28 +54,54 @@ def test_one_run_has_no_interval_and_runs_without_a_throughput_are_left_out():
     assert scaling.speedups(frame).empty
 
 
-def test_the_interval_of_a_speedup_is_welchs():
+def test_a_speedup_has_the_verdict_of_its_seeds():
     throughputs = {1: (100.0, 110.0, 121.0), 2: (180.0, 180.0, 180.0)}
-    table = scaling.speedups(runs(lambda batch, size, seed: throughputs[size][seed - 1], (32,), (1, 2)))
-    one, two = table.to_dict("records")
+    frame = runs(lambda batch, size, seed: throughputs[size][seed - 1], (32,), (1, 2))
+    one, two = scaling.speedups(frame).to_dict("records")
     assert one["speedup"] == one["scaling_efficiency"] == 1
     assert math.isnan(one["speedup_low"])
     assert two["speedup"] == pytest.approx(180 / 110)
-    # By hand: only the one-worker side has spread, s = log 1.1, so 2 degrees of freedom.
+    # By hand: the logs of the ratios have s = log 1.1 and 2 degrees of freedom.
     half = math.log(1.1) * 4.302652729911275 / math.sqrt(3)
     assert two["speedup_low"] == pytest.approx(180 / 110 / math.exp(half))
     assert two["scaling_efficiency_high"] == pytest.approx(180 / 220 * math.exp(half))
+    assert two["direction"] == 1
+
+
+def test_a_table_names_the_disturbed_run_that_it_leaves_out_and_corrects_its_verdicts_for_all_rows():
+    steady = {1: (100.0, 101.0, 102.0), 2: (180.0, 183.0, 30.0), 4: (104.5, 106.0, 104.5)}
+    frame = runs(lambda batch, size, seed: steady[size][seed - 1], (32,))
+    frame["disturbed"] = ["busy" if name == "b32-w2-s3" else "" for name in frame["run"]]
+    table = scaling.speedups(frame).set_index("size")
+    assert table["speedup"][2] == pytest.approx(1.80, abs=0.01), "not the disturbed third seed"
+    assert table["repeats"].tolist() == [3, 2, 3]
+    assert table["note"][2] == "left out, disturbed: b32-w2-s3 (busy)"
+    together = scaling.speedups(frame, together=True).set_index("size")
+    assert table["speedup_low"][4] > 1 > together["speedup_low"][4], "a reader picks one of two rows"
+    assert table["direction"].tolist() == [0, 1, 0]
+    printed = speed_tables.Speeds("weak", together.reset_index(), ["batch_size"], 1).grid().text()
+    assert "left out, disturbed: b32-w2-s3" in printed
+
+
+def test_without_an_undisturbed_run_the_figure_stands_beside_its_warning_and_decides_nothing():
+    frame = runs(lambda batch, size, seed: 100.0 * size + seed, (32,), (1, 2))
+    frame["disturbed"] = ["busy" if size == 2 else "" for size in frame["size"]]
+    row = scaling.speedups(frame).iloc[1]
+    assert row["speedup"] == pytest.approx(2, abs=0.02)
+    assert math.isnan(row["speedup_low"])
+    assert row["direction"] == 0
+    assert row["note"].startswith("disturbed, measure again: b32-w2-s1 (busy)")
 
 
 def test_a_row_is_compared_with_its_own_configuration_alone():
     frame = runs(lambda batch, size, seed: batch * size)
     frame = frame[~((frame["batch_size"] == 128) & (frame["size"] == 1))]
     table = scaling.speedups(frame).set_index(["batch_size", "size"])
-    assert table.loc[(32, 4), "speedup"] == 4
+    assert table.loc[(32, 4), "speedup"] == pytest.approx(4)
     assert table.loc[[128], "speedup"].isna().all()
     assert table.loc[[128], "note"].eq("no run of 1 worker of this configuration to compare with").all()
     two = scaling.speedups(frame, base=2).set_index(["batch_size", "size"])
-    assert two.loc[(128, 4), ["speedup", "scaling_efficiency"]].tolist() == [2, 1]
+    assert two.loc[(128, 4), ["speedup", "scaling_efficiency"]].tolist() == pytest.approx([2, 1])
 
 
 @pytest.mark.parametrize(("throughputs", "note"), [
@@ -107,11 +133,11 @@ def test_as_many_workers_on_more_nodes_are_another_row_with_a_speedup_of_their_o
                        for (size, nodes), equal in throughputs.items()])
     frame.attrs["config"] = ["batch_size", "seed"]
     table = scaling.speedups(frame).set_index(["size", "nodes"])
-    assert table["speedup"].to_dict() == {index: throughput / 100 for index, throughput in throughputs.items()}
+    assert table["speedup"].to_dict() == pytest.approx({index: each / 100 for index, each in throughputs.items()})
     over = scaling.speedups(frame, base=4).set_index(["size", "nodes"])["speedup"]
     assert over[4, 1] == 1
-    assert over[8, 2] == 640 / 360, "the base is on the fewest nodes"
-    assert over[4, 4] == 200 / 360
+    assert over[8, 2] == pytest.approx(640 / 360), "the base is on the fewest nodes"
+    assert over[4, 4] == pytest.approx(200 / 360)
 
 
 def test_a_table_that_lost_its_configuration_says_so():

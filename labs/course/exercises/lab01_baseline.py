@@ -18,6 +18,7 @@ from labs.course.exercises.grading import (
     newest,
     ratio,
 )
+from labs.course.exercises.timed import timed
 from labs.measure.throughput import seconds_per_step
 
 EPOCHS, IMAGES = 40, 60_000
@@ -85,9 +86,9 @@ QUESTIONS = {
     "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
     "q2": Question("With this run's batch size and its mean time of a step (the sum of `train_seconds` divided by the "
                    "sum of `steps`, both without the first epoch), how long would the full run of report M take: 40 "
-                   "epochs of 60,000 images?", "a number, in minutes", NEWEST, _minutes),
+                   "epochs of 60,000 images?", "a number, in minutes", NEWEST, timed(_minutes)),
     "q3": Question("These runs differ in their batch size. Which batch size showed the highest throughput?",
-                   "a batch size", _by_batch, _fastest),
+                   "a batch size", _by_batch, timed(_fastest)),
 }
 
 

@@ -19,6 +19,7 @@ from labs.course.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
+from labs.course.exercises.timed import timed
 from labs.course.exercises.two_workers import grade_step, step
 
 M3 = "section 'M3: accuracy, time, speedup' of notebooks/lab02_horovod.ipynb"
@@ -53,9 +54,9 @@ def _seen(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several. What is "
-                   "the speedup by `images_per_sec`?", "a number", PAIR, grade_speedup),
+                   "the speedup by `images_per_sec`?", "a number", PAIR, timed(grade_speedup)),
     "q2": Question("What is the scaling efficiency of the same two runs, by `images_per_sec`?",
-                   "a share; 1 is ideal", PAIR, grade_efficiency),
+                   "a share; 1 is ideal", PAIR, timed(grade_efficiency)),
     "q3": Question("How many steps per epoch does each worker of this run take? The last step is padded, so round up.",
                    "a number of steps", SEVERAL, _steps),
     "q4": Question("Suppose this run had used own seeds: each of the N workers shuffles all images on its own and "

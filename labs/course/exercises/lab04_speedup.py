@@ -21,9 +21,10 @@ from labs.course.exercises.grading import (
     pair_with_one_worker,
     ratio,
 )
+from labs.course.exercises.timed import timed
 from labs.measure import ledger_columns
 from labs.measure.ledger_columns import ENTRIES
-from labs.results import statistics
+from labs.results import noise
 
 COMMAND = "`labs sweep lab04_speedup`"
 PAIR = pair_with_one_worker(COMMAND)
@@ -93,19 +94,19 @@ def _exchange(answer, runs: list[Record]) -> str:
 
 QUESTIONS = {
     "q1": Question("These are pairs of runs, of one worker and of several, one pair for each batch size per worker. "
-                   "What is the speedup of each pair?", "`{batch size: speedup, ...}`", _pairs, _speedups),
+                   "What is the speedup of each pair?", "`{batch size: speedup, ...}`", _pairs, timed(_speedups)),
     "q2": Question("These two runs have the same global batch. What is the strong-scaling efficiency?",
                    "a share, from 0 to 1",
-                   pair_with_one_worker(COMMAND, strong=True), grade_efficiency),
+                   pair_with_one_worker(COMMAND, strong=True), timed(grade_efficiency)),
     "q3": Question("With `n` ideal workers, every entry of the ledger would take 1/`n` of its time with one worker. "
                    "Which entry of the second run is farthest above that, in seconds per epoch? (The ledger is in "
                    "`record[\"metrics\"]`, from `ledger_input_seconds` to `ledger_wall_seconds`: medians of the "
                    "rounds; the page's table has means.)",
                    '`"compute"`, `"communication"`, `"input"`, `"start"` or `"other"`',
-                   pair_with_one_worker(COMMAND, accept=_ledger), _bound),
+                   pair_with_one_worker(COMMAND, accept=_ledger), timed(_bound)),
     "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",
                    newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and _ledger(run)),
-                   _exchange),
+                   timed(_exchange)),
 }
 
 
@@ -155,7 +156,8 @@ def _grade_efficiency(run: StudentFunction) -> str:
         triple = numbers(call.value, 3)
         call.expect(triple, "the result is three numbers, (value, low, high)")
         value, low, high = triple or (0.0, 0.0, 0.0)
-        right, *limits = (each / n for each in statistics.ratio(many.round(1), one.round(1)))
+        welch = noise.compare(many.round(1), one.round(1), ratio=True)
+        right, limits = welch.value / n, (welch.low / n, welch.high / n)
         _expect_value(call, value, right, n)
         call.expect(low <= value <= high, "the value is not inside its interval, low to high")
         width = (high - low) / (limits[1] - limits[0])

@@ -16,6 +16,7 @@ from labs.course.exercises.code_tasks import (
     numbers,
 )
 from labs.course.exercises.grading import Question, Record, Selector, grade_choice, grade_number, multi_worker, newest
+from labs.course.exercises.timed import timed
 
 RUN = "labs run lab05_allreduce --workers 2"
 
@@ -80,7 +81,7 @@ QUESTIONS = {
     "q1": Question("What is the bus bandwidth of this run's largest all-reduce by Horovod, from its `bytes` and "
                    "`seconds`?", "a number, in GB/s (1e9 bytes)",
                    newest("all-reduces of 0.1 MB or more", f"`{RUN}`", lambda run: multi_worker(run) and any(
-                       row["bytes"] >= 1e5 for row in _reduced(run))), _busbw),
+                       row["bytes"] >= 1e5 for row in _reduced(run))), timed(_busbw)),
     "q2": Question("This run counted bytes on the network. How many bytes do all its workers together send in a step, "
                    "by the formula for a ring, if the batch per worker is twice as large?", "a number of bytes",
                    _with("wire", "traffic"), _step),

@@ -19,6 +19,7 @@ from labs.course.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
+from labs.course.exercises.timed import timed
 
 SWEEP = "`labs sweep lab07_vit --only backends`"
 PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
@@ -63,10 +64,10 @@ QUESTIONS = {
                    newest("several workers", "`labs run lab07_vit --workers 2`", lambda run: multi_worker(run) and
                           run["metrics"].get("parameters") and run["history"]), _traffic),
     "q2": Question("These runs have the same global batch, the first with one worker, the second with several. What "
-                   "is the speedup?", "a number", PAIR, grade_speedup),
+                   "is the speedup?", "a number", PAIR, timed(grade_speedup)),
     "q3": Question("These are runs of the smallest network in your results that was trained by one worker and by "
                    "several at the same global batch. How many workers trained it faster?", "a number of workers",
-                   _smallest, _winner),
+                   _smallest, timed(_winner)),
 }
 
 

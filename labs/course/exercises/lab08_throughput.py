@@ -14,6 +14,7 @@ from labs.course.exercises.grading import (
     pair_with_one_worker,
     ratio,
 )
+from labs.course.exercises.timed import timed
 
 NOTEBOOK = "section 'A4: one node' of notebooks/lab08_throughput.ipynb"
 MAY_DIFFER = ("epochs",)
@@ -43,14 +44,14 @@ def _input_share(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same batch per worker and the same threads, the first with one worker, the "
                    "second with several. What is the weak-scaling efficiency?", "a share, from 0 to 1",
-                   pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), grade_efficiency),
+                   pair_with_one_worker(NOTEBOOK, may_differ=MAY_DIFFER), timed(grade_efficiency)),
     "q2": Question("These runs have the same global batch. What share `s` of one worker's time is serial, by Amdahl's "
                    "law? (Below 0 or above 1, no share explains this speedup.)", "a number",
-                   pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), _serial),
+                   pair_with_one_worker(NOTEBOOK, strong=True, may_differ=MAY_DIFFER), timed(_serial)),
     "q3": Question("What share of the images that the input alone can deliver does this run's training use? (Near 1, "
                    "the input is the bottleneck.)", "a share, from 0 to 1",
                    newest("a run with a measured input", "`labs run lab08_throughput`", lambda run:
-                          images_per_sec(run) and run["metrics"].get("input_images_per_sec")), _input_share),
+                          images_per_sec(run) and run["metrics"].get("input_images_per_sec")), timed(_input_share)),
 }
 
 

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from labs.course import proportions
 from labs.course.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
 from labs.course.exercises.grading import (
     Question,
@@ -22,6 +21,8 @@ from labs.course.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
+from labs.course.exercises.timed import timed
+from labs.results import noise
 
 NOTEBOOK = "section 'F1: the winner on two workers' of notebooks/lab09_fruits.ipynb"
 MAY_DIFFER = ("scaling", "leak_check", "recompute_statistics")
@@ -77,14 +78,14 @@ def _rest(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("These runs have the same settings, the first with one worker, the second with several (except the "
                    "learning rate rule, which one worker does not need). What is the speedup?", "a number",
-                   PAIR, grade_speedup),
+                   PAIR, timed(grade_speedup)),
     "q2": Question("One of these three runs does not belong in a table that compares numbers of workers. Which one, "
                    "and because of which setting?", '`{"run": its name, "setting": a name in its config}`',
                    _pair_and_outlier, _outlier),
     "q3": Question("What share of this run's `total_seconds` did the epochs after the first take? (Only these get "
                    "shorter with more workers.)", "a share, from 0 to 1",
                    newest("several workers", "`labs run lab09_fruits --workers 2`",
-                          lambda run: multi_worker(run) and _trained(run)), _rest),
+                          lambda run: multi_worker(run) and _trained(run)), timed(_rest)),
 }
 
 
@@ -168,17 +169,17 @@ def _grade_mcnemar(run: StudentFunction) -> str:
         one, other = (np.repeat(right, counts).tolist() for right in ((True, False, True, False),
                                                                       (False, True, True, False)))
         call = run(one, other)
-        test, value = proportions.paired(one, other), number(call.value)
+        p, value = noise.mcnemar(one, other), number(call.value)
         call.expect(value is not None, "the result is a number")
-        call.expect(test.p < 1 or close(value, test.p), "no image favours a model, or equally many favour each: every "
-                                                        "outcome of the coins is at least as uneven")
-        call.expect(not close(value, test.p / 2), "that is one direction only; the other is as likely")
+        call.expect(p < 1 or close(value, p), "no image favours a model, or equally many favour each: every "
+                                              "outcome of the coins is at least as uneven")
+        call.expect(not close(value, p / 2), "that is one direction only; the other is as likely")
         square = (counts[0] - counts[1]) ** 2 / max(counts[0] + counts[1], 1)
-        call.expect(close(test.p, 1) or not close(value, math.erfc(math.sqrt(square / 2))),
+        call.expect(close(p, 1) or not close(value, math.erfc(math.sqrt(square / 2))),
                     "that is the chi-square approximation, which needs many images; compute the exact probability")
-        call.expect(close(value, test.p), f"{counts[0]} images are right only with the first and {counts[1]} only "
-                                          "with the second; toss one fair coin for each: p is the probability of a "
-                                          "split at least this uneven, in either direction")
+        call.expect(close(value, p), f"{counts[0]} images are right only with the first and {counts[1]} only "
+                                     "with the second; toss one fair coin for each: p is the probability of a "
+                                     "split at least this uneven, in either direction")
     return ("the share of outcomes of fair coins that are at least as uneven, in both directions; images that both get "
             "right, or both wrong, change nothing")
 

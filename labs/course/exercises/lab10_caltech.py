@@ -13,6 +13,7 @@ import numpy as np
 
 from labs.course.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number, numbers
 from labs.course.exercises.grading import Question, Record, grade_choice, grade_number, images_per_sec, newest
+from labs.course.exercises.timed import timed
 
 VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
                    lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
@@ -71,7 +72,7 @@ QUESTIONS = {
     "q1": Question("What share of all images is left for training with this run's `test_split` and "
                    "`validation_split`?", "a share, from 0 to 1", VALIDATED, _left),
     "q2": Question("What share of an epoch's time is validation in this run, without the first epoch?",
-                   "a share, from 0 to 1", VALIDATED, _cost),
+                   "a share, from 0 to 1", VALIDATED, timed(_cost)),
     "q3": Question("Which epoch of this run has the best validation accuracy?", "an epoch, counted from 1",
                    VALIDATED, _best),
     "q4": Question("A report describes the network after the last epoch. Which figure may it give as its accuracy?",

@@ -17,6 +17,7 @@ from labs.course.exercises.grading import (
     newest,
     pair_with_one_worker,
 )
+from labs.course.exercises.timed import timed
 
 COMMAND = "`labs run lab11_multinode --workers 2`"
 NOTEBOOK = "section 'Eight workers are one large batch' of notebooks/lab11_multinode.ipynb"
@@ -90,7 +91,7 @@ QUESTIONS = {
     "q2": Question("What share of a step of this run would the exchange take, if none of it overlapped with "
                    "computing?", "a share, from 0 to 1",
                    newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
-                          run["metrics"].get("allreduce_seconds")), _share),
+                          run["metrics"].get("allreduce_seconds")), timed(_share)),
     "q3": Question("How far apart are the test accuracies of these two runs, in standard errors of their difference? "
                    "(Below 2 it is noise.)", "a number",
                    pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),

@@ -12,6 +12,7 @@ import numpy as np
 from labs.course import survival
 from labs.course.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
 from labs.course.exercises.grading import Question, Record, grade_entries, grade_number, newest
+from labs.course.exercises.timed import timed
 
 COMMAND = "`labs run lab12_elastic --workers 2`"
 KILLED = "section 'Killed, and resumed' of notebooks/lab12_elastic.ipynb"
@@ -73,7 +74,7 @@ QUESTIONS = {
                    '`{"checkpoint": ..., "elastic": ...}`, in steps',
                    lambda records: RESUMED(records) + ELASTIC(records), _average),
     "q3": Question("For how long did no worker train in this run, not counting the start?", "a number, in seconds",
-                   ELASTIC, _idle),
+                   ELASTIC, timed(_idle)),
 }
 
 

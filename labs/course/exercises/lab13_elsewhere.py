@@ -19,6 +19,7 @@ from labs.course.exercises.code_tasks import (
     number,
 )
 from labs.course.exercises.grading import Question, Record, grade_choice, grade_number, multi_worker, newest
+from labs.course.exercises.timed import timed
 
 MEASURED = newest("the exchange of each method", "`labs run lab13_elsewhere --workers 2`",
                   lambda run: multi_worker(run) and run.get("tables", {}).get("rounds"))
@@ -67,9 +68,9 @@ def _kept(answer, runs: list[Record]) -> str:
 QUESTIONS = {
     "q1": Question("Which share of a step of the method `plain` is exchange in this run? Take the medians of "
                    "`step_seconds` and `compute_seconds` in the table `rounds`.", "a share, from 0 to 1", MEASURED,
-                   _share),
+                   timed(_share)),
     "q2": Question("Which method spends the most time per step on its exchange in this run, by the same two medians?",
-                   "a `method` of the table `rounds`", MEASURED, _longest),
+                   "a `method` of the table `rounds`", MEASURED, timed(_longest)),
     "q3": Question("The workers of this run switch to Adam and ZeRO, stage 1. How many bytes of weights, gradients and "
                    "moments does each keep? Take `parameters` from the metrics.", "a number of bytes", MEASURED, _kept),
 }

@@ -16,7 +16,7 @@ from pathlib import Path
 from labs.course.plausibility import rules, timing_rules
 from labs.course.plausibility.reading import read_csv
 from labs.course.plausibility.table import Finding, Row, Table
-from labs.results import records
+from labs.results import noise, records
 from labs.run.errors import LabError
 
 
@@ -90,6 +90,7 @@ def recorded(runs: list[records.Record]) -> Table:
         last = record["history"][-1] if record["history"] else {}
         about: Row = {
             "row": 0, "where": f"{record['lab']}/{record['run']}", "clocks": _clocks(record),
+            "disturbed": noise.disturbance(record), "shared_cores": noise.shared_cores(record),
             "chosen": "trials" in record.get("tables", {}), "images": last.get("images"),
             "steps_per_epoch": last.get("steps"), "bandwidth": record["metrics"].get("busbw_gb_per_sec"),
             "gpus": record["machine"].get("gpus"), "machine_cores": record["machine"].get("cores"),

@@ -25,6 +25,7 @@ from labs.course.plausibility.table import (
     value,
     workers_text,
 )
+from labs.results import noise
 
 
 def steps_of_other_workers(table: Table) -> Iterator[Finding | None]:
@@ -165,7 +166,7 @@ def not_strong_scaling(table: Table) -> Iterator[Finding | None]:
 
 
 def difference_within_noise(table: Table) -> Iterator[Finding | None]:
-    """Find accuracies of single runs that differ by less than two standard errors, sqrt(p (1 - p) / n) each.
+    """Find accuracies of single runs that differ by no more than the noise of their test images.
 
     Applies only if the rows compare accuracies. Next to times, accuracies only show that nothing was lost.
     """
@@ -179,19 +180,20 @@ def difference_within_noise(table: Table) -> Iterator[Finding | None]:
             continue
         best = max(group, key=lambda row: row["test_accuracy"])
         alike = [row for row in group
-                 if best["test_accuracy"] - row["test_accuracy"] < 2 * math.hypot(_error(row), _error(best))]
+                 if not noise.compare_shares(best["test_accuracy"], row["test_accuracy"], _images(best), _images(row),
+                                             comparisons=len(group) - 1).resolved]
         accuracies = ", ".join(number(row["test_accuracy"]) for row in alike)
         yield finding("difference within noise", f"{accuracies}: on {number(_images(best))} test images the standard "
                       f"error of each is {_error(best):.4f}, so the difference may be chance; repeat with several "
                       "seeds, and give mean and interval", *alike) if len({size(row) for row in alike}) > 1 else None
 
 
-def _images(row: Row) -> float:
-    return first_positive(value(row, "test_images"), 10_000.0)  # The usual test sets have no more.
+def _images(row: Row) -> int:
+    return int(first_positive(value(row, "test_images"), 10_000.0))  # The usual test sets have no more.
 
 
 def _error(row: Row) -> float:
-    return math.sqrt(row["test_accuracy"] * (1 - row["test_accuracy"]) / _images(row))
+    return noise.standard_error(row["test_accuracy"], _images(row))
 
 
 def not_finite(table: Table) -> Iterator[Finding | None]:
@@ -226,7 +228,5 @@ def not_trained(table: Table) -> Iterator[Finding | None]:
 def shared_cores(table: Table) -> Iterator[Finding | None]:
     """Find workers without GPUs that had less than one core each."""
     for row in table.having("local_size", "machine_cores"):
-        yield finding("shared cores", f"{number(row['local_size'])} workers on a node took turns on "
-                      f"{number(row['machine_cores'])} core{'s' * (row['machine_cores'] != 1)}: this is not the speed "
-                      f"of {number(row['local_size'])} workers", row
-                      ) if row["local_size"] > row["machine_cores"] > 0 and not row["gpus"] else None
+        yield finding("shared cores", f"{row['shared_cores']}: this is not the speed of {number(row['local_size'])} "
+                      "workers", row) if row["shared_cores"] else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from labs.course.plausibility.table import (
     value,
     workers_text,
 )
-from labs.results import scaling, statistics
+from labs.results import noise, scaling
 
 CLOSE = 20
 """How many rows are searched for the one that a wrong speedup was divided by."""
@@ -49,16 +49,15 @@ DEVICES = {"device", "gpu", "gpus", "hardware", "machine", "accelerator", "gpu_t
 def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
     """Find n workers that are more than n times as fast as one."""
     rule = "efficiency above 1"
-    for by, family in families(table):
-        first = min(family)
-        base = family[first]
-        for workers in sorted(set(family) - {first}):
-            rows, n = family[workers], workers[0] / first[0]
-            ratio, low, _ = statistics.ratio([throughput(row, by) for row in rows],
-                                             [throughput(row, by) for row in base])
-            above = ratio > (1 + scaling.ROUNDED + _loose(rows[0], base[0], by)) * n and not low <= n
-            yield finding(rule, f"{number(ratio)} times the throughput of {workers_text(base[0])} with "
-                          f"{workers_text(rows[0])}: {_cause(ratio / n)}", *rows) if above and n > 1 else None
+    several = [(by, family, workers) for by, family in families(table)
+               for workers in sorted(set(family) - {min(family)})]
+    for by, family, workers in several:
+        base, rows, n = family[min(family)], family[workers], workers[0] / min(family)[0]
+        speedup = noise.compare(_by_seed(rows, by), _by_seed(base, by), ratio=True, comparisons=len(several))
+        ratio = speedup.value
+        above = ratio > (1 + scaling.ROUNDED + _loose(rows[0], base[0], by)) * n and not speedup.low <= n
+        yield finding(rule, f"{number(ratio)} times the throughput of {workers_text(base[0])} with "
+                      f"{workers_text(rows[0])}: {_cause(ratio / n)}", *rows) if above and n > 1 else None
     bases = _smallest_rows(table)
     for row in table.having("speedup"):
         most = _most(row, bases[key(row, _setting(table))], table)
@@ -70,6 +69,13 @@ def efficiency_above_1(table: Table) -> Iterator[Finding | None]:
     for row in table.having("scaling_efficiency"):
         efficiency = row["scaling_efficiency"]
         yield finding(rule, f"scaling {_cause(efficiency)}", row) if efficiency > 1 + scaling.ROUNDED else None
+
+
+def _by_seed(rows: list[Row], by: str) -> dict[Hashable, float]:
+    """Return throughputs by seed, or by row if seeds repeat, without the disturbed runs where there are others."""
+    rows = [row for row in rows if not row.get("disturbed")] or rows
+    seeds = {row.get("seed") for row in rows} - {None}
+    return {row["seed"] if len(seeds) == len(rows) else object(): throughput(row, by) for row in rows}
 
 
 def _cause(efficiency: float) -> str:

@@ -30,6 +30,7 @@ from labs.course.plausibility.table import (
     workers_text,
 )
 from labs.measure import ledger_columns
+from labs.results import noise
 
 
 def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
@@ -47,13 +48,10 @@ def slower_than_in_turns(table: Table) -> Iterator[Finding | None]:
 
 
 def uneven_epochs(table: Table) -> Iterator[Finding | None]:
-    """Find runs whose epochs, without the first, differ by more than a factor of 1.5."""
+    """Find runs that were disturbed, by `noise.disturbance`: their epochs differ too much."""
     for row in table.rows:
-        later = row.get("clocks", ())[1:]
-        clocks = [divide(seconds, steps) for seconds, steps in later]
-        if len(clocks) > 1 and min(clocks) > 0:
-            # Below half a second, a moment of another program on the processor is enough.
-            yield _uneven(clocks, row) if max(later)[0] - min(later)[0] > 0.5 else None
+        if len(row.get("clocks", ())) > 2:
+            yield _uneven(row["disturbed"], row)
     by = next((name for name in ("epoch_seconds", "train_seconds", "total_seconds") if table.having("epoch", name)), "")
     for run in _runs(table.having("epoch", by) if by else [], table):
         later = [row for row in run if row["epoch"] > run[0]["epoch"] or run[0]["epoch"] > 1]
@@ -61,7 +59,7 @@ def uneven_epochs(table: Table) -> Iterator[Finding | None]:
         # Times that grow are the time since the start.
         growing = by != "epoch_seconds" and all(a[by] < b[by] for a, b in itertools.pairwise(run))
         if len(later) > 1 and min(clocks) > 0 and not growing:
-            yield _uneven(clocks, max(later, key=lambda row: row[by]))
+            yield _uneven(noise.uneven(clocks), max(later, key=lambda row: row[by]))
 
 
 def _runs(rows: list[Row], table: Table) -> Iterator[list[Row]]:
@@ -76,10 +74,9 @@ def _runs(rows: list[Row], table: Table) -> Iterator[list[Row]]:
     yield run
 
 
-def _uneven(clocks: list[float], row: Row) -> Finding | None:
-    ratio = max(clocks) / min(clocks)
-    return finding("uneven epochs", f"the slowest epoch took {ratio:.3g} times as long as the fastest, the first left "
-                   "out: was the machine busy? Measure again", row) if ratio > 1.5 else None
+def _uneven(clause: str, row: Row) -> Finding | None:
+    return finding("uneven epochs", f"{clause}, the first left out: was the machine busy? Measure again", row
+                   ) if clause else None
 
 
 def identical_clocks(table: Table) -> Iterator[Finding | None]:

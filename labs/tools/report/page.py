@@ -27,7 +27,7 @@ from labs.course import plots, reports, studies
 from labs.course.plausibility import checker, rules
 from labs.course.plausibility.table import Finding, brief
 from labs.measure import ledger_columns
-from labs.results import confusion, records, scaling, speed_tables, statistics, tolerant
+from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, cell, grid, markdown
 from labs.results.tables import figure as figure_of
 from labs.run import atomic, catalogue, sweeps
@@ -370,7 +370,7 @@ def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
         row = dict(zip(by, values, strict=True)) | {"seeds": len(same)}
         for name in measured:
             row[name] = same[name].mean()
-            row[f"{name}_low"], row[f"{name}_high"] = statistics.mean_interval(same[name].dropna())
+            row[f"{name}_low"], row[f"{name}_high"] = noise.mean_interval(same[name].dropna())
         rows.append(row)
     import pandas as pd
 

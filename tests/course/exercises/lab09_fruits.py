@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from labs.course import proportions
 from labs.course.exercises.lab09_fruits import pruned
+from labs.results import noise
 from tests.course.exercises.planted import made, totals
 
 RECORDS = [
@@ -26,14 +26,14 @@ WRONG = [
 
 
 def chi_square(one, other):
-    test = proportions.paired(one, other)
-    differ = test.only_one + test.only_other
-    return math.erfc(math.sqrt((test.only_one - test.only_other) ** 2 / differ / 2)) if differ else 1.0
+    only_one, only_other = np.sum(np.greater(one, other)), np.sum(np.less(one, other))
+    differ = only_one + only_other
+    return math.erfc(math.sqrt((only_one - only_other) ** 2 / differ / 2)) if differ else 1.0
 
 
 def unpaired(one, other):
-    errors = proportions.difference(np.mean(one), np.mean(other), len(one))
-    return math.erfc(abs(errors) / math.sqrt(2))
+    error = math.sqrt(sum(noise.standard_error(np.mean(each), len(each)) ** 2 for each in (one, other)))
+    return math.erfc(abs(np.mean(one) - np.mean(other)) / error / math.sqrt(2)) if error else 1.0
 
 
 WRONG_CODE = [
@@ -50,10 +50,10 @@ WRONG_CODE = [
     ("median_prune", lambda values, earlier: pruned(values, [[each[-1]] * 4 for each in earlier]),
      "at epoch 2"),
     ("mcnemar", lambda one, other: "small", "the result is a number"),
-    ("mcnemar", lambda one, other: 0.5 * proportions.paired(one, other).p, "every outcome of the coins is"),
-    ("mcnemar", lambda one, other: 2 * proportions.paired(one, other).p, "every outcome of the coins is"),
-    ("mcnemar", lambda one, other: max(0.5, proportions.paired(one, other).p // 1) * proportions.paired(one, other).p
-     if proportions.paired(one, other).p < 1 else 1, "one direction only"),
+    ("mcnemar", lambda one, other: 0.5 * noise.mcnemar(one, other), "every outcome of the coins is"),
+    ("mcnemar", lambda one, other: 2 * noise.mcnemar(one, other), "every outcome of the coins is"),
+    ("mcnemar", lambda one, other: max(0.5, noise.mcnemar(one, other) // 1) * noise.mcnemar(one, other)
+     if noise.mcnemar(one, other) < 1 else 1, "one direction only"),
     ("mcnemar", chi_square, "chi-square approximation"),
     ("mcnemar", unpaired, "5 images are right only with the first"),
 ]
