@@ -168,13 +168,13 @@ def set_threads(asked: int, local_size: int) -> int:
     """Give TensorFlow this worker's threads, and return the number that it has.
 
     Args:
-        asked: Number of threads; 0: the worker's share of the cores, or what TensorFlow has if it has started already.
+        asked: Number of threads; 0: those that TensorFlow has been given before, else the worker's share of the cores.
         local_size: Workers on this node.
 
     Raises:
         LabError: A number was asked for, and TensorFlow has started in this process with another.
     """
-    threads = asked or share_of_cores(local_size)
+    threads = asked or tf.config.threading.get_intra_op_parallelism_threads() or share_of_cores(local_size)
     # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it would be
     # as fast as two workers, and two workers would slow each other down.
     with contextlib.suppress(RuntimeError):  # TensorFlow has started.
