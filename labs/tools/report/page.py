@@ -357,25 +357,34 @@ def _ledger(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid | Plot | H
 
 
 def _quality(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:
-    """Yield the test metrics: means over the repeats with their intervals."""
+    """Yield the test metrics: means over the seeds with their intervals, and whether a row differs from the first."""
     others = ("test_images", *frame.attrs["config"])
     measured = [name for name in frame if name.startswith("test_") and name not in others]
     frame, rows = scaling.numbers(frame, measured), []
     measured = [name for name in measured if frame[name].notna().any()]
     if not measured:
         return
-    by = [*varying, "size"]
-    for values, same in frame.groupby(by, dropna=False):
+    by, first = [*varying, "size"], None
+    groups = frame.groupby(by, dropna=False)
+    for values, same in groups:
         same = same.drop_duplicates("seed", keep="last") if "seed" in same else same  # A seed run twice is no repeat.
+        first = same if first is None else first
         row = dict(zip(by, values, strict=True)) | {"seeds": len(same)}
         for name in measured:
             row[name] = same[name].mean()
             row[f"{name}_low"], row[f"{name}_high"] = noise.mean_interval(same[name].dropna())
+            if same is not first:
+                verdict = noise.compare(same.dropna(subset=name), first.dropna(subset=name), name, timed=False,
+                                        comparisons=(len(groups) - 1) * len(measured))
+                row[f"{name}_against_the_first_row"] = str(verdict).partition(":")[0]
         rows.append(row)
     import pandas as pd
 
-    yield grid("Test images, at the end", pd.DataFrame(rows), [*by, "seeds", *measured],
-               f"mean over the seeds [95 % interval; {FEW}]; where intervals overlap, no difference is certain")
+    table = pd.DataFrame(rows)
+    verdicts = [name for name in table if str(name).endswith("_against_the_first_row")]
+    yield grid("Test images, at the end", table, [*by, "seeds", *measured, *verdicts],
+               f"mean over the seeds [95 % interval; {FEW}]" + "; against the first row: within the seeds where both "
+               "have them, all verdicts of the table together at 95 %" * bool(verdicts))
 
 
 def _utilization(frame: pd.DataFrame, varying: list[str]) -> Iterator[Grid]:

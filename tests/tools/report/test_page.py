@@ -30,7 +30,7 @@ def cells(question: str) -> list[dict]:
     chosen = next(one for one in lab04_speedup.SWEEPS["demo"] if one.name == question)
     result = []
     for cell in sweeps.cells([chosen], lab04_speedup.PRESETS["demo"]):
-        made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * (1 + 0.01 * cell.config.seed))
+        made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * (1 + 0.01 * (cell.config.seed * cell.workers % 5)))
         made["lab"], made["config"] = cell.lab, dataclasses.asdict(cell.config)
         made["layout"]["global_batch_size"] = cell.config.batch_size * cell.workers
         made["metrics"] = {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}
@@ -102,8 +102,20 @@ def test_an_interval_needs_three_repeats(tmp_path):
     page.write(write_runs(tmp_path, *(run for run in cells("weak") if run["config"]["seed"] < 3)),
                tmp_path / "page.html", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "| 32 | 2 | 2 | 152 | 3 | 1.5 | 0.75 |" in text
+    assert "| 32 | 2 | 2 | 154 | 3 | 1.52 | 0.761 |" in text
     assert "none with fewer than 3 repeats" in text
+
+
+def test_test_accuracies_have_a_verdict_within_the_seeds(tmp_path):
+    runs = []
+    for size, accuracies in ((1, (0.80, 0.90, 0.70)), (2, (0.81, 0.90, 0.70)), (4, (0.75, 0.851, 0.649))):
+        for seed, accuracy in enumerate(accuracies, 1):
+            made = sound(f"w{size}-seed{seed}", size, 100.0 * size + seed, seed=seed)
+            runs.append(made | {"metrics": {"test_accuracy": accuracy}})
+    page.write(write_runs(tmp_path, *runs), tmp_path / "page.html", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "| 2 | 3 | 0.803 [0.555, 1.05] | not resolved |" in text
+    assert "| 4 | 3 | 0.75 [0.499, 1] | more than noise |" in text, "its interval overlaps with that of the first row"
 
 
 def test_a_question_is_answered_by_its_own_runs(written):
@@ -111,7 +123,7 @@ def test_a_question_is_answered_by_its_own_runs(written):
     lab = text.partition(lab04_speedup.__doc__.splitlines()[0])[2].partition("\n## ")[0]
     weak, strong = (lab.index(question(text)) for text in (lab04_speedup.WEAK, lab04_speedup.STRONG))
     assert lab.startswith("\n\nlab04_speedup: 12 runs")
-    assert "| 32 | 2 | 3 | 153 [149, 157] | 3 | 1.5 [1.47, 1.53] | 0.75 [0.734, 0.767] |" in lab[weak:strong]
+    assert "| 32 | 2 | 3 | 153 [148, 159] | 3 | 1.5 [1.4, 1.62] | 0.752 [0.7, 0.809] |" in lab[weak:strong]
     assert "| 32 | 1 | 1 | 6 | 2 | 0 | 1 | 10 |" in lab[weak:strong], "the ledger"
     assert "| 32 | 1 | 87.5 |" in lab[weak:strong], "the utilization"
     assert "makes the others" not in lab
