@@ -28,8 +28,7 @@ class Config:
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
     all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
     backend: fields.Backend = "auto"
-    """What carries the gradients: "mpi" or "gloo" through the processors' memory, "nccl" between GPUs; "auto": NCCL
-    where there are GPUs and Horovod has it, else MPI."""
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5

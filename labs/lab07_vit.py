@@ -42,8 +42,7 @@ class Config:
     warmup_epochs: Annotated[int, fields.Range(0, 2**20)] = 1
     """Epochs in which the learning rate rises; a transformer diverges most easily in its first steps."""
     backend: fields.Backend = "auto"
-    """What carries the gradients: "mpi" or "gloo" through the processors' memory, "nccl" between GPUs; "auto": NCCL
-    where there are GPUs and Horovod has it, else MPI."""
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     traffic: bool = True

@@ -33,8 +33,7 @@ class Config:
     bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
     """Study "sleep": the links to measure, separated by commas."""
     backend: fields.Backend = "auto"
-    """What carries the gradients: "mpi" or "gloo" through the processors' memory, "nccl" between GPUs; "auto": NCCL
-    where there are GPUs and Horovod has it, else MPI."""
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     fixed_ms: Milliseconds = 6.9
     """Study "sleep": the part of a step that does not depend on the batch. Default: fitted to steps of 4 to 32 images
     on one core of a virtual Intel Xeon."""

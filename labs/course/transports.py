@@ -25,7 +25,8 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     """
     if not any(record["timings"]["images_per_sec"] for record in runs):
         return ""
-    if elsewhere := [record for record in runs if not went_as_asked(record)]:
+    if elsewhere := [record for record in runs if record["layout"]["size"] > 1 and record["config"]["backend"] not in
+                     ("auto", record["layout"]["backend"].lower())]:
         return "\n".join("nothing is compared: run {run} was to exchange over {config[backend]}, and its gradients "
                          "went over {layout[backend]}".format(**record) for record in elsewhere)
     table = compare(runs)
@@ -35,12 +36,6 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     lines = [crossover_text(rows) for _, rows in several.groupby(settings, dropna=False)
              if rows["parameters"].nunique() > 1]
     return "\n".join([terminal.table([grid.head, *grid.rows]), *lines])
-
-
-def went_as_asked(record: dict[str, Any]) -> bool:
-    """Return whether a run's gradients went over the transport that its Config names; one worker sends none."""
-    asked, carrier = record["config"]["backend"], record["layout"]["backend"].lower()
-    return asked == "auto" or carrier in (asked, "none")
 
 
 def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -36,8 +36,7 @@ BatchSize = Annotated[int, Range(1, 2**20)]
 Threads = Annotated[int, Range(0, 4096)]
 """TensorFlow's threads of one worker; 0: its share of the node's cores."""
 Backend = Literal["auto", "mpi", "gloo", "nccl"]
-"""What carries the gradients: MPI or Gloo through the processors' memory, or NCCL between GPUs; auto: NCCL where there
-are GPUs and Horovod has it, else MPI."""
+"""What carries the gradients; auto: NCCL where there are GPUs and Horovod has it, else MPI."""
 CycleTime = Annotated[float, Range(0.01, 1000)]
 """Milliseconds that Horovod waits for more tensors before it sends a message."""
 FusionThreshold = Annotated[float, Range(0, 4096)]

@@ -54,12 +54,7 @@ class Layout:
 
 
 def current_layout(gpu: str | None, threads: int, asked: str = "auto") -> Layout:
-    """Return the layout of Horovod's current workers; every worker must call it.
-
-    Args:
-        gpu: This worker's, from `pin_gpu`.
-        threads: Its number of threads, from `set_threads`.
-        asked: What is to carry the gradients, one of `fields.Backend`.
+    """Return the layout of Horovod's current workers; every worker must call it, with its GPU, threads and backend.
 
     Raises:
         LabError: As in `backend` and `check_shared_gpus`.
