@@ -30,8 +30,8 @@ def cells(question: str) -> list[dict]:
     chosen = next(one for one in lab04_speedup.SWEEPS["demo"] if one.name == question)
     result = []
     for cell in sweeps.cells([chosen], lab04_speedup.PRESETS["demo"]):
-        noise = 1 + 0.01 * (cell.config.seed * cell.workers % 5)
-        made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * noise)
+        varied = 1 + 0.01 * (cell.config.seed * cell.workers % 5)
+        made = sound(cell.name, cell.workers, 100 * 1.5 ** (cell.workers > 1) * varied)
         made["lab"], made["config"] = cell.lab, dataclasses.asdict(cell.config)
         made["layout"]["global_batch_size"] = cell.config.batch_size * cell.workers
         made["metrics"] = {f"ledger_{part}_seconds": seconds for part, seconds in LEDGER.items()}

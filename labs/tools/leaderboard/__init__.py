@@ -1,1 +1,0 @@
-"""`labs leaderboard`: the results folders of a class, ranked by scaling efficiency."""
