@@ -55,5 +55,5 @@ def test_the_networks_are_compared_cut_and_uncut():
     report = pd.read_csv(ROOT / "data/reference/lab08_throughput.csv")
     table = ages.networks(reference.read_all("two-cores", "lab08_throughput"), report)
     assert list(table.index) == ["ResNet50", "InceptionV3", "VGG16"]
-    assert table.loc["ResNet50"].to_dict() == {"1 x 2": "46", "2 x 1": "37", "2 x 1 over 1 x 2": "0.81 (0.73 to 0.90)",
+    assert table.loc["ResNet50"].to_dict() == {"1 x 2": "46", "2 x 1": "37", "2 x 1 over 1 x 2": "0.81 (0.64 to 1.03)",
                                                "full size": "5.41", "report A, 28 cores": "23.0"}
