@@ -14,9 +14,9 @@ from labs.run import environment, lazy, shadows, speed_settings
 __version__ = "0.1.0"
 
 SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow", "KERAS_NNX_ENABLED": "false",
-            **speed_settings.ENVIRONMENT}
+            "TF_FORCE_GPU_ALLOW_GROWTH": "true", **speed_settings.ENVIRONMENT}
 """Environment variables that the kit sets unless the student has: TensorFlow logs errors only, Keras uses TensorFlow
-whatever keras.json says, and the faster options apply."""
+whatever keras.json says, a notebook's TensorFlow leaves its workers room on the GPU, and the faster options apply."""
 for _name, _value in SETTINGS.items():
     os.environ[_name] = os.environ.get(_name) or _value
 if "KERAS_HOME" in os.environ:  # Keras would make a folder named ~.

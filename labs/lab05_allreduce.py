@@ -27,8 +27,8 @@ class Config:
     """"speed" times collectives; "traffic" counts the bytes of training steps, "transport" is "speed" and "traffic";
     "messages" lists the messages of an epoch. On `labs cluster`, over links of several bandwidths: "links" times
     all-reduces, "bandwidth" predicts training steps of three networks and two batch sizes, then times them."""
-    backend: fields.Backend = "mpi"
-    """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
+    backend: fields.Backend = "auto"
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     largest_mb: Annotated[float, fields.Range(1e-6, 2**20)] = 16
     """Largest message, in MiB; the smallest has 4 bytes. Study "links" stops at 4, "bandwidth" has its own sizes."""
     seconds: Annotated[float, fields.Range(0.001, 2**20)] = 5
@@ -85,7 +85,7 @@ SWEEPS = {
         Sweep("fusion", FUSION, SMALL | {"fusion_threshold_mb": (0.0, 128.0)}, workers=(2,), seeds=(1,)),
     ),
     "paper": (
-        Sweep("collectives", SPEED, {"backend": ("mpi", "gloo")}, workers=(2, 4, 8), seeds=(1, 2, 3)),
+        Sweep("collectives", SPEED, {"backend": ("nccl", "mpi", "gloo")}, workers=(2, 4, 8), seeds=(1, 2, 3)),
         Sweep("traffic", TRAFFIC, {"study": ("traffic",), "backend": ("mpi", "gloo")}, workers=(2, 4), seeds=(1,)),
         Sweep("messages", MESSAGES, {"study": ("messages",)}, workers=(2, 4), seeds=(1,)),
         Sweep("cycle", CYCLE, SMALL | {"cycle_time_ms": (1.0, 2.0, 5.0, 10.0, 20.0)}, workers=(2, 4)),
@@ -138,11 +138,14 @@ TENSORS = 200
 
 def _speed(job):
     """Time the collectives and the fusion of many small tensors; return tables and metrics."""
+    import tensorflow as tf
+
     config = job.config
     sizes = measure.collectives.message_sizes(int(config.largest_mb * 2**20))
-    first = measure.collectives.settle(job.layout.backend)
-    rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
-    small = measure.collectives.fusion(TENSORS, nbytes=4096, seconds=config.seconds / 10)
+    with tf.device(job.layout.exchange_device):
+        first = measure.collectives.settle(job.layout.backend)
+        rows = measure.collectives.measure(job.layout.backend, sizes, config.seconds)
+        small = measure.collectives.fusion(TENSORS, nbytes=4096, seconds=config.seconds / 10)
     reduced = allreduces(rows, f"Horovod over {job.layout.backend}")
     tables = {"first_calls": first, "collectives": rows, "fusion": small}
     return tables, {"latency_seconds": reduced[0]["seconds"], "busbw_gb_per_sec": reduced[-1]["busbw"] / 1e9}
@@ -224,7 +227,7 @@ def _cells(job, train, set_bandwidth, constants, networks):
     bandwidths = [name for name in constants if name not in ("unlimited", "busy")]
     for units, batch_size, fp16 in networks:
         model = models.mnist_cnn(units=units)
-        measure.wire.compile_distributed(model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
+        measure.wire.compile_distributed(job, model, tf.keras.optimizers.SGD(job.config.base_lr), fp16_allreduce=fp16)
         for cell in measure.network.cells(
                 job, model, train, batch_size, bandwidths, set_bandwidth, predict, job.config.seconds, fp16):
             yield {"units": units, "fp16_allreduce": fp16} | cell
@@ -256,7 +259,7 @@ def _traffic(job):
 
     model, images = _training(job)
     fp16_allreduce, optimizer = job.config.fp16_allreduce, tf.keras.optimizers.SGD(job.config.base_lr)
-    measure.wire.compile_distributed(model, optimizer, fp16_allreduce=fp16_allreduce)
+    measure.wire.compile_distributed(job, model, optimizer, fp16_allreduce=fp16_allreduce)
     batch_sizes = [job.config.batch_size * factor for factor in (1, 2, 4)]
     rows = measure.wire.measure(job, model, images.train, batch_sizes, fp16_allreduce=fp16_allreduce)
     return {"wire": rows}, {"gradient_bytes": measure.gradient_bytes(model, fp16_allreduce)}

@@ -41,8 +41,8 @@ class Config:
     """How the learning rate grows with the global batch."""
     warmup_epochs: Annotated[int, fields.Range(0, 2**20)] = 1
     """Epochs in which the learning rate rises; a transformer diverges most easily in its first steps."""
-    backend: fields.Backend = "mpi"
-    """What carries tensors between the workers (those of a GPU go over NCCL, where Horovod was built with it)."""
+    backend: fields.Backend = "auto"
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     threads: fields.Threads = 1
     """TensorFlow's threads of one worker; 0: its share of the cores. With 1, a core stands for a GPU."""
     traffic: bool = True
@@ -61,6 +61,7 @@ PRESETS = {
 
 
 BACKENDS = "T3, T4, T5: accuracy, time and bytes on one worker and on two, over MPI and over Gloo"
+ON_GPUS = "T3, T4: accuracy and time on one GPU and on two, over NCCL, and over MPI and Gloo through the CPUs' memory"
 CROSSOVER = "T3: from which model size on are two workers faster, at a constant global batch?"
 OVER_LINKS = "T3: one node against two over links of several bandwidths, at two global batches"
 SIZES = "T3: models of three sizes over one link"
@@ -77,7 +78,7 @@ SWEEPS = {
         Sweep("size", SIZES, SMALL, adapt=divide, nodes=Sweep.node_per_worker, links=("1gbit",)),
     ),
     "paper": (
-        Sweep("backends", BACKENDS, {"backend": ("mpi", "gloo")}, adapt=divide),
+        Sweep("backends", ON_GPUS, {"backend": ("nccl", "mpi", "gloo")}, adapt=divide),
         Sweep("crossover", CROSSOVER, SHORT | {"width": (48, 96, 192, 384, 768)}, workers=(1, 2, 4), adapt=divide),
     ),
 }

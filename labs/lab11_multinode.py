@@ -32,8 +32,8 @@ class Config:
     cores do not slow each other down."""
     bandwidths: str = "100mbit,500mbit,1gbit,2gbit"
     """Study "sleep": the links to measure, separated by commas."""
-    backend: fields.Backend = "mpi"
-    """What carries the tensors: "mpi" or "gloo"."""
+    backend: fields.Backend = "auto"
+    """"mpi" or "gloo" carries gradients through the processors' memory, "nccl" between GPUs; "auto": NCCL, else MPI."""
     fixed_ms: Milliseconds = 6.9
     """Study "sleep": the part of a step that does not depend on the batch. Default: fitted to steps of 4 to 32 images
     on one core of a virtual Intel Xeon."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -284,8 +285,9 @@ def _start(name: str, folder: Path) -> dict[str, Any]:
     done = subprocess.run([*command, str(ROOT / "examples/lab13_elsewhere" / file), str(folder)], env=env, text=True,
                           capture_output=True, check=False)
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if "Error" in line] or ["it printed no error"]
-        return {"skipped": f"failed: {errors[0].strip()}"}
+        # The first that a rank raised: torchrun's own comes last.
+        errors = re.findall(r"^(?:\[rank\d+\]: )?([\w.]+(?:Error|Exception)\b.*)", done.stderr, re.MULTILINE)
+        return {"skipped": f"failed: {(errors or [f'it ended with code {done.returncode}'])[0]}"}
     return {"skipped": "", "seconds": time.perf_counter() - began}
 
 

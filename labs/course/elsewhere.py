@@ -128,15 +128,18 @@ def ledger_figure(table: pd.DataFrame, live: pd.DataFrame) -> Figure:
     return figure
 
 
-def compared(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return a row per framework of the newest run in which it was started: version, largest change, difference.
+def compared(ours: dict[str, Any], earlier: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a row per framework: where it is from, version, largest change, difference from Horovod's weights.
 
     Args:
-        runs: Records of lab 13's study of frameworks, oldest first.
+        ours: Record of lab 13's study of frameworks.
+        earlier: Records; those of the same seed and settings have the rows of what `ours` has skipped.
     """
     import pandas as pd
 
-    rows = {row["framework"]: row for run in runs for row in run["tables"]["frameworks"] if not row["skipped"]}
+    same = [("reference run", run) for run in earlier if run["config"] == ours["config"]]
+    rows = {row["framework"]: row | {"from": where} for where, run in (*same, ("this run", ours))
+            for row in run["tables"]["frameworks"] if not row["skipped"]}
     return pd.DataFrame(rows.values()).set_index("framework").drop(columns="skipped")
 
 

@@ -117,6 +117,8 @@ def reading(runs: Mapping[int, dict[str, Any]], seconds: Mapping[int, float], sp
     most = max(runs)
     if efficiencies[most] > 1:
         return f"{table_}\n\n**E({most}) is above 1**, so something disturbed the run of one worker. Repeat the cell."
+    if disturbed := noise.warning(*runs.values()):
+        return f"{table_}\n\n**{disturbed}**"
     steps = {size: run["history"][-1]["steps"] for size, run in runs.items()}
     step = {size: 1000 * seconds[size] / steps[size] for size in runs}
     why = ": the exchange, the waiting and the shared hardware take time. Lab 4 separates them" * (step[most] > step[1])

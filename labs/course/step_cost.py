@@ -73,18 +73,3 @@ def fit(batch_sizes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np
                        "steps of the epochs after the first: batch size / images_per_sec is not the time of a step if "
                        "the last batch is smaller or padded. If you did, another program was running: measure again")
     return cost
-
-
-def rise_text(low: float, high: float, allowed: float) -> str:
-    """Return a clause that says whether the throughput rises with the batch, and as the line predicts.
-
-    Args:
-        low, high: The interval of throughput(large batch) / throughput(small batch), as measured.
-        allowed: The same ratio by the line.
-    """
-    change = "a rise" if low > 1 else "a fall" if high < 1 else "no measurable change"
-    if high < allowed:
-        return f"{change}, less than the line allows, so an image costs more in the large batch than in the small one"
-    if low > allowed:
-        return f"{change}, more than the line allows, so an image costs less in the large batch than in the small one"
-    return f"{change}, and what the line allows is within the interval"

@@ -25,6 +25,10 @@ def summary(runs: Sequence[dict[str, Any]]) -> str:
     """
     if not any(record["timings"]["images_per_sec"] for record in runs):
         return ""
+    if elsewhere := [record for record in runs if record["layout"]["size"] > 1 and record["config"]["backend"] not in
+                     ("auto", record["layout"]["backend"].lower())]:
+        return "\n".join("nothing is compared: run {run} was to exchange over {config[backend]}, and its gradients "
+                         "went over {layout[backend]}".format(**record) for record in elsewhere)
     table = compare(runs)
     grid = tables.grid("", table, COLUMNS)
     several = table[table["size"] > 1].dropna(subset=["speedup"])
@@ -50,6 +54,7 @@ def compare(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     frame = records.table(runs)
     ignored = ("batch_size", "traffic")  # Divided among the workers, and counted after the training.
     by = [*(name for name in scaling.configuration(frame) if name not in ignored), "parameters", "global_batch_size"]
+    frame["asked_backend"] = frame["backend"]  # "auto" is one of the others.
     several, alone = frame[frame["size"] > 1], frame[frame["size"] == 1]
     backends = several["asked_backend"].unique() if len(several) else ["none"]
     # One worker uses no transport: its runs are the baseline of each.

@@ -26,7 +26,7 @@ def main() -> None:
 
     rank, size = (int(os.environ[f"OMPI_COMM_WORLD_LOCAL_{name}"]) for name in ("RANK", "SIZE"))
     layout.pin_gpu(rank, size)
-    layout.set_threads(int(sys.argv[1]) or layout.share_of_cores(size))
+    layout.set_threads(int(sys.argv[1]), size)
     speed_settings.set_horovod_defaults(layout.has_nccl())
     IPEngine.launch_instance(OPTIONS)
 

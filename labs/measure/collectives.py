@@ -107,8 +107,7 @@ def fusion(tensors: int, nbytes: int, seconds: float) -> list[Row]:
 def _calls(backend: str, collective: str, elements: int, graph) -> dict[str, Call]:
     """Return the calls that are measured in turns, by library."""
     mine = elements // hvd.size() if collective == "allgather" else elements
-    with tf.device("/GPU:0" if tf.config.get_visible_devices("GPU") else "/CPU:0"):
-        tensor = tf.ones(mine)
+    tensor = tf.ones(mine)
     name = f"Horovod over {backend}"
     calls: dict[str, Call] = {name: lambda: _wait(graph(tensor))}
     if collective == "allreduce" and 4 * elements <= EAGER_BYTES:

@@ -29,17 +29,19 @@ CROSSED_SHARE = 0.01
 """Below this share of the predicted bytes, no gradients have crossed a network interface."""
 
 
-def compile_distributed(model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, *,
+def compile_distributed(job: Job, model: tf.keras.Model, optimizer: tf.keras.optimizers.Optimizer, *,
                         fp16_allreduce: bool = False, loss: str = "sparse_categorical_crossentropy") -> None:
     """Compile a model as `fit` does, with the same weights on all workers, to measure its steps.
 
     Args:
+        job: The run.
         model: Built.
         optimizer: Not built.
         fp16_allreduce: Send gradients in half precision.
     """
     # Horovod: what `fit` does: wrap the optimizer, and broadcast the initial weights.
-    compile_for(model, hvd_ops.distributed_optimizer(optimizer, fp16_allreduce=fp16_allreduce), loss, ())
+    compile_for(model, hvd_ops.distributed_optimizer(
+        optimizer, fp16_allreduce=fp16_allreduce, device=job.layout.exchange_device), loss, ())
     hvd_ops.broadcast_state(model)
 
 

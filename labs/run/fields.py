@@ -35,8 +35,8 @@ BatchSize = Annotated[int, Range(1, 2**20)]
 """Images per worker and step; records hold the global batch size as well."""
 Threads = Annotated[int, Range(0, 4096)]
 """TensorFlow's threads of one worker; 0: its share of the node's cores."""
-Backend = Literal["mpi", "gloo"]
-"""What carries tensors that are not on a GPU."""
+Backend = Literal["auto", "mpi", "gloo", "nccl"]
+"""What carries the gradients; auto: NCCL where there are GPUs and Horovod has it, else MPI."""
 CycleTime = Annotated[float, Range(0.01, 1000)]
 """Milliseconds that Horovod waits for more tensors before it sends a message."""
 FusionThreshold = Annotated[float, Range(0, 4096)]
@@ -56,7 +56,7 @@ Depth = Annotated[int, Range(0, 1024)]
 
 
 HOROVOD_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "backend": ("HOROVOD_CPU_OPERATIONS", str),
+    "backend": ("HOROVOD_CPU_OPERATIONS", lambda name: "gloo" if name == "gloo" else "mpi"),
     "cycle_time_ms": ("HOROVOD_CYCLE_TIME", float),
     "fusion_threshold_mb": ("HOROVOD_FUSION_THRESHOLD", lambda megabytes: int(megabytes * 2**20)),
 }

@@ -62,7 +62,8 @@ FUSION_MB = 1
 a copy. With the default of 128 they are copied into a buffer with the others and back, by cores that have a model to
 train."""
 
-_DEFAULTS = {"HOROVOD_CYCLE_TIME": "1", "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
+HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
+                    "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
 
 
 def horovod_defaults(nccl: bool) -> dict[str, str]:
@@ -88,7 +89,8 @@ def set_horovod_defaults(nccl: bool) -> None:
 
 def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
-    cycle, fusion = (float(os.environ.get(name) or default) for name, default in _DEFAULTS.items())
+    cycle, fusion = (float(os.environ.get(name) or HOROVOD_DEFAULTS[name])
+                     for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
     return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
 
 

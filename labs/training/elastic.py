@@ -267,7 +267,7 @@ def _join(seed: int) -> tuple[str | None, int]:
                        "or add --study resume")
     # Horovod: sees the leaving worker alone on its host. That host is this machine, and the last GPU is its own.
     gpu = pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
-    threads = set_threads(max(1, resources.cores() // started))
+    threads = set_threads(0, started)
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
     return gpu, threads

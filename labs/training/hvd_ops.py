@@ -12,7 +12,6 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from labs.run.errors import LabError
 from labs.training import hvd_keras, keras_internals
 from labs.training.optimizers import fused
 
@@ -26,16 +25,20 @@ for module in (hvd, hvd.functions):
     module._make_subgraph = functools.partial(tf.function, autograph=False)
 
 
-def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_passes_per_step: int = 1):
+def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_passes_per_step: int = 1,
+                          device: str = ""):
     """Return an optimizer whose every step applies the gradient averaged over all workers.
 
     Args:
+        device: Where the gradients are exchanged, as in `Layout.exchange_device`.
         fp16_allreduce: Send gradients in half precision.
         backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
     """
     # Horovod: between computing the gradients and applying them, average them over all workers.
     distributed = hvd_keras.DistributedOptimizer(
         fused(optimizer),
+        device_dense=device,
+        device_sparse=device,
         compression=hvd.Compression.fp16 if fp16_allreduce else hvd.Compression.none,
         backward_passes_per_step=backward_passes_per_step,
         # Horovod: by default adds up the passes' gradients: the learning rate would grow with their number.
@@ -180,16 +183,8 @@ def broadcast_object(value):
 
 
 def start_timeline(folder: Path) -> None:
-    """Start the timeline of a run: every message, as rank 0 saw it, in a file for ui.perfetto.dev; all workers call it.
-
-    Raises:
-        LabError: An earlier run of this process has started Horovod without a timeline.
-    """
-    try:
-        hvd.start_timeline(str(folder / TIMELINE))
-    except ValueError:
-        raise LabError("Horovod was started without a timeline in this process; start this run in a new process, "
-                       "with `labs run ... --timeline`") from None
+    """Start the timeline of a run: every message as rank 0 saw it, for ui.perfetto.dev; all workers call it."""
+    hvd.start_timeline(str(folder / TIMELINE))
 
 
 def stop_timeline() -> None:

@@ -41,6 +41,11 @@ class Layout:
     backend: str
     """What exchanges the gradients: "NCCL", "MPI" or "Gloo"; "none" for one worker."""
 
+    @property
+    def exchange_device(self) -> str:
+        """Where TensorFlow exchanges tensors: the processors' memory for MPI and Gloo; "" is where they are."""
+        return "/CPU:0" if self.gpus and self.backend in ("MPI", "Gloo") else ""
+
     def __str__(self) -> str:
         counts = ((self.size, "worker"), (self.nodes, "node"), (self.threads, "thread"), (self.gpus, "GPU"))
         workers, nodes, threads, gpus = (plural(count, noun) for count, noun in counts)
@@ -48,16 +53,17 @@ class Layout:
         return f"{workers} on {nodes}, {threads} each, {gpus if self.gpus else 'no GPU'}{exchange}"
 
 
-def current_layout(gpu: str | None, threads: int) -> Layout:
-    """Return the layout of Horovod's current workers; every worker must call it.
+def current_layout(gpu: str | None, threads: int, asked: str = "auto") -> Layout:
+    """Return the layout of Horovod's current workers; every worker must call it, with its GPU, threads and backend.
 
     Raises:
-        LabError: As in `check_shared_gpus`.
+        LabError: As in `backend` and `check_shared_gpus`.
     """
     gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
     hosts = tuple(host for host, _ in gpus_by_rank)
     gpus = [pair for pair in gpus_by_rank if pair[1]]
-    check_shared_gpus(gpus)
+    carrier = backend(asked)
+    check_shared_gpus(gpus, carrier)
     return Layout(
         rank=hvd.rank(),
         size=hvd.size(),
@@ -67,32 +73,40 @@ def current_layout(gpu: str | None, threads: int) -> Layout:
         hosts=hosts,
         threads=threads,
         gpus=len(set(gpus)),
-        backend=backend(),
+        backend=carrier,
     )
 
 
-def check_shared_gpus(gpus: Sequence[tuple[str, str]]) -> None:
+def check_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
     """Raise if workers share a GPU, because NCCL would fail.
 
     Args:
         gpus: The node and the GPU of each worker that has one.
+        carrier: What exchanges the gradients.
 
     Raises:
         LabError: They do, NCCL exchanges the gradients, and NCCL_MULTI_RANK_GPU_ENABLE is not 1.
     """
     different = len(set(gpus))
-    if different < len(gpus) and backend() == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
+    if different < len(gpus) and carrier == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
         raise LabError(f"{plural(len(gpus), 'worker')} on {plural(different, 'GPU')}, and NCCL needs one per worker; "
                        "start fewer workers, train on the CPU with CUDA_VISIBLE_DEVICES=, or share a GPU with "
                        "NCCL_MULTI_RANK_GPU_ENABLE=1 (NCCL 2.32; the results are valid, the times are not)")
 
 
-def backend() -> str:
-    """Return what exchanges the gradients: "NCCL", "MPI", "Gloo", or "none" for one worker."""
+def backend(asked: str = "auto") -> str:
+    """Return what exchanges the gradients: "NCCL", "MPI", "Gloo", or "none" for one worker.
+
+    Raises:
+        LabError: NCCL is asked for, and there is none.
+    """
     if hvd.size() == 1:
         return "none"
-    if hvd.nccl_built() and tf.config.get_visible_devices("GPU"):
+    if asked in ("auto", "nccl") and has_nccl():
         return "NCCL"
+    if asked == "nccl":
+        raise LabError("--backend nccl needs GPUs and a Horovod that is built with NCCL (see `labs check`); mpi and "
+                       "gloo exchange through the processors' memory")
     return "MPI" if hvd.mpi_enabled() else "Gloo"
 
 
@@ -105,7 +119,7 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     """Assign one of the node's GPUs to this worker; return an identifier of it, or None if there is no GPU.
 
     Raises:
-        LabError: The node has several GPUs, but fewer than workers.
+        LabError: The node has several GPUs, but fewer than workers; or TensorFlow has started on another one.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
@@ -115,9 +129,11 @@ def pin_gpu(local_rank: int, local_size: int) -> str | None:
     # Horovod: one GPU per worker, by its rank on the node. A scheduler may show each worker its own GPU alone.
     position = local_rank % len(gpus)
     gpu = gpus[position]
-    with contextlib.suppress(RuntimeError):  # Already set in this process: a notebook runs several labs.
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started: it computes on the first GPU that it sees.
         tf.config.set_visible_devices(gpu, "GPU")
-        tf.config.experimental.set_memory_growth(gpu, True)
+    if tf.config.get_visible_devices("GPU")[:1] != [gpu]:
+        raise LabError(f"TensorFlow has started in this process, on another GPU than {gpu.name}; start this run in a "
+                       "new process: labs.launch.local.run(lab, config)")
     return _uuid(position) or f"{gpu.name} of worker {local_rank}"
 
 
@@ -143,14 +159,29 @@ def share_of_cores(local_size: int) -> int:
     return max(1, resources.cores() // local_size)
 
 
-def set_threads(threads: int) -> int:
-    """Set the number of TensorFlow's threads, and return the number it has."""
-    with contextlib.suppress(RuntimeError):  # TensorFlow has started already, with an earlier run's threads.
+def set_threads(asked: int, local_size: int) -> int:
+    """Give TensorFlow this worker's threads, and return the number that it has.
+
+    Args:
+        asked: Number of threads; 0: those that TensorFlow has been given before, else the worker's share of the cores.
+        local_size: Workers on this node.
+
+    Raises:
+        LabError: A number was asked for, and TensorFlow has started in this process with another.
+    """
+    threads = asked or tf.config.threading.get_intra_op_parallelism_threads() or share_of_cores(local_size)
+    # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it would be
+    # as fast as two workers, and two workers would slow each other down.
+    with contextlib.suppress(RuntimeError):  # TensorFlow has started.
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        # The same number of inter-op threads. With more, a single-threaded worker would use two cores: alone it
-        # would be as fast as two workers, and two workers would slow each other down.
         tf.config.threading.set_inter_op_parallelism_threads(threads)
-    return tf.config.threading.get_intra_op_parallelism_threads() or threads
+    intra, inter = (get() or int(os.environ.get(variable) or len(os.sched_getaffinity(0))) for get, variable in (
+        (tf.config.threading.get_intra_op_parallelism_threads, "TF_NUM_INTRAOP_THREADS"),
+        (tf.config.threading.get_inter_op_parallelism_threads, "TF_NUM_INTEROP_THREADS")))
+    if asked and (intra, inter) != (asked, asked):
+        raise LabError(f"TensorFlow has started in this process, with {plural(max(intra, inter), 'thread')}, and this "
+                       f"run needs {asked}; start it in a new process: labs.launch.local.run(lab, config, workers=1)")
+    return intra
 
 
 @contextlib.contextmanager

@@ -84,7 +84,8 @@ def fit(
     steps = steps_per_epoch(len(train), batch_size, job.size)
     # Horovod: wrap the optimizer; every step now applies the mean gradient of all workers.
     optimizer = hvd_ops.distributed_optimizer(
-        optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step
+        optimizer, fp16_allreduce=fp16_allreduce, backward_passes_per_step=backward_passes_per_step,
+        device=job.layout.exchange_device,
     )
     compile_for(model, optimizer, loss, metrics)
     identity = agreement.identity(job.size, train=train, validation=validation)

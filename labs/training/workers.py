@@ -31,7 +31,6 @@ from labs.training.layout import (
     node_name,
     pin_gpu,
     set_threads,
-    share_of_cores,
 )
 
 
@@ -86,7 +85,8 @@ def start(config: Any, options: Options = Options()) -> Iterator[Job]:  # noqa: 
     environment = horovod_environment(config)
     if options.timeline:  # Allows it to start later; Horovod's writer then takes a core.
         environment["HOROVOD_TIMELINE"] = "DYNAMIC"
-    layout = init(config.seed, options.stall_seconds, environment, threads)
+    backend = getattr(config, "backend", "auto")
+    layout = init(config.seed, options.stall_seconds, environment, threads, backend)
     with contextlib.ExitStack() as at_exit:
         at_exit.enter_context(stop.handle_signal())
         problem = name = None
@@ -118,24 +118,28 @@ def horovod_environment(config: Any) -> dict[str, str]:
 
 
 def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: Mapping[str, str] | None = None,
-         threads: int = 0) -> Layout:
+         threads: int = 0, backend: str = "auto") -> Layout:
     """Start Horovod, give this worker its GPU, its share of the cores and its seed, and return the layout.
 
     Args:
         seed: Equal on all workers, so that they build equal models and equal splits.
         threads: TensorFlow's threads per worker; 0: its share of the node's cores.
+        backend: What is to carry the gradients, one of `fields.Backend`.
 
     Raises:
-        LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs.
+        LabError: The environment breaks a run, or the workers cannot find each other, or share too few GPUs; or
+            TensorFlow or Horovod has started in this process with other settings.
     """
-    if not hvd.is_initialized():  # In a notebook, an earlier run may have left its settings of Horovod.
+    if hvd.is_initialized():
+        _refuse_late_settings(environment or {})
+    else:  # In a notebook, an earlier run may have left its settings of Horovod.
         surroundings.refuse_harmful()
     surroundings.restore_keras(tf.keras.backend)
     os.environ.update(environment or {})
     # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
     os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
     os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    speed_settings.set_horovod_defaults(has_nccl())
+    speed_settings.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo_rendezvous(node_name()):
         hvd.init()
@@ -143,11 +147,19 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         allocation.check_step()
         _check_launcher()
     gpu = pin_gpu(hvd.local_rank(), hvd.local_size())
-    threads = set_threads(threads or share_of_cores(hvd.local_size()))
+    threads = set_threads(threads, hvd.local_size())
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
     keras_internals.make_dropout_resumable()
-    return current_layout(gpu, threads)
+    return current_layout(gpu, threads, backend)
+
+
+def _refuse_late_settings(environment: Mapping[str, str]) -> None:
+    """Refuse settings that Horovod, which has started in this process, does not have."""
+    has = speed_settings.HOROVOD_DEFAULTS | os.environ
+    if late := [name for name, value in environment.items() if has.get(name) != value]:
+        raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a new "
+                       "process: labs.launch.local.run(lab, config, workers=1)")
 
 
 def _check_launcher() -> None:

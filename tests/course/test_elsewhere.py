@@ -46,8 +46,13 @@ def test_a_pipeline_has_a_box_per_stage_and_micro_batch():
     assert axes.get_xlim()[1] == 11
 
 
-def test_the_newest_run_of_each_framework_counts():
-    old = {"tables": {"frameworks": [{"framework": "A", "skipped": "", "difference": 1.0}]}}
-    new = {"tables": {"frameworks": [{"framework": "A", "skipped": "skipped"},
-                                     {"framework": "B", "skipped": "", "difference": 2.0}]}}
-    assert elsewhere.compared([old, new])["difference"].to_dict() == {"A": 1.0, "B": 2.0}
+def test_a_skipped_framework_has_the_row_of_a_run_with_the_same_seed_or_none():
+    def run(seed, *rows):
+        return {"config": {"seed": seed}, "tables": {"frameworks": [
+            {"framework": name, "skipped": skipped, "difference": value} for name, skipped, value in rows]}}
+
+    earlier = [run(1, ("A", "", 1.0), ("B", "", 1.1)), run(3, ("A", "", 3.0), ("C", "", 3.1))]
+    ours = run(1, ("A", "failed: it", None), ("B", "", 2.0), ("C", "skipped", None))
+    table = elsewhere.compared(ours, earlier)
+    assert table["difference"].to_dict() == {"A": 1.0, "B": 2.0}
+    assert table["from"].to_dict() == {"A": "reference run", "B": "this run"}

@@ -72,10 +72,15 @@ def test_differences_are_within_a_seed_and_corrected_for_their_number():
 
 
 def test_an_impossible_efficiency_is_said():
-    runs = {size: {"history": [{"steps": 46 // size}]} for size in (1, 2)}
+    runs = {size: {"run": "mine", "layout": {"size": size}, "machine": {}, "history": [
+        {"epoch": epoch, "steps": 46 // size, "train_seconds": 2.0} for epoch in (1, 2, 3)]} for size in (1, 2)}
     good = first_scaling.reading(runs, {1: 2.0, 2: 1.3}, {1: 1.0, 2: 1.54}, {1: 1.0, 2: 0.77})
     assert "1.54 times as fast" in good
     assert "56.5 ms instead of 43.5 ms: the exchange" in good
     bad = first_scaling.reading(runs, {1: 2.0, 2: 0.9}, {1: 1.0, 2: 2.22}, {1: 1.0, 2: 1.11})
     assert "above 1" in bad
     assert "as fast" not in bad
+    runs[2]["history"][1]["train_seconds"] = 4.0
+    busy = first_scaling.reading(runs, {1: 2.0, 2: 1.3}, {1: 1.0, 2: 1.54}, {1: 1.0, 2: 0.77})
+    assert "Disturbed: mine: the slowest of 2 epochs took 2 times as long as the fastest. Measure again" in busy
+    assert "1.54 times as fast" not in busy

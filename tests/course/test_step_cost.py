@@ -75,11 +75,3 @@ def test_a_cost_that_noise_makes_negative_is_kept_with_its_interval():
 def test_what_has_no_line_is_refused(batches, seconds, why):
     with pytest.raises(LabError, match=why):
         step_cost.fit(batches, seconds)
-
-
-@pytest.mark.parametrize(("low", "high", "text"), [
-    (1.02, 1.08, "a rise, and what the line allows"), (0.99, 1.06, "no measurable change, and what the line"),
-    (0.8, 0.9, "a fall, less than"), (0.98, 1.02, "no measurable change, less than"), (1.1, 1.2, "a rise, more than"),
-])
-def test_a_rise_of_the_throughput_is_compared_with_one_and_with_the_line(low, high, text):
-    assert step_cost.rise_text(low, high, allowed=1.05).startswith(text)

@@ -64,6 +64,16 @@ def test_one_worker_is_the_base_of_every_transport():
     assert rows["speedup"].tolist() == pytest.approx([1, 0.8, 0.5])
 
 
+def test_transports_that_were_asked_for_and_not_used_are_not_compared():
+    """Before `--backend nccl`, the gradients of GPUs went over NCCL in both halves of T4's sweep."""
+    both = [record(10, 1, 100.0, 1, "mpi"), record(10, 2, 80.0, 1, "mpi"), record(10, 2, 81.0, 1, "gloo")]
+    for two in both[1:]:
+        two["layout"]["backend"] = "NCCL"
+    assert transports.summary(both).splitlines() == [
+        f"nothing is compared: run w2-10-1-{asked} was to exchange over {asked}, and its gradients went over NCCL"
+        for asked in ("mpi", "gloo")]
+
+
 def test_each_transport_has_a_crossover_of_its_own_and_one_size_has_none():
     both = transports.summary([*runs({10: 0.5, 20: 1.5}), *runs({10: 0.5, 20: 0.6}, backend="gloo")]).splitlines()
     assert [line.partition(":")[0] for line in both[-2:]] == ["no crossover", "crossover"]

@@ -10,6 +10,7 @@ from labs import lab06_memory as lab
 from labs.launch import local
 from labs.measure import memory
 from labs.results import records
+from labs.run import resources
 from labs.run.errors import LabError
 from tests.course.exercises.solved import solved
 
@@ -70,9 +71,9 @@ def test_what_does_not_fit_is_a_record(capsys):
 
 @pytest.mark.slow
 def test_the_search_finds_the_largest_batch():
-    limit = round(peak(depth=4, batch_size=200))
-    config = dataclasses.replace(LARGE, depth=4, search="batch_size", memory_limit_mb=limit, batch_size=110)
-    record = lab.run(config)
+    fits = dataclasses.replace(LARGE, depth=4, batch_size=200, threads=0)
+    limit = round(memory.probe(lab.one_step, fits, resources.cores()).peak_mb)
+    record = lab.run(dataclasses.replace(fits, search="batch_size", memory_limit_mb=limit, batch_size=110))
     trials = {row["batch_size"]: row["fits"] for row in record["tables"]["trials"]}
     result = int(record["metrics"]["largest_batch_size"])
     assert trials[result]
@@ -86,4 +87,4 @@ def test_the_search_finds_the_largest_batch():
 @pytest.mark.slow
 def test_a_batch_that_cannot_be_cut_is_refused():
     with pytest.raises(LabError, match="a batch of 30 cannot be split into 4 equal micro-batches"):
-        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces"))
+        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces", threads=0))

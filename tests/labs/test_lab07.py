@@ -38,7 +38,7 @@ def test_two_workers_over_gloo_send_the_parameters_whatever_the_batch():
 
 @pytest.mark.workers
 def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
-    one = lab.run(TINY)
+    one = local.run(lab, TINY, workers=1)
     two = local.run(lab, dataclasses.replace(TINY, batch_size=16, traffic=False), workers=2, oversubscribe=True)
     assert one["layout"]["global_batch_size"] == two["layout"]["global_batch_size"] == 32
     for mine, theirs in zip(one["history"], two["history"], strict=True):
@@ -51,13 +51,19 @@ def test_one_worker_and_two_compute_the_same_at_the_same_global_batch(capfd):
     solved("lab07.q2", "lab07.q3")
 
 
+@pytest.mark.workers
+def test_nccl_is_not_replaced_where_there_is_none():
+    with pytest.raises(LabError, match="--backend nccl needs GPUs and a Horovod that is built with NCCL"):
+        local.run(lab, dataclasses.replace(TINY, backend="nccl"), workers=2, oversubscribe=True)
+
+
 @pytest.mark.parametrize(("wrong", "output"), [
     ({"heads": 5}, "5 heads in a width of 16"),
     ({"patch_size": 5}, "patches of 5 in images of 32 pixels"),
 ])
 def test_shapes_that_are_none_get_one_line(wrong, output):
     with pytest.raises(LabError, match=output) as problem:
-        lab.run(dataclasses.replace(TINY, **wrong))
+        lab.run(dataclasses.replace(TINY, threads=0, **wrong))
     assert "\n" not in str(problem.value)
 
 

@@ -24,7 +24,7 @@ def trials(root) -> dict:
 @pytest.mark.slow
 def test_a_search_broken_off_asks_the_same_and_keeps_its_answers(tmp_path, capsys, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    config = dataclasses.replace(TINY, trials=5)
+    config = dataclasses.replace(TINY, trials=5, threads=0)
     record = lab.run(config, Options(name="it", results=whole))
     output = capsys.readouterr().out
     undisturbed = trials(whole)
@@ -72,7 +72,7 @@ def test_two_workers_are_set_against_one_of_the_same_configuration(tmp_path, sam
     words = [*_words(config), "--results", str(tmp_path)]
     local.run(lab, words, workers=2, oversubscribe=True)
     assert "no speedup: no run of 1 worker with these settings" in capfd.readouterr().out
-    lab.run(dataclasses.replace(config, scaling="none"), Options(results=tmp_path))
+    local.run(lab, [*words, "--scaling", "none"], workers=1)
     record = local.run(lab, words, workers=2, oversubscribe=True)
     output = capfd.readouterr().out
     assert "2 workers against one, same batch per worker: speedup " in output

@@ -60,7 +60,7 @@ def test_the_test_speaks_once_for_each_new_best_epoch():
 
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_run_with_validation_images_names_its_best_epoch(tmp_path, epochs):
-    config = dataclasses.replace(DEMO, images=128, epochs=epochs, validation_split=0.25)
+    config = dataclasses.replace(DEMO, images=128, epochs=epochs, validation_split=0.25, threads=0)
     record = lab.run(config, Options(results=tmp_path))
     best = max(record["history"], key=lambda row: (row["val_accuracy"], -row["epoch"]))
     assert record["metrics"]["best_epoch"] == best["epoch"]

@@ -74,7 +74,8 @@ def wiki(root):
     _write_wiki_mat(root / "wiki.mat", rows)
 
 
-SMALL = {"epochs": 1, "image_size": 16, "batch_size": 8, "warmup_epochs": 0, "images": 50}
+SMALL = {"epochs": 1, "image_size": 16, "batch_size": 8, "warmup_epochs": 0, "images": 50,
+         "threads": 0}
 """Options that make a run short, for the labs that have them."""
 
 

@@ -93,7 +93,7 @@ def test_ranks_compute_together_show_their_results_and_rest_between_calls(worker
     until(lambda: {process.status() for process in processes} == {psutil.STATUS_STOPPED}, 10)
 
 
-TIMES = {"started", "run", "timings"}
+TIMES = {"started", "run", "timings", "digest"}
 
 
 def lasting(record: dict) -> dict:

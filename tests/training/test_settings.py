@@ -1,6 +1,10 @@
-"""Horovod's settings: the kit changes them only where it has been measured to be faster."""
+"""Settings: Horovod's where that has been measured to be faster; a run has the settings that its record names."""
 
 from __future__ import annotations
+
+import os
+import subprocess
+import sys
 
 import horovod.tensorflow as hvd
 import pytest
@@ -32,13 +36,11 @@ def test_only_where_mpi_carries_the_gradients(monkeypatch, size, here, operation
 
 @pytest.mark.parametrize(("gpus", "backend", "shared"), [("ab", "NCCL", ""), ("aa", "MPI", ""), ("aa", "NCCL", "1")])
 def test_workers_on_one_gpu_are_refused_where_nccl_would_fail(monkeypatch, gpus, backend, shared):
-    monkeypatch.setattr(layout, "backend", lambda: backend)
     monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", shared)
-    layout.check_shared_gpus([("node", gpu) for gpu in gpus])
-    monkeypatch.setattr(layout, "backend", lambda: "NCCL")
+    layout.check_shared_gpus([("node", gpu) for gpu in gpus], backend)
     monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE")
     with pytest.raises(LabError, match="2 workers on 1 GPU, and NCCL needs one per worker"):
-        layout.check_shared_gpus([("node", "a"), ("node", "a")])
+        layout.check_shared_gpus([("node", "a"), ("node", "a")], "NCCL")
 
 
 def test_a_worker_that_finds_no_other_is_refused(monkeypatch):
@@ -59,3 +61,32 @@ def test_what_gloo_and_mpi_cannot_do_is_refused(monkeypatch, variables, gloo, ca
         monkeypatch.setenv(name, value)
     with pytest.raises(LabError, match=cause), workers.gloo_rendezvous("a"):
         pass
+
+
+LATE = """
+import tensorflow as tf
+
+from labs import LabError, lab02_horovod, lab05_allreduce
+
+tf.config.threading.set_intra_op_parallelism_threads(3)
+tf.constant(0)  # TensorFlow starts.
+print(lab02_horovod.run(lab02_horovod.Config(images=128, epochs=1))["layout"]["threads"], "threads")
+for lab, config in ((lab02_horovod, {"threads": 1}), (lab05_allreduce, {"cycle_time_ms": 5.0})):
+    try:
+        lab.run(lab.Config(**config))
+    except LabError as error:
+        print(error)
+"""
+
+
+@pytest.mark.everyday
+@pytest.mark.slow
+def test_a_run_in_a_process_that_has_started_has_what_its_record_says(tmp_path):
+    """As in a notebook whose own TensorFlow has trained: neither its threads nor Horovod's settings can change."""
+    done = subprocess.run([sys.executable, "-c", LATE], env=os.environ | {"LABS_RESULTS": str(tmp_path)}, text=True,
+                          capture_output=True, check=True)
+    *_, threads, asked, late = done.stdout.splitlines()
+    assert threads == "3 threads"
+    assert asked.startswith("TensorFlow has started in this process, with 3 threads, and this run needs 1;")
+    assert late.startswith("Horovod has started in this process without this run's HOROVOD_CYCLE_TIME;")
+    assert len(list(tmp_path.rglob("record.json"))) == 1

@@ -81,7 +81,7 @@ def other_layout_than_asked(table: Table) -> Iterator[Finding | None]:
         if 0 < value(row, "asked_threads") != row.get("threads"):
             yield finding(rule, f"{number(row['asked_threads'])} threads requested, {row.get('threads')} used", row)
         requested, used = str(row.get("asked_backend", "")).lower(), str(row.get("backend", "")).lower()
-        if {requested, used} == {"mpi", "gloo"}:
+        if requested != used and {requested, used} <= {"mpi", "gloo", "nccl"}:
             yield finding(rule, f"backend {requested} requested, {used} used", row)
 
 

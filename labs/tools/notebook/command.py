@@ -9,7 +9,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from labs.run import environment
+from labs.run import environment, terminal
 from labs.run.errors import LabError
 from labs.run.paths import ROOT, keep_folders, shown, user_name, work_dir
 from labs.tools.notebook import working_copies
@@ -34,7 +34,8 @@ def main(args: argparse.Namespace) -> None:
         update(work)
         print(f"the notebooks are in {shown(work)}")
         return
-    from labs.tools.notebook import jupyter_server  # Loads JupyterLab, for a second.
+    terminal.note("starting JupyterLab: about ten seconds ...")
+    from labs.tools.notebook import jupyter_server  # Loads JupyterLab.
 
     os.chdir(ROOT)  # The working folder does not matter: its settings are ignored, and it may be deleted.
     environment.refuse_harmful()
