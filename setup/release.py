@@ -24,8 +24,6 @@ NOT_FOR_STUDENTS = [
     # Tests that know the answers. planted.py and solved.py stay: other tests import them.
     "tests/course/exercises/lab*.py", "tests/course/exercises/test_exercises.py",
     "tests/course/exercises/test_tasks*.py",
-    # `make lab`: its templates have an answer to questions of labs 2, 7 and 9.
-    "setup/scaffold/*", "tests/scaffold/*",
     # Grading, and the instructors' pages.
     "labs/tools/grade/*", "tests/tools/grade/*", "grading/*", "site/instructor/*", "tests/site/test_instructor.py",
     "tests/site/test_cheat_sheet.py",  # It draws the sheet again, from lab 2's solution.

@@ -21,7 +21,8 @@ def test_no_other_module_uses_private_keras():
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "SLF001", "--exclude", HOMES]
     done = subprocess.run([*ruff, "--output-format", "concise", "labs", "benchmarks", "solutions"], cwd=ROOT,
                           capture_output=True, text=True, check=False)
-    found = [line for line in done.stdout.splitlines() if "SLF001" in line and not re.search("_make_subgraph|_current_frames", line)]
+    found = [line for line in done.stdout.splitlines()
+             if "SLF001" in line and not re.search("_make_subgraph|_current_frames", line)]
     assert not found, found
     assert "_make_subgraph" in done.stdout, done.stderr
     python = [path for path in (ROOT / "labs").rglob("*.py") if str(path.relative_to(ROOT)) not in HOMES
