@@ -3,30 +3,23 @@
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eo pipefail -c
-# The environment's folder; one clone can hold several: make env STACK=classic VENV=.venv-classic
+# The environment's folder; one clone can hold several.
 VENV ?= .venv
 BIN := $(VENV)/bin
-# The choices of the existing environment, from its stamp `.ready-STACK-MPI`.
-MADE := $(subst -, ,$(patsubst $(VENV)/.ready-%,%,$(firstword $(wildcard $(VENV)/.ready-*))))
-# `default`: TensorFlow 2.21 with Keras 3; `classic`: TensorFlow 2.15 with Keras 2, on Python 3.11.
-STACK ?= $(if $(word 2,$(MADE)),$(firstword $(MADE)),default)
 # Where Open MPI comes from: `own` (the Python registry's, in the environment) or `system` (mpicxx and mpirun on PATH).
-MPI ?= $(or $(lastword $(MADE)),own)
-STAMP := $(VENV)/.ready-$(STACK)-$(MPI)
+# An existing environment's stamp `.ready-default-MPI` says it.
+MPI ?= $(or $(patsubst $(VENV)/.ready-default-%,%,$(firstword $(wildcard $(VENV)/.ready-default-*))),own)
+STAMP := $(VENV)/.ready-default-$(MPI)
 # Two tests at a time, where there are two cores. tests/conftest.py says which.
 PYTEST = $(BIN)/python -m pytest $(if $(filter-out 1,$(shell nproc)),-n 2 --no-loadscope-reorder)
-# Two files at a time: notebooks, and the classic tests, most of which are one lane of tests/conftest.py.
+# Two notebooks at a time.
 BY_FILE = $(PYTEST) $(if $(filter-out 1,$(shell nproc)),--dist loadfile)
-
-# What differs between the stacks is in the training code. The installation has run when these tests start.
-CLASSIC_TESTS := tests/training tests/workers tests/labs/test_lab02.py tests/labs/test_lab10.py \
-    tests/tools/check/test_check.py::test_a_machine_that_is_well_is_green_on_one_screen
 
 # Many container images set it; then every worker of every run compiles TensorFlow's Python code again, for 12 seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-all test-notebooks test-classic sizes env horovod notebook notebooks notebook-run site \
+.PHONY: help lab10 test test-all test-notebooks sizes env horovod notebook notebooks notebook-run site \
     release slurm drill bench pins clean distclean FORCE
 
 help: ## List the targets
@@ -42,57 +35,49 @@ define check
 @$(BIN)/mypy
 @$(BIN)/lint-imports --no-logo
 endef
-# All parts run, whatever fails: $(1) selects tests, $(2) are notebooks, $(3) is a further command.
+# Both parts run, whatever fails: $(1) selects tests, $(2) are notebooks.
 define tests
 @failed=; \
 $(PYTEST) $(1) || failed=1; \
 $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg $(2) || failed=1; \
-$(3) \
 [ -z "$$failed" ]
 endef
 
 test: env ## Check style, types and imports; run the everyday tests and four notebooks (ten minutes)
 	$(check)
-	$(call tests,-m '$(EVERYDAY)',$(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb),)
+	$(call tests,-m '$(EVERYDAY)',$(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb))
 
-test-all: env ## Run everything: all tests, all notebooks, the classic stack (50 minutes)
+test-all: env ## Run everything: all tests, all notebooks (50 minutes)
 	$(check)
-	$(call tests,,notebooks,make --no-print-directory test-classic || failed=1;)
+	$(call tests,,notebooks)
 
 test-notebooks: env ## Execute the notebooks that `make test` leaves out
 	@$(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg \
 	    $(filter-out $(wildcard $(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb)),$(wildcard notebooks/*.ipynb))
 
-test-classic: BIN := .venv-classic/bin
-test-classic: ## Run the tests of training, workers, labs 2 and 10 on the classic stack, in .venv-classic
-	@$(MAKE) --no-print-directory env STACK=classic VENV=.venv-classic
-	@$(BY_FILE) $(CLASSIC_TESTS)
-
 sizes: env ## Print the lines of each part, what each lab may load, and the words of each page
 	@$(BIN)/python -m tests.sizes
 
-env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; STACK=classic, MPI=system, VENV=DIR
+env: $(STAMP) ## Install TensorFlow, Open MPI and Horovod into .venv, and test them; MPI=system, VENV=DIR
 
 # The newest Python first. setup/suitable.py is a separate program because an older Python could not even parse the one
 # that needs it. An existing environment is updated by its own Python.
-NEWEST := $(if $(filter classic,$(STACK)),,python3.13 python3.12) python3.11 python3 python
+NEWEST := python3.13 python3.12 python3.11 python3 python
 CANDIDATES = $(or $(PYTHON),$(if $(REMADE),,$(wildcard $(BIN)/python)) $(NEWEST))
 LOOKED_AT := $(or $(PYTHON),$(strip $(NEWEST)))
-NO_DEFAULT := no Python from 3.11.4 to 3.13 (looked at: $(LOOKED_AT)), which TensorFlow 2.21 needs; \
+NO_PYTHON := no Python from 3.11.4 to 3.13 (looked at: $(LOOKED_AT)), which TensorFlow 2.21 needs; \
     install one with its venv module, or give its path: make env PYTHON=/path/to/python3.13
-NO_CLASSIC := no Python 3.11 from 3.11.4 on (looked at: $(LOOKED_AT)), which TensorFlow 2.15 needs; \
-    install it with its venv module, or give its path: make env STACK=classic PYTHON=/path/to/python3.11
 NO_ACTIVE := the active Python ($(or $(PYTHON),python)) is not one from 3.11.4 to 3.13; \
     conda env create -f environment.yml, and activate it
-# Runs make_env.py's command $(1) with the first of the Pythons $(2) that fits the stack $(3), or prints $(4).
+# Runs make_env.py with the words $(1) and the first of the Pythons $(2) that fits them, or prints $(3).
 define make_env
 @for python in $(2); do \
-    if why=$$("$$python" setup/suitable.py '$(3)' 2>/dev/null); then \
+    if why=$$("$$python" setup/suitable.py $(firstword $(1)) 2>/dev/null); then \
         [ -z "$$unfit" ] || echo "passed over: $$unfit"; \
         exec "$$python" setup/make_env.py $(1); \
     fi; \
     [ -z "$$why" ] || unfit="$${unfit:-$$why}"; \
-done; echo "$(firstword $(1)): error: $${unfit:-$(4)}" >&2; exit 1
+done; echo "$(firstword $(1)): error: $${unfit:-$(3)}" >&2; exit 1
 endef
 
 # The stamp holds the environment's folder and the clone's, because neither can be moved. If site-packages is newer,
@@ -101,13 +86,12 @@ MOVED := $(if $(wildcard $(STAMP)),$(filter-out $(abspath $(VENV)) $(CURDIR),$(f
 VERSION := import sys; print('%d.%d' % sys.version_info[:2])
 ANOTHER := $(if $(PYTHON),$(if $(wildcard $(VENV)/lib/python$(shell '$(PYTHON)' -c "$(VERSION)" 2>/dev/null)),,FORCE))
 REMADE := $(if $(wildcard $(STAMP)),$(MOVED)$(ANOTHER),FORCE)
-$(STAMP): pyproject.toml horovod_keras3/pyproject.toml $(wildcard setup/constraints*.txt $(addprefix setup/*.,py cmake cc patch)) \
+$(STAMP): pyproject.toml horovod_keras3/pyproject.toml setup/constraints.txt $(wildcard $(addprefix setup/*.,py cmake cc patch)) \
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
-	$(call make_env,env --stack '$(STACK)' --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(STACK),$(or \
-	    $(if $(filter classic,$(STACK)),$(NO_CLASSIC)),$(NO_DEFAULT)))
+	$(call make_env,env --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(NO_PYTHON))
 
 horovod: ## Build Horovod with NCCL into the active environment, for a GPU node (docs/gpu-environment.md)
-	$(call make_env,horovod,$(or $(PYTHON),python),active,$(NO_ACTIVE))
+	$(call make_env,horovod,$(or $(PYTHON),python),$(NO_ACTIVE))
 
 notebook: env ## Open the notebooks in JupyterLab
 	@$(BIN)/labs notebook
@@ -133,19 +117,15 @@ drill: env ## Kill a training run 400 times, at random times and during saves; n
 bench: env ## Compare the speed of the kit with its alternatives (an hour on an idle machine)
 	@$(BIN)/python -m benchmarks
 
-pins: env ## Update setup/constraints*.txt: the newest compatible versions of what pyproject.toml names
-	$(call pins,setup/constraints.txt,--universal --fork-strategy fewest)
-	$(call pins,setup/constraints-classic.txt,--python-platform x86_64-manylinux_2_28 -c <(echo tensorflow==2.15.1))
-
-# The default's pins serve three Pythons. Each package has one version, so the markers can go.
-define pins
-@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 $(2) --no-header --no-annotate \
-    --no-emit-index-url pyproject.toml | sed 's/ *;.*//'; grep '^horovod==' $(1); } \
-    | LC_ALL=C sort > $(1).new && mv $(1).new $(1)
-endef
+# The pins serve three Pythons. Each package has one version, so the markers can go.
+PINS := setup/constraints.txt
+pins: env ## Update setup/constraints.txt: the newest compatible versions of what pyproject.toml names
+	@{ $(BIN)/uv pip compile -q --upgrade --all-extras --python-version 3.11 --universal --fork-strategy fewest \
+	    --no-header --no-annotate --no-emit-index-url pyproject.toml | sed 's/ *;.*//'; grep '^horovod==' $(PINS); } \
+	    | LC_ALL=C sort > $(PINS).new && mv $(PINS).new $(PINS)
 
 clean: ## Remove the environments and tool caches; keep work/, data/ and results/
-	rm -rf .venv .venv-classic .venv-site build .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache \
+	rm -rf .venv .venv-site build .env-* .pytest_cache .ruff_cache .mypy_cache .import_linter_cache \
 	    .hypothesis *.egg-info horovod_keras3/*.egg-info horovod_keras3/build
 
 distclean: clean ## Also remove the kit's caches in data/, the home folder and /tmp; keep work/, results/ and data sets

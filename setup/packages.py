@@ -26,16 +26,12 @@ PIP_INSTALL = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--n
 # The mode adds a folder to sys.path. In the default mode Python would prefer a folder of the same name in the working
 # folder: a clone named `labs`, or the folder horovod_keras3 of any clone.
 EDITABLE = ["--no-build-isolation", "--no-deps", "--config-settings=editable_mode=compat"]
-KERAS_3 = (2, 16)
-"""The first TensorFlow whose tf.keras is Keras 3."""
-
-# The pins of each stack. A new stack needs a Python range in suitable.py, too.
-CONSTRAINTS = {"default": "setup/constraints.txt", "classic": "setup/constraints-classic.txt"}
+CONSTRAINTS = "setup/constraints.txt"
 
 
-def read_pins(root: Path, stack: str = "default") -> dict[str, str]:
-    """Return the version of every package in a stack's file of constraints."""
-    return dict(line.split("==") for line in (root / CONSTRAINTS[stack]).read_text().split())
+def read_pins(root: Path) -> dict[str, str]:
+    """Return the version of every package in the file of constraints."""
+    return dict(line.split("==") for line in (root / CONSTRAINTS).read_text().split())
 
 
 def requirements(root: Path, extras: list[str]) -> list[str]:
@@ -69,23 +65,22 @@ def _exists(url: str) -> bool:
     return not url.startswith("file://") or Path(url.removeprefix("file://")).is_dir()
 
 
-def install(steps: Steps, python: Path, root: Path, wanted: list[str], stack: str) -> None:
-    """Install the requirements into the environment of `python`, at the versions of the stack."""
+def install(steps: Steps, python: Path, root: Path, wanted: list[str]) -> None:
+    """Install the requirements into the environment of `python`, at the pinned versions."""
     env = clean_environment()
     try:
-        steps.run([python, *PIP_INSTALL, f"uv=={read_pins(root, stack)['uv']}"], env)
+        steps.run([python, *PIP_INSTALL, f"uv=={read_pins(root)['uv']}"], env)
         env |= uv_settings(steps, python, env)
         tool = [python.parent / "uv", "pip", "install", "--python", python]
     except SetupError:
         print(" (uv is not available; pip takes minutes)", end="", flush=True)
         tool = [python, *PIP_INSTALL]
         wanted = [line for line in wanted if line != "uv"]
-    steps.run([*tool, "-c", root / CONSTRAINTS[stack], *wanted], env)
+    steps.run([*tool, "-c", root / CONSTRAINTS, *wanted], env)
     # The kit itself comes last and alone: its build needs the setuptools that was just installed.
     steps.run([*tool, *EDITABLE, "-e", root], env)
 
 
-def install_layer(steps: Steps, python: Path, root: Path, tensorflow: str) -> None:
-    """Install horovod_keras3 beside Horovod, unless this TensorFlow has Keras 2, on which it refuses to load."""
-    if tuple(map(int, tensorflow.split(".")[:2])) >= KERAS_3:
-        steps.run([python, *PIP_INSTALL, *EDITABLE, "-e", root / "horovod_keras3"], clean_environment())
+def install_layer(steps: Steps, python: Path, root: Path) -> None:
+    """Install horovod_keras3, which needs Horovod."""
+    steps.run([python, *PIP_INSTALL, *EDITABLE, "-e", root / "horovod_keras3"], clean_environment())

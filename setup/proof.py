@@ -16,8 +16,8 @@ import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
+from horovod_keras3 import DistributedOptimizer
 from labs.run.errors import PROOF_PREFIX
-from labs.training.hvd_keras import DistributedOptimizer
 
 
 def weights_of_all(model: tf.keras.Model) -> list[np.ndarray]:

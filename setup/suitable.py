@@ -1,6 +1,6 @@
-"""Whether this Python fits a stack: `make` asks each Python that it finds, from the newest to the oldest.
+"""Whether this Python can make the environment: `make` asks each that it finds, from the newest to the oldest.
 
-    python setup/suitable.py default      # exit status 0, or 1 with the reason if it is not the version
+    python setup/suitable.py env      # exit status 0, or 1 with the reason if it is not the version
 
 A Python too old to parse this file exits with 1, too.
 """
@@ -10,12 +10,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-RANGES = {
-    "default": ((3, 11, 4), (3, 14, 0)),  # TensorFlow 2.21's wheels; from 3.11.4 on tarfile has filter="data".
-    "classic": ((3, 11, 4), (3, 12, 0)),  # TensorFlow 2.15's.
-    "active": ((3, 11, 4), (3, 14, 0)),  # `make horovod`, for the TensorFlow that is there.
-}
-
+OLDEST, TOO_NEW = (3, 11, 4), (3, 14, 0)  # TensorFlow 2.21's wheels; from 3.11.4 on tarfile has filter="data".
 
 SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows", "msys": "Windows"}
 
@@ -39,15 +34,13 @@ def obstacle() -> str | None:
 
 
 def main() -> int:
-    """Return 0 if this Python fits the stack; print the reason if it is not the version."""
-    stack = sys.argv[1]
+    """Return 0 if this Python fits `make env` or `make horovod`; print the reason if it is not the version."""
     if reason := another_system():  # First: on a Mac no other Python helps.
         print(reason)
         return 1
-    oldest, too_new = RANGES.get(stack, RANGES["default"])
-    if not oldest <= sys.version_info[:3] < too_new:
+    if not OLDEST <= sys.version_info[:3] < TOO_NEW:
         return 1
-    if stack == "active" or not (reason := obstacle()):
+    if sys.argv[1] == "horovod" or not (reason := obstacle()):
         return 0
     print(reason)
     return 1

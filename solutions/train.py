@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
-import horovod_keras3 as hvd  # Horovod: its Keras layer; on Keras 2 it is horovod.tensorflow.keras.
+import horovod_keras3 as hvd  # Horovod: its Keras layer, for Keras 3.
 
 SEED = 1
 parser = argparse.ArgumentParser(description="Train on handwritten digits.")

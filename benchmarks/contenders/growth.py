@@ -55,7 +55,7 @@ def record(run: str, size: int, batch: int, seed: int) -> dict:
         "config": {"batch_size": batch, "base_lr": 0.01, "epochs": 10, "seed": seed, "threads": 1},
         "layout": {"size": size, "local_size": size, "nodes": 1, "threads": 1, "gpus": 0, "backend": "mpi",
                    "global_batch_size": batch * size},
-        "versions": {"tensorflow": "2.15.1", "horovod": "0.28.1"}, "machine": {"host": "node1", "cores": 8},
+        "versions": {"tensorflow": "2.21.0", "horovod": "0.28.1"}, "machine": {"host": "node1", "cores": 8},
         "history": history,
         "timings": {"total_seconds": 10 * 51_200 / images_per_sec + 20, "first_epoch_seconds": 51_200 / images_per_sec,
                     "seconds_per_epoch": 51_200 / images_per_sec, "images_per_sec": images_per_sec},

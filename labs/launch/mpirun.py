@@ -65,9 +65,6 @@ def environment(bar: bool = True) -> dict[str, str]:
     """
     env = {name: value for name, value in os.environ.items() if not INSIDE.match(name)}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}  # File names and output are UTF-8, whatever the locale.
-    if sys.version_info < (3, 12):  # Newer ones have no distutils but that of setuptools, which horovodrun needs.
-        # TensorFlow 2.15 imports distutils; setuptools' own costs 0.2 s.
-        env.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")
     env["LABS_TERMINAL"] = ",".join(str((bar and terminal.columns(stream)) or 0) for stream in (sys.stdout, sys.stderr))
     env["PYTHONPATH"] = paths.python_path()
     if os.geteuid() == 0:  # In a container root is the only user; Open MPI refuses root without both variables.

@@ -17,7 +17,7 @@ from labs.run import atomic
 
 Row = dict[str, Any]
 KINDS = (
-    (r"Distributed\w+_Allreduce|Horovod\w+_Distributed", "gradients"),
+    (r"Horovod\w+_Distributed", "gradients"),
     (r"HorovodBroadcast_", "initial weights and optimizer state"),
     (r"HorovodBroadcast", "decisions of rank 0"),
     (r"HorovodAllgather_asked", "questions: save, stop, pace"),

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from labs.run import shadows, student
 from labs.run.errors import LabError
-from labs.run.paths import ROOT, check_working_folder, shown
+from labs.run.paths import ROOT, check_working_folder, python_path, shown
 from labs.run.text import printable
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def _true(value: str) -> bool:
 
 
 RULES = [
-    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load the package tf_keras, which is not installed",
-         lambda value: legacy_keras() and not PathFinder.find_spec("tf_keras")),
+    Rule("TF_USE_LEGACY_KERAS", "fail", "makes TensorFlow load Keras 2, and the labs need Keras 3",
+         lambda value: value in ("1", "true", "True")),
     Rule("KERAS_BACKEND", "fail", "makes Keras use a backend other than TensorFlow",
          lambda value: value not in ("", "tensorflow")),
     Rule("KERAS_MAX_EPOCHS", "fail", "makes Keras end training early", bool),
@@ -151,24 +151,14 @@ def restore_keras(backend: Any) -> None:
         getattr(backend, f"set_{name}")(value)
 
 
-def legacy_keras() -> bool:
-    """Return whether TensorFlow loads Keras 2 from the package tf_keras, as in NVIDIA's containers."""
-    return os.environ.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True")
-
-
-def keras_package() -> str:
-    """Return the name of the package that TensorFlow loads as Keras."""
-    return "tf_keras" if legacy_keras() else "keras"
-
-
 class HorovodsKerasLayer(MetaPathFinder):
-    """Refuses the import of Horovod's own Keras layer where TensorFlow's Keras is Keras 3.
+    """Refuses the import of Horovod's own Keras layer, which is written for Keras 2.
 
     `horovod.keras`, `horovod.tensorflow.keras` and `horovod.tensorflow.DistributedOptimizer` import `horovod._keras`.
     """
 
     def find_spec(self, name, path=None, target=None):
-        if name == "horovod._keras" and not str(version(keras_package())).startswith("2."):
+        if name == "horovod._keras":
             raise LabError("Horovod's own Keras layer never exchanges a gradient on Keras 3; use "
                            "`import horovod_keras3 as hvd`")
 
@@ -188,39 +178,39 @@ def refuse_numpy() -> None:
 def refuse_tensorflow() -> None:
     """Refuse a TensorFlow that is missing, hidden, or too old."""
     _refuse_missing("tensorflow")
-    if _series("tensorflow") < (2, 15):
-        raise LabError(f"{version('tensorflow')} is older than 2.15, the oldest TensorFlow that the labs run on; "
+    if _series("tensorflow") < (2, 16):
+        raise LabError(f"{version('tensorflow')} is older than 2.16, the oldest TensorFlow with Keras 3; "
                        f"{cure('tensorflow')}")
 
 
 def refuse_keras() -> None:
-    """Refuse a Keras that is missing, hidden, or made for another TensorFlow."""
-    name, tensorflow = keras_package(), version("tensorflow")
-    _refuse_missing(name)
-    series = _series("tensorflow")
-    needed = "3" if name == "keras" and series >= (2, 16) else "{}.{}".format(*series)
-    if tensorflow and not str(version(name)).startswith(f"{needed}."):
-        raise LabError(f"{name} {version(name)} is in {shown(_folder(name))}: TensorFlow {tensorflow} needs {name} "
-                       f"{needed}; {cure(name)}")
+    """Refuse a Keras that is missing, hidden, or not Keras 3."""
+    _refuse_missing("keras")
+    if not str(version("keras")).startswith("3."):
+        raise LabError(f"keras {version('keras')} is in {shown(_folder('keras'))}: the labs need keras 3; "
+                       f"{cure('keras')}")
 
 
 def refuse_horovod() -> None:
-    """Refuse a Horovod that is missing, hidden, of another version, or built for another TensorFlow."""
+    """Refuse a Horovod that is missing, hidden, of another version, built for another TensorFlow, or without
+    horovod_keras3."""
     _refuse_missing("horovod")
-    if version("horovod") != (pin := stacks()[0]["horovod"]):
+    if version("horovod") != (pin := tested()["horovod"]):
         raise LabError(f"Horovod {version('horovod')} is in {shown(_folder('horovod'))}: the labs need {pin}; "
                        f"{cure('horovod')}")
     here = version_number(str(version("tensorflow")))
     if built_for() not in (None, here):
         raise LabError(f"Horovod was built for TensorFlow {built_for()}, and {here} is installed; "
                        f"{install('horovod')}")
+    layer = PathFinder.find_spec("horovod_keras3", [*python_path().split(os.pathsep), *sys.path])
+    if not (layer and layer.origin):  # The clone's folder of that name has no origin: it is a package without contents.
+        raise LabError(f"horovod_keras3 is not installed for {sys.executable}; {install('horovod_keras3')}")
 
 
 def _refuse_missing(name: str) -> None:
     """Raise LabError if Python cannot import a package: it is missing, or another one hides it."""
     if version(name) is None:
-        remedy = "unset TF_USE_LEGACY_KERAS" if name == "tf_keras" else install(name)
-        raise LabError(f"{name} is not installed for {sys.executable}; {remedy}")
+        raise LabError(f"{name} is not installed for {sys.executable}; {install(name)}")
     if _imported_from(name) != _folder(name):
         raise LabError(f"`import {name}` finds {_imported_from(name)}/{name}, which hides the environment's "
                        f"{version(name)}; {cure(name)}")
@@ -254,8 +244,8 @@ def version(name: str) -> str | None:
 
 
 def _series(name: str) -> tuple[int, ...]:
-    """Return the first two numbers of a package's version, or of the default stack's if the package is missing."""
-    known = version(name) or stacks()[0][name]
+    """Return the first two numbers of a package's version, or of its pin if the package is missing."""
+    known = version(name) or tested()[name]
     return tuple(int(number) for number in re.findall(r"\d+", known)[:2])
 
 
@@ -280,17 +270,16 @@ def built_for() -> str | None:
 
 
 @functools.cache
-def stacks() -> list[dict[str, str]]:
-    """Return the pins of the default stack and of the classic one, with which the labs are tested."""
-    return [dict(line.split("==") for line in (ROOT / "setup" / name).read_text().split())
-            for name in ("constraints.txt", "constraints-classic.txt")]
+def tested() -> dict[str, str]:
+    """Return the versions of all packages with which the labs are tested."""
+    return dict(line.split("==") for line in (ROOT / "setup" / "constraints.txt").read_text().split())
 
 
 @functools.cache
 def pins() -> dict[str, str]:
-    """Return the pins of the installed stack; none if its TensorFlow is that of neither (a container, a site)."""
+    """Return the versions that this environment should have; none beside another TensorFlow (a container, a site)."""
     series = "{}.{}.".format(*_series("tensorflow"))
-    return next((pins for pins in stacks() if pins["tensorflow"].startswith(series)), {})
+    return tested() if tested()["tensorflow"].startswith(series) else {}
 
 
 def cure(name: str) -> str:

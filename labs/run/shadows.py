@@ -14,7 +14,7 @@ from labs.run.text import one_line
 
 HARMLESS = {"test", "tests", "docs", "example", "examples", "benchmarks", "setup", "labs"}
 """Names of folders that nothing imports from the environment; the kit's clone may be on the path."""
-MATCHED = {"tensorflow", "keras", "tf_keras", "horovod", "numpy"}
+MATCHED = {"tensorflow", "keras", "horovod", "numpy"}
 """Packages that only work with each other's versions."""
 
 

@@ -11,7 +11,7 @@ a default: a value that the student has set stays. Images/s on two cores unless 
     Horovod's cycle 1 -> 0.1 ms         32,237 -> 51,203          MLP, batch 32, 2 workers
     Horovod's fusion 128 -> 1 MiB        1,088 -> 1,171 (+8 %)    6 M parameters, batch 32, 2 workers
     Open MPI sends up to 16 MiB at once   0.52 -> 0.94            share of 100 Mbit/s, all-reduce of 4 MiB, 2 nodes
-    packages hidden from Keras 3           3.8 -> 2.5 CPU s         each start of a worker; 637 -> 532 MiB
+    packages hidden from Keras             3.8 -> 2.5 CPU s         each start of a worker; 637 -> 532 MiB
     no garbage collector in the import    22.2 -> 17.8 CPU s        a run of 23 steps, 2 workers; 12.4 -> 10.0 s
 """
 
@@ -49,7 +49,7 @@ FOR_MEMORY = {"TF_ENABLE_ONEDNN_OPTS": "0", "GLIBC_TUNABLES": "glibc.malloc.huge
 is counted in whole pages."""
 
 UNUSED = ("sklearn", "matplotlib", "IPython", "cv2")
-"""Packages that Keras 3 imports where they are installed, for wrappers and plots that no lab uses. They make its
+"""Packages that Keras imports where they are installed, for wrappers and plots that no lab uses. They make its
 import a second longer. A lab can import them after TensorFlow."""
 
 
@@ -112,7 +112,7 @@ class TensorFlowImport(MetaPathFinder):
     """The packages that it hides from Keras: UNUSED in a lab's worker, none in a student's script or notebook."""
 
     def find_spec(self, name, path=None, target=None):
-        if name not in ("tensorflow", "keras", "tf_keras"):
+        if name not in ("tensorflow", "keras"):
             return None
         with gc_disabled():
             environment.refuse_harmful(horovod=False)  # A trial that a worker starts may have other Horovod settings.

@@ -20,7 +20,7 @@ def checksums(model: tf.keras.Model) -> dict[str, int]:
     sums = {}
     for index, variable in enumerate([*model.weights, *model.optimizer.variables]):
         values = checkpoint.as_array(keras_internals.tf_variable(variable))
-        sums[f"{index} {keras_internals.name_of(variable)}"] = zlib.crc32(values.reshape(-1).view(np.uint8).data)
+        sums[f"{index} {variable.path}"] = zlib.crc32(values.reshape(-1).view(np.uint8).data)
     return sums
 
 

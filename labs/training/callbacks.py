@@ -20,9 +20,6 @@ BETWEEN_CALLBACKS = 0.2
 """Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
 MOST_STEPS = 64
 
-# On a busy machine Keras 2 warns that a callback takes long beside a step, and a student would look for a fault.
-tf.get_logger().addFilter(lambda record: "is slow compared to the batch time" not in record.getMessage())
-
 
 class Steps(tf.keras.callbacks.Callback):
     """Follows the steps of one epoch.

@@ -12,12 +12,13 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import horovod.tensorflow as hvd
 import tensorflow as tf
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
+from horovod_keras3 import KerasState
 from labs.datasets.pipeline import train_batches
 from labs.datasets.sharding import coverage, shard
 from labs.datasets.splits import Subset
@@ -26,14 +27,11 @@ from labs.run.errors import LabError
 from labs.run.options import Options
 from labs.run.run_lock import hold
 from labs.run.text import plural
-from labs.training import agreement, checkpoint, hvd_keras, hvd_ops, keras_internals, loopback, schedule
+from labs.training import agreement, checkpoint, hvd_ops, loopback, schedule
 from labs.training.keras_internals import take_steps
 from labs.training.layout import Layout, current_layout, pin_gpu, set_threads
 from labs.training.loop import compile_for, epoch_line, evaluate, seed_dropout
 from labs.training.workers import Job
-
-if TYPE_CHECKING:
-    from horovod_keras3 import KerasState
 
 LOST = "worker lost"
 JOINED = "worker joined"
@@ -106,8 +104,8 @@ class Elastic:
             position = checkpoint.restore(self.folder / "checkpoints", model, self.config, self.identity)
         self.memory.history = position.history
         # Horovod: copies this state at a commit, restores it after a loss, and sends it to new workers.
-        state = hvd_keras.elastic.KerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
-                                             step=int(model.optimizer.iterations))
+        state = KerasState(model, optimizer=model.optimizer, epoch=position.epoch, seen=0,
+                           step=int(model.optimizer.iterations))
         # Horovod: calls `_segment` again after each reset, with the state restored.
         return hvd.elastic.run(self._segment)(state, test)
 
@@ -225,8 +223,7 @@ class Elastic:
         means = hvd_ops.mean_over_workers(mine, weight)
         now = time.monotonic()
         row = {"epoch": state.epoch + 1, **means,
-               "learning_rate": keras_internals.learning_rate_now(self.model.optimizer),
-               "images": len(self.images),
+               "learning_rate": float(self.model.optimizer.learning_rate), "images": len(self.images),
                "steps": state.step + self.uncommitted - sum(row["steps"] for row in memory.history),
                "train_seconds": now - memory.epoch_began, "size": job.size}
         memory.history += (row,)
@@ -269,7 +266,6 @@ def _join(seed: int) -> tuple[str | None, int]:
     gpu = pin_gpu(-1 if loopback.is_leaving() else hvd.local_rank(), 1)
     threads = set_threads(0, started)
     tf.keras.utils.set_random_seed(seed)
-    keras_internals.make_dropout_resumable()
     return gpu, threads
 
 

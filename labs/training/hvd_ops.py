@@ -6,13 +6,13 @@ import functools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import horovod.tensorflow as hvd
 import numpy as np
 import tensorflow as tf
 
-from labs.training import hvd_keras, keras_internals
+from horovod_keras3 import DistributedOptimizer
+from labs.training import keras_internals
 from labs.training.optimizers import fused
 
 TIMELINE = "timeline.json"
@@ -35,7 +35,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
         backward_passes_per_step: Micro-batches per step, whose gradients are averaged before they are exchanged.
     """
     # Horovod: between computing the gradients and applying them, average them over all workers.
-    distributed = hvd_keras.DistributedOptimizer(
+    distributed = DistributedOptimizer(
         fused(optimizer),
         device_dense=device,
         device_sparse=device,
@@ -44,7 +44,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
         # Horovod: by default adds up the passes' gradients: the learning rate would grow with their number.
         average_aggregated_gradients=backward_passes_per_step > 1,
     )
-    if keras_internals.GENERATION >= 3 and hvd.size() > 1:
+    if hvd.size() > 1:
         distributed.horovod.reduce = TimedExchange(distributed.horovod.reduce)
     return distributed
 
@@ -52,7 +52,7 @@ def distributed_optimizer(optimizer, *, fp16_allreduce: bool = False, backward_p
 class TimedExchange:
     """An exchange of gradients that adds up how long this worker waited: from its last gradient to the last mean.
 
-    All workers take equally long per step; the slow one is the one that waits least. On Keras 2 it is not measured.
+    All workers take equally long per step; the slow one is the one that waits least.
     """
 
     def __init__(self, reduce):
@@ -94,10 +94,7 @@ def undistributed(optimizer):
     Args:
         optimizer: From `distributed_optimizer`.
     """
-    plain: Any = type(optimizer)
-    if keras_internals.GENERATION == 2:
-        plain = plain.__bases__[0]  # Horovod: its own layer makes a subclass of the optimizer's class.
-    return plain.from_config(optimizer.get_config())
+    return type(optimizer).from_config(optimizer.get_config())
 
 
 def barrier() -> None:

@@ -1,23 +1,16 @@
 """Access to Keras' private attributes, all in one module: a new Keras version changes only this file.
 tests/training/test_keras_internals.py checks that no other module uses a private attribute of Keras.
 
-Here is Keras 3; on the classic stack `keras2_internals` replaces what Keras 2 does differently. Each function is named
-after its effect. Its docstring says why Keras has no public way to achieve it.
+Each function is named after its effect. Its docstring says why Keras has no public way to achieve it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.util import _pywrap_util_port
-
-VERSION = metadata.version(tf.keras.Model.__module__.partition(".")[0])
-"""Of the package behind `tf.keras`: `keras`, or `tf_keras` with TF_USE_LEGACY_KERAS=1."""
-GENERATION = int(VERSION.partition(".")[0])
-"""2 or 3: checkpoints and the initial weights of the two differ."""
 
 
 class TrainFunction:
@@ -110,22 +103,13 @@ def take_steps(model: tf.keras.Model, batches: Iterator, steps: int) -> float:
     return float(model.train_function(batches)["loss"])
 
 
-def learning_rate_now(optimizer: tf.keras.optimizers.Optimizer) -> float:
-    """Return the learning rate of the next step; Keras 2 has no public way to get it."""
-    return float(optimizer.learning_rate)
-
-
-def make_dropout_resumable() -> None:
-    """Let layers draw their random numbers from a variable that can be saved: in Keras 3 they always do."""
-
-
 def all_layers(model: tf.keras.Model) -> list[tf.keras.layers.Layer]:
     """Return a model's layers and the layers nested inside them, which `Model.layers` leaves out."""
     return list(model._flatten_layers(include_self=False))
 
 
 def random_state(model: tf.keras.Model) -> list[tf.Variable]:
-    """Return the state of all random generators, such as dropout's, which Keras 2 does not list as variables."""
+    """Return the state of all random generators, such as dropout's; `Model.weights` leaves it out."""
     return [tf_variable(generator.state) for generator in _generators(model)]
 
 
@@ -133,7 +117,7 @@ def reseed_dropout(model: tf.keras.Model, seed_of: Callable[[int], int]) -> None
     """Set the seeds of all layers that draw random numbers; a layer's `seed` is read only when it is built.
 
     Args:
-        model: Built after `make_dropout_resumable`.
+        model: Built.
         seed_of: Returns the seed of the layer with this index among them.
     """
     for index, generator in enumerate(_generators(model)):
@@ -155,11 +139,6 @@ def state(model: tf.keras.Model) -> list[tf.Variable]:
     return [tf_variable(variable) for variable in [*model.weights, *model.optimizer.variables]]
 
 
-def name_of(variable: Any) -> str:
-    """Return a variable's full name; in Keras 3 `name` alone is "kernel" for many."""
-    return variable.path
-
-
 def velocity(optimizer: tf.keras.optimizers.SGD, variable: tf.Variable) -> tf.Variable | None:
     """Return the momentum that SGD keeps for a variable, or None without momentum; found by a private index."""
     return tf_variable(optimizer.momentums[optimizer._get_variable_index(variable)]) if optimizer.momentum else None
@@ -174,7 +153,3 @@ def moments(optimizer: tf.keras.optimizers.Adam, variable: tf.Variable) -> tuple
 def onednn_enabled() -> bool:
     """Return whether TensorFlow computes with oneDNN: its variable is only a request, and no API reports it."""
     return _pywrap_util_port.IsMklEnabled()
-
-
-if not TYPE_CHECKING and GENERATION < 3:
-    from labs.training.keras2_internals import *  # noqa: F403 - replaces the functions above.

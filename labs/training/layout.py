@@ -217,9 +217,9 @@ def _bind(cores: list[int]) -> None:
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages on which a result depends."""
-    # Read from the modules: their packages have other names in some environments (tensorflow-cpu, tf_keras).
-    ours = {"python": platform.python_version(), "tensorflow": tf.__version__, "keras": keras_internals.VERSION}
-    return ours | {package: metadata.version(package) for package in ("horovod", "numpy", "pillow", "labs")}
+    # TensorFlow's package is tensorflow-cpu in some environments.
+    ours = {"python": platform.python_version(), "tensorflow": tf.__version__}
+    return ours | {package: metadata.version(package) for package in ("keras", "horovod", "numpy", "pillow", "labs")}
 
 
 def machine() -> dict[str, Any]:

@@ -224,7 +224,7 @@ def _train_epoch(job, model, train, saver, steps, batch_size, micro_batches, aug
     # Horovod: each worker has the mean over its own images; the history holds the mean over all workers. Times are
     # averaged too: workers decide by them, and must decide alike.
     means = hvd_ops.mean_over_workers({name: values[0] for name, values in logs.items()}, float(mine.weights.sum()))
-    return {"epoch": epoch + 1, **means, "learning_rate": keras_internals.learning_rate_now(model.optimizer),
+    return {"epoch": epoch + 1, **means, "learning_rate": float(model.optimizer.learning_rate),
             "images": len(train), "steps": steps,
             "train_seconds": hvd_ops.mean_over_workers({"seconds": seconds}, 1.0)["seconds"]}
 
@@ -273,7 +273,7 @@ def _explained(error: tf.errors.OpError, model: tf.keras.Model, epoch: int, step
     """Return TensorFlow's error as one line where the cause is known."""
     if NOT_FINITE in str(error):
         step = int(model.optimizer.iterations) - epoch * steps + 1
-        learning_rate = keras_internals.learning_rate_now(model.optimizer)
+        learning_rate = float(model.optimizer.learning_rate)
         return LabError(f"{NOT_FINITE} at epoch {epoch + 1}, step {step}, learning rate {learning_rate:.4g}; "
                         "lower --base-lr or lengthen the warmup")
     return lab_error(error) or error

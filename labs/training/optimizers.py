@@ -24,12 +24,12 @@ class SGD(tf.keras.optimizers.SGD):
         with _after(grads, self, trainable_variables):
             super().apply(grads, trainable_variables)
 
-    def update_step(self, gradient, variable, *learning_rate):  # Keras 3 passes the learning rate, Keras 2 does not.
+    def update_step(self, gradient, variable, learning_rate):
         velocity = keras_internals.velocity(self, variable)
         if isinstance(gradient, tf.IndexedSlices) or velocity is None:
-            super().update_step(gradient, variable, *learning_rate)
+            super().update_step(gradient, variable, learning_rate)
             return
-        learning_rate, momentum = (tf.cast(value, variable.dtype) for value in (self.learning_rate, self.momentum))
+        learning_rate, momentum = (tf.cast(value, variable.dtype) for value in (learning_rate, self.momentum))
         tf.raw_ops.ResourceApplyKerasMomentum(var=variable.handle, accum=velocity.handle, lr=learning_rate,
                                               grad=gradient, momentum=momentum, use_nesterov=self.nesterov)
 
@@ -41,13 +41,13 @@ class Adam(tf.keras.optimizers.Adam):
         with _after(grads, self, trainable_variables):
             super().apply(grads, trainable_variables)
 
-    def update_step(self, gradient, variable, *learning_rate):
+    def update_step(self, gradient, variable, learning_rate):
         if isinstance(gradient, tf.IndexedSlices) or self.amsgrad:
-            super().update_step(gradient, variable, *learning_rate)
+            super().update_step(gradient, variable, learning_rate)
             return
         learning_rate, beta_1, beta_2, epsilon, step = (
             tf.cast(value, variable.dtype)
-            for value in (self.learning_rate, self.beta_1, self.beta_2, self.epsilon, self.iterations + 1)
+            for value in (learning_rate, self.beta_1, self.beta_2, self.epsilon, self.iterations + 1)
         )
         first, second = keras_internals.moments(self, variable)
         tf.raw_ops.ResourceApplyAdam(
@@ -61,8 +61,8 @@ def _after(gradients: Iterable[Any], optimizer: Any, variables: Iterable[Any]) -
     """Build the optimizer, and run no operation of the block before all gradients are available.
 
     On several workers these are the averaged gradients. TensorFlow copies a variable that is updated while an operation
-    still reads it. The gradient of a layer's inputs reads the layer's weights, and Keras 3 updates each variable as
-    soon as its own gradient is available. (On Keras 2, Horovod's own layer does not call `apply`.)
+    still reads it. The gradient of a layer's inputs reads the layer's weights, and Keras updates each variable as
+    soon as its own gradient is available.
     """
     if not optimizer.built:
         with tf.init_scope():  # Its variables are created outside the graph, so they cannot wait for a gradient.

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+import horovod_keras3 as hvd
 from labs.run import atomic
 from labs.run.text import printable
-from labs.training import hvd_keras as hvd
 
 STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
 

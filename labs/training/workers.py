@@ -23,7 +23,7 @@ from labs.run.errors import NO_GLOO, LabError
 from labs.run.options import Options
 from labs.run.paths import shown
 from labs.run.run_lock import hold
-from labs.training import hvd_ops, keras_internals
+from labs.training import hvd_ops
 from labs.training.layout import (
     Layout,
     current_layout,
@@ -150,7 +150,6 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
     threads = set_threads(threads, hvd.local_size())
     # Horovod: equal seeds for equal models; what must differ between workers (dropout) adds the rank itself.
     tf.keras.utils.set_random_seed(seed)
-    keras_internals.make_dropout_resumable()
     return current_layout(gpu, threads, backend)
 
 

@@ -66,24 +66,6 @@ def test_all_readers_of_photos_run_on_this_stack(name, tmp_path):
     assert {"first epoch, 32 px"} <= set(measured) <= {"first epoch, 32 px", "later epochs, 32 px"}
 
 
-@pytest.mark.workers
-@pytest.mark.slow
-def test_two_stacks_are_compared_in_training_start_and_memory(quick, monkeypatch):
-    monkeypatch.setattr(programs, "classic_python", lambda: sys.executable)
-    measured = {row.case: row for row in questions.stacks(rounds=1)}
-    assert {"mlp, batch 32, 2 workers", "labs run, to Horovod's init", "mlp, peak memory"} <= measured.keys()
-    row = measured["mlp, peak memory"]
-    assert row.ratio == row.other / row.kit, "less memory is better"
-
-
-def test_stacks_without_a_classic_environment_are_skipped_with_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(programs, "_keras", lambda path: 3)
-    monkeypatch.setenv("LABS_CLASSIC", "/nowhere/python")
-    assert questions.stacks(rounds=1) == []
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "no /nowhere/python; `make env STACK=classic VENV=.venv-classic`" in line
-
-
 def test_other_processes_are_told_apart_from_ours():
     cores = psutil.cpu_count()
     assert rounds._others((0.0, 0.0, 0.0), (10.0, 5.0 * cores, 0.0)) == 0.5

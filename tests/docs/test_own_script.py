@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from labs.run.paths import ROOT
 PAGE = (ROOT / "docs/own-script.md").read_text()
 (DIFF, SECOND), (COMMANDS,) = (re.findall(f"```{kind}\n(.*?)```", PAGE, re.DOTALL) for kind in ("diff", "shell"))
 COMMANDS = [line.partition(" #")[0].strip() for line in COMMANDS.splitlines()]
-KERAS_3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 EXAMPLE = "examples/lab02_horovod.py"
 
 
@@ -34,7 +32,6 @@ def test_ten_lines_are_new_and_each_says_why():
 
 
 @pytest.mark.everyday
-@KERAS_3
 @pytest.mark.workers
 def test_a_script_of_ones_own_trains_on_two_workers_from_the_page_alone(tmp_path):
     (tmp_path / "plain.py").write_text(side("-"))
@@ -55,7 +52,6 @@ def test_a_script_of_ones_own_trains_on_two_workers_from_the_page_alone(tmp_path
         (tmp_path / "digits.keras").unlink()
 
 
-@KERAS_3
 @pytest.mark.workers
 @pytest.mark.parametrize(("sign", "replaced", "command"), [
     ("-", "model.fit(", [sys.executable]), ("+", "callbacks = [", [sys.executable, "-m", "labs", "launch", "2"])])

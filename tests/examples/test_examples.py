@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ from tests.tools.cluster.client import until
 FILES = sorted((ROOT / "examples").glob("*.py"))
 RUNNER = Path(__file__).parent / "programs/run_examples.py"
 pytestmark = pytest.mark.timeout(600)  # The first test of each number of workers waits for all files.
-needs_keras3 = pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3,
-                                  reason="horovod_keras3 is for Keras 3")
 
 TWO = {
     "lab01_baseline": "--epochs 1",
@@ -150,7 +147,6 @@ def test_each_statement_of_horovod_says_why(file):
             assert not re.search(r"\bhvd\.(?!(rank|size)\b)", statement) or "# Horovod:" in statement, statement
 
 
-@needs_keras3
 @pytest.mark.everyday
 @pytest.mark.workers
 @pytest.mark.parametrize("stem", TWO)
@@ -162,7 +158,6 @@ def test_two_workers_end_with_equal_weights_and_share_all_images(two, stem):
     assert np.isfinite(outcome["history"]["loss"]).all()
 
 
-@needs_keras3
 @pytest.mark.workers
 @pytest.mark.parametrize("stem", ONE)
 def test_two_workers_compute_what_one_computes(two, one, stem):
@@ -177,7 +172,6 @@ def test_two_workers_compute_what_one_computes(two, one, stem):
         assert values == pytest.approx(histories[1][name], rel=1e-3, abs=slack), name
 
 
-@needs_keras3
 @pytest.mark.workers
 @pytest.mark.parametrize("stem", DATA)
 def test_an_example_reads_its_other_data(one, stem):
@@ -187,7 +181,6 @@ def test_an_example_reads_its_other_data(one, stem):
     assert np.isfinite(outcome["history"]["loss"]).all()
 
 
-@needs_keras3
 @pytest.mark.workers
 @pytest.mark.parametrize(("stem", "words"), [("lab03_lr_scaling", ["--validation-split", "0"]),
                                              ("lab07_vit", ["--no-traffic"])])
@@ -202,7 +195,6 @@ def test_the_learning_curve_is_that_of_the_lab(two, tmp_path, monkeypatch, stem,
         assert result(two, stem)["history"][name] == pytest.approx(curve, rel=1e-3), name
 
 
-@needs_keras3
 @pytest.mark.workers
 @pytest.mark.parametrize("launcher", ["python", pytest.param("horovodrun", marks=pytest.mark.everyday)])
 def test_a_command_of_the_docstring_trains(tmp_path, launcher):
@@ -218,7 +210,6 @@ def test_a_command_of_the_docstring_trains(tmp_path, launcher):
     assert [path.name for path in tmp_path.glob("*.keras")] == ["lab02_horovod.keras"]
 
 
-@needs_keras3
 @pytest.mark.workers
 def test_the_all_reduce_is_measured(tmp_path):
     command = [*mpirun.command(2), sys.executable, ROOT / "examples/lab05_allreduce.py", "--largest-mb", "0.01"]
@@ -233,7 +224,6 @@ def test_the_all_reduce_is_measured(tmp_path):
     assert len(done.stdout.splitlines()) == 1 + len(table), "one worker prints"
 
 
-@needs_keras3
 @pytest.mark.workers
 def test_a_killed_training_goes_on_where_it_was(tmp_path):
     """One of two workers is killed; the same command then ends with the weights of an uninterrupted run."""

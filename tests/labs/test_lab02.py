@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from importlib import metadata
 
 import numpy as np
 import pytest
@@ -36,7 +35,6 @@ def test_the_ten_lines_are_all_that_is_new(texts):
 
 @with_solutions
 @pytest.mark.workers
-@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 def test_the_page_runs_a_script_of_ones_own(texts, tmp_path, monkeypatch, capsys):
     """As it is, two workers train two models; with the ten lines, they compute what one computes."""
     monkeypatch.setenv("LABS_RESULTS", str(tmp_path))

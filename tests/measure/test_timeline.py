@@ -8,8 +8,7 @@ import pytest
 
 from labs.measure import timeline
 
-GRADIENT = "while/body/_1/DistributedSGD_Allreduce/cond_1/HorovodAllreduce_grads_1_0"
-GRADIENT_OF_KERAS_3 = "HorovodAllreduce_DistributedSGD_0"
+GRADIENTS = ("HorovodAllreduce_DistributedSGD_0", "HorovodAllreduce_DistributedSGD_1")
 
 
 def tensor(number: int, name: str) -> dict:
@@ -41,7 +40,7 @@ def fused(at: int) -> list[dict]:
 
 
 EVENTS = [
-    tensor(1, GRADIENT), tensor(2, GRADIENT_OF_KERAS_3), tensor(3, "HorovodBroadcast_dense_kernel_0"),
+    tensor(1, GRADIENTS[0]), tensor(2, GRADIENTS[1]), tensor(3, "HorovodBroadcast_dense_kernel_0"),
     *negotiated(3, "BROADCAST", 0, 20), begin(3, "BROADCAST", 30), begin(3, "MPI_BCAST", 31), end(3, 41), end(3, 45),
     *fused(1000), *fused(2000),
 ]

@@ -1,6 +1,6 @@
 """What the kit wrote before its renovation (commit 860e70b, in `before/`): config hashes, run names, records.
 
-The records and weights of Keras 3 are those with which the kit changed over to it. Four sweeps have got new runs
+The records and weights are those with which the kit changed over to Keras 3. Four sweeps have got new runs
 since, the "demo" of labs 4 and 6 and both of lab 9: their names are those of 26 November 2026, and so is the
 configuration of lab 4's "demo". The "paper" of lab 7 has NCCL since 27 November.
 """
@@ -65,7 +65,7 @@ def test_a_sweep_gives_its_runs_the_names_that_they_had(lab, preset):
 
 @pytest.mark.parametrize("lab", RECORDS)
 def test_an_old_record_is_read(lab):
-    record, lab_ = records.read(BEFORE / lab / "keras2"), catalogue.load_lab(lab)
+    record, lab_ = records.read(BEFORE / lab / "keras3"), catalogue.load_lab(lab)
     assert lab_.Config(**record["config"]) == dataclasses.replace(lab_.presets["demo"], epochs=2)
 
 

@@ -6,15 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
-STACK = "classic" if metadata.version("keras").startswith("2.15.") else "default"
-"""The stack that these tests run on."""
-FILE = {"default": "setup/constraints.txt", "classic": "setup/constraints-classic.txt"}[STACK]
-PINS = dict(line.split("==") for line in (ROOT / FILE).read_text().split())
+PINS = dict(line.split("==") for line in (ROOT / "setup/constraints.txt").read_text().split())
 
 
 class Clone:
@@ -27,8 +23,7 @@ class Clone:
         self.bin = folder.parent / "bin"
         self.bin.mkdir()
         self.active = folder.parent / "active" / "bin"
-        pins = ("setup/constraints.txt", "setup/constraints-classic.txt")
-        for name in ("Makefile", "setup", "pyproject.toml", *pins, "environment.yml", "labs/run/terminal.py",
+        for name in ("Makefile", "setup", "pyproject.toml", "environment.yml", "labs/run/terminal.py",
                      "horovod_keras3/pyproject.toml"):
             self._copy(name)
         for name in ("awk", "bash", "cat", "make", "sort"):
@@ -62,10 +57,10 @@ class Clone:
         report, ask = 'echo "$0 $*"', f'exec {sys.executable} -c "{program}" "$@"'
         return self.script(name, f"case $1 in *make_env.py) {report} ;; *) {ask} ;; esac")
 
-    def stamp(self, stack: str = "default", mpi: str = "own") -> Path:
+    def stamp(self, mpi: str = "own") -> Path:
         """Write the stamp of a successful `make env`."""
         self.site.mkdir(parents=True, exist_ok=True)
-        stamp = self.venv / f".ready-{stack}-{mpi}"
+        stamp = self.venv / f".ready-default-{mpi}"
         stamp.write_text(f"{self.folder / '.venv'}\n{self.folder}\n")
         return stamp
 

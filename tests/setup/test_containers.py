@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.clone import ROOT, STACK, VERSION
+from tests.setup.clone import ROOT, VERSION
 
 IGNORED = ".git", ".venv*", ".env-*", "__pycache__", ".*_cache", "*.egg-info"
 
@@ -38,7 +38,7 @@ def test_the_steps_make_an_image_that_trains(tmp_path):
     shutil.copytree(ROOT, kit, ignore=not_the_recipes)
     foreign = ("LABS_", "PYTHONPATH", "MAKE", "VENV", "MPI", "GPU")
     mine = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    mine |= {"STACK": STACK, "PYTHON": f"{sys.base_prefix}/bin/python{VERSION}"}
+    mine |= {"PYTHON": f"{sys.base_prefix}/bin/python{VERSION}"}
     steps = ["bash", str(kit / "setup/containers" / "steps.sh")]
     made = subprocess.run([*steps, "environment", "env"], cwd=tmp_path, env=mine, capture_output=True, text=True)
     assert made.returncode == 0, made.stdout + made.stderr

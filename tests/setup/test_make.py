@@ -24,7 +24,7 @@ def test_make_alone_explains_every_target(clone):
 @pytest.mark.parametrize("target", ["lab10", "test"])
 def test_the_readmes_commands_make_the_environment_first(clone, target):
     steps = clone.make("-n", target).stdout
-    assert "setup/make_env.py env --stack 'default' --mpi 'own' --venv '.venv'" in steps.split(".venv/bin/", 1)[0]
+    assert "setup/make_env.py env --mpi 'own' --venv '.venv'" in steps.split(".venv/bin/", 1)[0]
 
 
 class TestEnvironment:
@@ -59,17 +59,15 @@ class TestEnvironment:
         assert not self.due(f"PYTHON={self.clone.python}")
         assert self.due(f"PYTHON={self.clone.fake_python('python3.12', (3, 12 + (VERSION == '3.12'), 1))}")
 
-    @pytest.mark.parametrize("choice", ["MPI=system", "STACK=classic", "VENV=.venv-other"])
+    @pytest.mark.parametrize("choice", ["MPI=system", "VENV=.venv-other"])
     def test_with_another_choice(self, choice):
         assert self.due(choice)
 
-    @pytest.mark.parametrize(("stack", "mpi"), [("default", "system"), ("classic", "own")])
-    def test_the_choices_are_remembered(self, stack, mpi):
-        self.stamp.rename(self.stamp.with_name(f".ready-{stack}-{mpi}"))
+    def test_the_choice_is_remembered(self):
+        self.stamp.rename(self.stamp.with_name(".ready-default-system"))
         assert not self.due()
-        assert self.due("STACK=default", "MPI=own")
-        made = self.clone.make("-n", "-B", "env").stdout
-        assert f"--stack '{stack}' --mpi '{mpi}'" in made
+        assert self.due("MPI=own")
+        assert "--mpi 'system'" in self.clone.make("-n", "-B", "env").stdout
 
     def test_an_update_is_made_by_its_own_python(self):
         self.clone.fake_python("python3.13", (3, 13, 0))
@@ -85,7 +83,7 @@ class TestEnvironment:
 
 
 class TestPython:
-    """The newest Python that fits the stack makes the environment."""
+    """The newest Python that fits makes the environment."""
 
     @pytest.fixture(autouse=True)
     def _pythons(self, clone):
@@ -98,15 +96,10 @@ class TestPython:
     def chosen(self, *words: str) -> str:
         return self.clone.make("env", *words).stdout.splitlines()[-1].split()[0].rpartition("/")[2]
 
-    def test_the_newest_for_the_default(self):
+    def test_the_newest_that_fits(self):
         assert self.chosen() == "python3.13"
         (self.clone.bin / "python3.13").unlink()
         assert self.chosen() == "python3.12"
-
-    def test_3_11_for_the_classic_stack(self):
-        assert self.chosen("STACK=classic") == "python3.11"
-        (self.clone.bin / "python3.11").rename(self.clone.bin / "python")
-        assert self.chosen("STACK=classic") == "python"
 
     def test_one_that_can_make_no_environment_is_passed_over_and_says_why(self):
         self.clone.fake_python("python3.13", (3, 13, 5), venv=False)
@@ -132,7 +125,7 @@ def test_who_has_waited_for_another_run_takes_its_result(clone):
 def test_clean_leaves_data_and_results(clone):
     clone.link("rm", "/bin/rm")
     clone.stamp()
-    for name in ("data", "results", ".venv-classic"):
+    for name in ("data", "results", ".venv-site"):
         (clone.folder / name).mkdir()
     clone.make("clean")
     assert not list(clone.folder.glob(".venv*"))

@@ -14,22 +14,18 @@ from tests.setup.clone import VERSION
 DEBIANS = (3, 11, 2)  # Debian 12's Python.
 
 
-@pytest.mark.parametrize(("stack", "needed", "looked_at"), [
-    ("default", "no Python from 3.11.4 to 3.13", "python3.13 python3.12 python3.11 python3 python"),
-    ("classic", "no Python 3.11 from 3.11.4 on", "python3.11 python3 python"),
-])
-def test_no_python(clone, stack, needed, looked_at):
+def test_no_python(clone):
     (clone.bin / clone.python).unlink()
     clone.fake_python("python3", DEBIANS)
-    line = clone.obstacle("env", f"STACK={stack}")
-    assert line.startswith(f"env: error: {needed} (looked at: {looked_at})")
+    line = clone.obstacle("env")
+    assert line.startswith("env: error: no Python from 3.11.4 to 3.13 "
+                           "(looked at: python3.13 python3.12 python3.11 python3 python)")
     assert "PYTHON=/path/to/python3.1" in line
 
 
-@pytest.mark.parametrize(("stack", "version"), [("default", (3, 10, 13)), ("classic", (3, 12, 1))])
-def test_another_python(clone, stack, version):
-    python = clone.fake_python("another", version)
-    assert f"(looked at: {python})" in clone.obstacle("env", f"STACK={stack}", f"PYTHON={python}")
+def test_another_python(clone):
+    python = clone.fake_python("another", (3, 10, 13))
+    assert f"(looked at: {python})" in clone.obstacle("env", f"PYTHON={python}")
 
 
 def test_a_python_that_cannot_make_environments(clone):
@@ -94,10 +90,10 @@ def test_a_disk_that_fills_up(clone):
 
 
 @pytest.mark.usefixtures("compiler", "full_disk")
-def test_another_stack_is_announced(clone):
-    clone.stamp("classic", "own")
-    made = clone.make("env", "STACK=default", LABS_ENV_GB="0").stdout
-    assert made.startswith(f".venv (classic, own, Python {VERSION}) is made again as default, own, Python {VERSION}\n")
+def test_another_mpi_is_announced(clone):
+    clone.stamp("system")
+    made = clone.make("env", "MPI=own", LABS_ENV_GB="0").stdout
+    assert made.startswith(f".venv (system, Python {VERSION}) is made again as own, Python {VERSION}\n")
 
 
 def test_a_folder_with_other_files_is_left_alone(clone):
@@ -117,12 +113,9 @@ def test_no_mpi_of_the_site(clone):
     assert "no mpicxx on PATH; load the site's MPI" in line
 
 
-@pytest.mark.parametrize(("choice", "line"), [
-    ("STACK=newest", "env: error: there is no STACK=newest; there are: default, classic"),
-    ("MPI=mpich", "env: error: there is no MPI=mpich; leave it out, or use MPI=system for the one on PATH"),
-])
-def test_a_word_that_is_no_choice(clone, choice, line):
-    assert clone.obstacle("env", choice) == line
+def test_a_word_that_is_no_choice(clone):
+    line = "env: error: there is no MPI=mpich; leave it out, or use MPI=system for the one on PATH"
+    assert clone.obstacle("env", "MPI=mpich") == line
 
 
 class TestHorovod:

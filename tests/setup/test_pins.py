@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import sysconfig
 import tomllib
 
-import pytest
 import yaml
 from packages import CONSTRAINTS
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from tests.setup.clone import ROOT, STACK
+from tests.setup.clone import PINS, ROOT
 
-LINES = {stack: (ROOT / name).read_text().splitlines() for stack, name in CONSTRAINTS.items()}
-PINS = {stack: dict(line.split("==") for line in lines) for stack, lines in LINES.items()}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 ELSEWHERE = {"frames"}
 """Extras for an environment of their own, without the kit's pins."""
 WANTED = PROJECT["dependencies"] + [line for name, extra in EXTRAS.items() if name not in ELSEWHERE for line in extra]
-GPU_FILES = {"default": "environment.yml", "classic": "setup/environment-classic.yml"}
 
 
 def gpu_environment(name: str) -> tuple[dict[str, str], list[str]]:
@@ -32,10 +27,9 @@ def gpu_environment(name: str) -> tuple[dict[str, str], list[str]]:
     return dict(entry.split("=", 1) for entry in conda if "=" in entry), pip["pip"]
 
 
-@pytest.mark.parametrize("stack", CONSTRAINTS)
-def test_every_dependency_is_pinned_within_what_pyproject_asks(stack):
+def test_every_dependency_is_pinned_within_what_pyproject_asks():
     for requirement in map(Requirement, WANTED):
-        assert requirement.specifier.contains(PINS[stack][canonicalize_name(requirement.name)]), requirement
+        assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)]), requirement
 
 
 def test_what_is_installed_is_what_is_pinned():
@@ -43,42 +37,39 @@ def test_what_is_installed_is_what_is_pinned():
     # Not sys.path: setuptools, once imported, has appended a folder with its own copies of packages.
     for result in importlib.metadata.distributions(path=[sysconfig.get_path("purelib")]):
         name = canonicalize_name(result.metadata["Name"])
-        if result.version != PINS[STACK].get(name, result.version):
-            other[name] = f"{result.version}, pinned is {PINS[STACK][name]}"
+        if result.version != PINS.get(name, result.version):
+            other[name] = f"{result.version}, pinned is {PINS[name]}"
     assert not other, f"run `make env`: {other}"
 
 
-@pytest.mark.parametrize("stack", GPU_FILES)
-def test_the_gpu_environment_has_the_same_versions(stack):
-    conda, pip = gpu_environment(GPU_FILES[stack])
-    # pip's paths begin at the file's folder.
-    assert f"-c {os.path.relpath(ROOT / CONSTRAINTS[stack], (ROOT / GPU_FILES[stack]).parent)}" in pip
+def test_the_gpu_environment_has_the_same_versions():
+    conda, pip = gpu_environment("environment.yml")
+    assert f"-c {CONSTRAINTS}" in pip
     named = [Requirement(entry) for entry in pip if "==" in entry]
     assert {requirement.name for requirement in named} > {"tensorflow", "keras", "jupyterlab"}
     for requirement in named:
-        assert str(requirement.specifier) == f"=={PINS[stack][requirement.name]}", requirement.name
+        assert str(requirement.specifier) == f"=={PINS[requirement.name]}", requirement.name
     for name, version in conda.items():
-        assert PINS[stack].get(name, version) == version, name
+        assert PINS.get(name, version) == version, name
 
 
-@pytest.mark.parametrize("stack", GPU_FILES)
-def test_the_gpu_environment_takes_all_else_from_the_pins(stack):
-    conda, pip = gpu_environment(GPU_FILES[stack])
+def test_the_gpu_environment_takes_all_else_from_the_pins():
+    conda, pip = gpu_environment("environment.yml")
     kit = next(entry.removeprefix("-e ").lstrip(".") for entry in pip if entry.startswith("-e ."))
     others = ELSEWHERE | {"nvcc", "site"}  # conda brings CUDA's compiler; `make site` has an environment of its own.
     assert Requirement(f"labs{kit}").extras == set(EXTRAS) - others
     assert SpecifierSet(PROJECT["requires-python"]).contains(conda["python"])
-    assert conda["cuda-nvcc"] == PINS[stack]["nvidia-cuda-nvcc-cu12"]
-    assert conda["cuda-cudart-dev"] == conda["cuda-cudart-static"] == PINS[stack]["nvidia-cuda-runtime-cu12"]
+    assert conda["cuda-nvcc"] == PINS["nvidia-cuda-nvcc-cu12"]
+    assert conda["cuda-cudart-dev"] == conda["cuda-cudart-static"] == PINS["nvidia-cuda-runtime-cu12"]
     assert not [entry for entry in [*WANTED, *pip, *conda] if "horovod" in entry], "`make horovod` builds it"
 
 
 def test_conda_forges_horovod_is_the_version_of_the_pins():
     conda, pip = gpu_environment("setup/environment-conda-forge.yml")
     version, _, build = conda["horovod"].partition("=")
-    assert version == PINS["default"]["horovod"]
+    assert version == PINS["horovod"]
     assert "cuda" in build
     assert "openmpi" in build
-    assert PINS["default"]["tensorflow"].startswith(f"{conda['tensorflow']}.")
-    assert PINS["default"]["openmpi"].startswith(f"{conda['openmpi']}.")
+    assert PINS["tensorflow"].startswith(f"{conda['tensorflow']}.")
+    assert PINS["openmpi"].startswith(f"{conda['openmpi']}.")
     assert not any(entry.startswith("-c ") for entry in pip), "the pins would replace conda's packages"

@@ -18,12 +18,12 @@ from machine import Mpi, find_mpi
 
 from tests.setup.clone import ROOT
 
-BUILD = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
+BUILD = Build("0.28.1", "2.21.0", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
 NCCL = Gpu("NCCL-2.16.5-CUDA-12.2", {"HOROVOD_GPU_OPERATIONS": "NCCL"})
 
 
 @pytest.mark.parametrize("change", [
-    {"horovod": "0.28.2"}, {"tensorflow": "2.15.0"}, {"python": "3.12"}, {"gpu": NCCL}, {"movable": False},
+    {"horovod": "0.28.2"}, {"tensorflow": "2.20.0"}, {"python": "3.12"}, {"gpu": NCCL}, {"movable": False},
     {"mpi": Mpi("openmpi-4.1.4", Path("/one/bin"))}], ids=lambda change: next(iter(change)))
 def test_another_combination_has_another_wheel(change):
     assert dataclasses.replace(BUILD, **change).key != BUILD.key
@@ -67,7 +67,7 @@ from horovod_wheel import Build, wheel
 from machine import Mpi
 from steps import Steps
 horovod_wheel.PATCH = Path("patch")
-build = Build("0.28.1", "2.15.1", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
+build = Build("0.28.1", "2.21.0", "3.11", Mpi("openmpi-5.0.11", Path("/one/bin")))
 print("\\n" + str(wheel(Steps(1, Path(f"log-{__import__('os').getpid()}")), build, Path("python").resolve())))
 """
 

@@ -35,9 +35,8 @@ def test_a_workflow_runs_what_exists():
 
 
 def test_each_change_is_tested_on_the_oldest_and_the_newest_python():
-    (oldest, too_new) = suitable.RANGES["default"]
     matrix = WORKFLOWS["test"]["jobs"]["test"]["strategy"]["matrix"]["python"]
-    assert matrix == [f"3.{oldest[1]}", f"3.{too_new[1] - 1}"]
+    assert matrix == [f"3.{suitable.OLDEST[1]}", f"3.{suitable.TOO_NEW[1] - 1}"]
 
 
 def test_the_dev_container_builds_a_stage_of_the_recipe():

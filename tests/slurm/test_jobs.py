@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 
 import pytest
 
@@ -153,7 +152,6 @@ def test_the_launcher_sees_what_slurm_granted(slurm, tmp_path, args, granted):
     assert f"Allocation(job_id='{job.number}', node_list={granted})" in job.text()
 
 
-@pytest.mark.skipif(int(metadata.version("keras").split(".")[0]) < 3, reason="horovod_keras3 is for Keras 3")
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_an_example_trains_as_a_laptop_submits_it(tmp_path_factory, tmp_path, nodes):
     """On nodes with the fewest CPUs that `labs cluster up --slurm` gives; it writes where sbatch was typed."""

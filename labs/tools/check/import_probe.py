@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,18 +33,17 @@ def main() -> None:
     began = time.monotonic()
     import tensorflow as tf
 
-    # Keras is loaded here: TensorFlow imports it on first use. Its package is keras or tf_keras.
-    keras = sys.modules[tf.keras.Model.__module__.partition(".")[0]]
-    report(tensorflow=tf.__version__, keras=keras.__version__, gpus=len(tf.config.list_physical_devices("GPU")),
+    # Keras is loaded here: TensorFlow imports it on first use.
+    report(tensorflow=tf.__version__, keras=tf.keras.__version__, gpus=len(tf.config.list_physical_devices("GPU")),
         seconds=time.monotonic() - began)
     import horovod
     import horovod.tensorflow as hvd
     from horovod.runner.common.util import secret
 
-    from labs.training import hvd_keras  # Raises if it finds no layer for this Keras.
+    import horovod_keras3  # noqa: F401 - the proof that it loads.
 
     report(horovod=horovod.__version__, mpi=hvd.mpi_built(), gloo=hvd.gloo_built(), nccl=bool(hvd.nccl_built()),
-        safe=hasattr(secret, "launch_key"), library=mpi_library(), layer=hvd_keras.DistributedOptimizer.__module__)
+        safe=hasattr(secret, "launch_key"), library=mpi_library())
 
 
 if __name__ == "__main__":

@@ -63,25 +63,24 @@ def packages() -> Finding:
 def keras() -> Finding:
     """Check that the Keras that TensorFlow loads is there, fits it, and has the settings that the labs need."""
     environment.refuse_keras()
-    name = environment.keras_package()
     if different := environment.keras_settings():
         file, changes = environment.keras_file(), ", ".join(f"{key} to {value}" for key, value in different.items())
         return warn(f"{file} sets {changes}, which the labs reset", f"rm {file}")
-    if version(name) != pins().get(name, version(name)):
-        return warn(f"{version(name)} (tested with {pins()[name]})", cure(name))
-    return ok(f"{name} {version(name)}")
+    if version("keras") != pins().get("keras", version("keras")):
+        return warn(f"{version('keras')} (tested with {pins()['keras']})", cure("keras"))
+    return ok(f"keras {version('keras')}")
 
 
 def tensorflow() -> Finding:
-    """Compare TensorFlow's version with those that the labs are tested with, and import it in a separate process."""
+    """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
     environment.refuse_tensorflow()
-    tested = [each["tensorflow"] for each in environment.stacks()]
+    tested = environment.tested()["tensorflow"]
     facts, outcome = probe()
     if "tensorflow" not in facts:
         return _not_loaded("tensorflow", outcome)
     loaded = f"{facts['tensorflow']} with Keras {facts['keras']}, loaded in {facts['seconds']:.0f} s"
-    if version("tensorflow") not in tested:
-        return warn(f"{loaded}; the labs are tested with {' and '.join(tested)}", "docs/support-matrix.md")
+    if version("tensorflow") != tested:
+        return warn(f"{loaded}; the labs are tested with {tested}", "docs/support-matrix.md")
     return ok(loaded)
 
 
@@ -104,8 +103,8 @@ def horovod() -> Finding:
         return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not start it by `horovodrun`, "
                     "nor lab 12's elastic study", install("horovod"))
     built_for = environment.built_for() or version_number(str(version("tensorflow")))
-    layer = f"; {name} {version(name) or ''}".rstrip() if (name := facts["layer"]) == "horovod_keras3" else ""
-    return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}{layer}")
+    layer = f"horovod_keras3 {version('horovod_keras3') or ''}".rstrip()
+    return ok(f"{facts['horovod']} for TensorFlow {built_for}; MPI, Gloo{', NCCL' * facts['nccl']}; {layer}")
 
 
 def mpi() -> Finding:

@@ -50,7 +50,7 @@ BAD = {
     "gpus are dicts": (changed("machine.gpus", [{"name": "A100"}]), "machine.gpus[0]"),
     "a surrogate in a key": (changed("config.\ud800", 1), "surrogate"),
     "a lab that leaves its folder": (changed("lab", "../../x"), "lab"),
-    "versions is a string": (changed("versions", "2.15"), "versions"),
+    "versions is a string": (changed("versions", "2.21"), "versions"),
     "not UTF-8": (json.dumps(record("bad")).encode() + b"\xff", "JSON"),
     "cut off": (json.dumps(record("bad"))[:100], "JSON"),
     "another format": ('{"format": 0}', "not a record of format 1"),
