@@ -61,24 +61,26 @@ def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on faces and their ages, measure the utilization of the cores, and return the run's record."""
     import tensorflow as tf
 
-    with training.start(config, options) as job, training.bind_to_cores(job.layout):
-        faces = _faces(config, job.size)
-        job.print_once(faces.description)
-        model = models.age_model(config.model, config.image_size)
-        optimizer = tf.keras.optimizers.Adam(learning_rate(config, job.size))
-        with measure.Utilization() as busy:
-            history = training.fit(
-                job, model, optimizer, faces.train, loss="mse", metrics=("mae",),
-                batch_size=config.batch_size, epochs=config.epochs,
-            )
-        # Horovod: each worker has measured its own process; together they are the utilization of the nodes.
-        each = training.hvd_ops.gather_object(busy.summary(skip=history[0]["train_seconds"]))
-        utilization = measure.utilization.combine(each, job.layout.nodes)
-        test = training.evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
-        input_rate = measure.throughput.input_rate(faces.train, config.batch_size)
+    with training.start(config, options) as job:
+        with training.bind_to_cores(job.layout):
+            faces = _faces(config, job.size)
+            job.print_once(faces.description)
+            model = models.age_model(config.model, config.image_size)
+            optimizer = tf.keras.optimizers.Adam(learning_rate(config, job.size))
+            with measure.Utilization() as busy:
+                history = training.fit(
+                    job, model, optimizer, faces.train, loss="mse", metrics=("mae",),
+                    batch_size=config.batch_size, epochs=config.epochs,
+                )
+            # Horovod: each worker has measured its own process; together they are the utilization of the nodes.
+            each = training.hvd_ops.gather_object(busy.summary(skip=history[0]["train_seconds"]))
+            utilization = measure.utilization.combine(each, job.layout.nodes)
+            test = training.evaluate(job, model, faces.test, config.batch_size) if len(faces.test) else {}
+            input_rate = measure.throughput.input_rate(faces.train, config.batch_size)
         if job.rank == 0:  # Up to a gigabyte, and a finished run is not resumed.
             shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
         metrics: dict[str, Any] = {f"test_{name}": value for name, value in test.items()} | utilization
+        # No longer bound: the record has the cores of the node.
         return results.finish(
             job, history, **metrics,
             input_images_per_sec=job.size * training.hvd_ops.mean_over_workers({"input": input_rate}, 1.0)["input"],

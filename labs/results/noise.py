@@ -300,7 +300,8 @@ def warning(*measured: Any) -> str:
     """Return a sentence to print beside a figure, instead of a conclusion, if a measurement was disturbed; else "".
 
     Args:
-        measured: Records; or the times of repeats of the same work, in seconds, such as those of a cell's turns.
+        measured: Records; or the times of repeats of the same work, in seconds, such as those of a cell's turns: the
+            middle half of these must agree.
     """
     problems = "; ".join(dict.fromkeys(problem for each in measured for problem in _problems(each)))
     return f"Disturbed: {problems}. Measure again; these figures allow no conclusion." if problems else ""
@@ -310,7 +311,10 @@ def _problems(measured: Any) -> list[str]:
     if isinstance(measured, dict) and "history" in measured:
         found = filter(None, [disturbance(measured), shared_cores(measured)])
         return [f"{printable(measured['run'])}: {problem}" for problem in found]
-    return list(filter(None, [uneven(measured)]))
+    # Half of the turns may be outliers, since pages take medians.
+    turns = np.sort(np.asarray(measured, float))
+    middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
+    return [f"of {len(turns)} repeats, {clause}" for clause in [uneven(middle)] if clause]
 
 
 def disturbance(run: Record) -> str:

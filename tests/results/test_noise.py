@@ -119,6 +119,8 @@ def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
     assert "busy: the slowest of 2 epochs took 2 times as long" in noise.warning(run("busy", 1, [9.0, 1.0, 2.0]))
     assert noise.warning(run("short", 1, [0.9, 0.1, 0.2])) == "", "one moment of another program"
     assert "the slowest of 3 took 2 times" in noise.warning([0.010, 0.020, 0.011])
+    assert noise.warning([0.010] * 7 + [0.030]) == "", "one slow turn of eight moves no median"
+    assert "of 8 repeats, the slowest of 4 took 2 times" in noise.warning([0.010] * 4 + [0.020] * 4)
     assert "2 workers on a node took turns on 1 core" in noise.warning(run("crowded", 1, [9.0, 1.0, 1.0], cores=1))
 
 
