@@ -656,15 +656,17 @@ def case_values_that_cannot_be_summed_are_named():
 
 
 def case_unequal_batches():
-    """A last step of 3 and 1 samples counts as one of 4; a loss that is a sum needs no weights."""
-    mine = [[0, 1, 2, 6, 7, 8, 12, 13, 14], [3, 4, 5, 9, 10, 11, 15]][hvd.rank()]
-    for loss, factor in (("mse", 1), (K.losses.MeanSquaredError(reduction="sum"), 1 / hvd.size())):
-        together, alone = compiled(optimizer=K.optimizers.SGD(0.1), loss=loss), dense()
-        alone.compile(K.optimizers.SGD(0.1 * factor), loss, jit_compile=False)
-        alone.fit(NUMBERS[:16], TARGETS[:16], 6, shuffle=False, verbose=0)
-        fit(together, first(), x=NUMBERS[mine], y=TARGETS[mine], batch_size=3)
-        for value, expected in zip(together.get_weights(), alone.get_weights(), strict=True):
-            np.testing.assert_allclose(value, expected, 1e-5, 1e-6)
+    """A last step of 3 and 1 samples counts as one of 4, or all steps are of 4 and 2; a sum needs no weights."""
+    last = [[0, 1, 2, 6, 7, 8, 12, 13, 14], [3, 4, 5, 9, 10, 11, 15]][hvd.rank()], 3, 16
+    every = [[0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15], [4, 5, 10, 11, 16, 17]][hvd.rank()], [4, 2][hvd.rank()], 18
+    for mine, batch_size, samples in (last, every):
+        for loss, factor in (("mse", 1), (K.losses.MeanSquaredError(reduction="sum"), 1 / hvd.size())):
+            together, alone = compiled(optimizer=K.optimizers.SGD(0.1), loss=loss), dense()
+            alone.compile(K.optimizers.SGD(0.1 * factor), loss, jit_compile=False)
+            alone.fit(NUMBERS[:samples], TARGETS[:samples], 6, epochs=2, shuffle=False, verbose=0)
+            fit(together, first(), x=NUMBERS[mine], y=TARGETS[mine], batch_size=batch_size, epochs=2)
+            for value, expected in zip(together.get_weights(), alone.get_weights(), strict=True):
+                np.testing.assert_allclose(value, expected, 1e-4, 1e-5)
 
 
 def case_callbacks_of_keras():
