@@ -143,7 +143,7 @@ def compared(ours: dict[str, Any], earlier: Sequence[dict[str, Any]]) -> pd.Data
     return pd.DataFrame(rows.values()).set_index("framework").drop(columns="skipped")
 
 
-def against(runs: Sequence[dict[str, Any]], method: str, baseline: str, comparisons: int = 1) -> str:
+def against(runs: Sequence[dict[str, Any]], method: str, baseline: str, comparisons: int) -> str:
     """Return whether a method's exchange is shorter or longer than another's by more than noise: paired over the seeds.
 
     Args:
@@ -152,7 +152,7 @@ def against(runs: Sequence[dict[str, Any]], method: str, baseline: str, comparis
         baseline: The method to compare with.
         comparisons: As in `noise.compare`.
     """
-    one, other = ({run["config"]["seed"]: ledger([run])["exchange"][name] for run in runs}
-                  for name in (method, baseline))
+    exchange = {run["config"]["seed"]: ledger([run])["exchange"] for run in runs}
+    one, other = ({seed: methods[name] for seed, methods in exchange.items()} for name in (method, baseline))
     verdict = noise.compare(one, other, comparisons=comparisons)
     return {-1: "shorter", 0: "no measurable difference", 1: "longer"}[verdict.direction]

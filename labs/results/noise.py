@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from labs.results.schema import Record
 
 LEVEL = 0.05
-"""The chance that a sentence or a table calls some difference more than noise although there is none."""
+"""The chance that a sentence or a table calls any difference more than noise although there is none."""
 PAIRS = 3
 """Fewest common seeds that are compared seed by seed: for two differences Student's factor is 12.7."""
 UNEVEN = 1.5
 """How many times as long as the fastest epoch the slowest of an undisturbed run may take, the first left out."""
+LARGEST_FACTOR = 1000.0
+"""An interval of a ratio that reaches further to either side says nothing."""
 MOMENT = 0.5
 """Seconds: a smaller difference of two epochs may come from one moment of another program."""
 
@@ -49,7 +51,7 @@ class Comparison:
     pairs: int = 0
     """The seeds within which it was compared; 0: over all runs (Welch)."""
     comparisons: int = 1
-    """So many intervals hold together in 95 % of all cases."""
+    """The number of intervals that hold together with 95 %."""
     problem: str = ""
     """Why there is no interval."""
     left_out: tuple[str, ...] = ()
@@ -122,6 +124,8 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
     """
     (first, left_out), (second, also_left_out) = (_values(side, of, timed, ratio) for side in (one, other))
     centre, half, pairs, problem = _difference(first, second, LEVEL / comparisons)
+    if ratio and half > math.log(LARGEST_FACTOR):  # Of two runs each, Student's factor is in the thousands.
+        half, problem = math.nan, "the runs are too few for an interval"
     ends = (centre, centre - half, centre + half)
     value, low, high = map(math.exp, ends) if ratio else ends
     return Comparison(value, low, high, ratio, pairs, comparisons, problem, (*left_out, *also_left_out), unit, digits)
@@ -168,7 +172,7 @@ def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
 
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
-    """Yield seed, value, and name if it was disturbed, of each run of a side; a run without a seed is its own."""
+    """Yield each run's seed and value, and its name if it was disturbed; a run without a seed gets a key of its own."""
     if hasattr(side, "columns"):
         seeds = side["seed"] if "seed" in side else [object() for _ in side.index]
         disturbed = side["disturbed"] if "disturbed" in side else [""] * len(side)
@@ -211,10 +215,11 @@ def compare_shares(one: float, other: float, images: int, other_images: int | No
     """
     from scipy.special import ndtri
 
-    error = math.hypot(standard_error(one, images), standard_error(other, other_images or images))
-    half = float(ndtri(1 - LEVEL / comparisons / 2)) * error if error else math.nan
-    return Comparison(one - other, one - other - half, one - other + half, comparisons=comparisons, digits=3,
-                      problem="without a wrong or without a right answer, the noise is unknown")
+    # With one more right and one more wrong image, so that a share of 0 or 1 has an error too (Agresti and Caffo 2000).
+    error = math.hypot(*(standard_error((share * count + 1) / (count + 2), count + 2)
+                         for share, count in ((one, images), (other, other_images or images))))
+    half = float(ndtri(1 - LEVEL / comparisons / 2)) * error
+    return Comparison(one - other, one - other - half, one - other + half, comparisons=comparisons, digits=3)
 
 
 def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> Comparison:
@@ -237,7 +242,7 @@ def compare_answers(one: ArrayLike, other: ArrayLike, comparisons: int = 1) -> C
     low = float(betaincinv(only_one, only_other + 1, tail)) if only_one else 0.0
     high = float(betaincinv(only_one + 1, only_other, 1 - tail)) if only_other else 1.0
     low, high = ((2 * share - 1) * differing / n if differing else math.nan for share in (low, high))
-    return Comparison((only_one - only_other) / n, low, high, pairs=n, comparisons=comparisons, digits=3,
+    return Comparison((only_one - only_other) / n, low, high, comparisons=comparisons, digits=3,
                       problem="both are right on the same images")
 
 
@@ -251,7 +256,7 @@ def mcnemar(one: ArrayLike, other: ArrayLike) -> float:
 
 
 def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
-    """Return the images that only the first gets right, those that only the second does, and all."""
+    """Return the numbers of images that only the first gets right, that only the second gets right, and of all."""
     first, second = np.asarray(one, bool), np.asarray(other, bool)
     return int((first & ~second).sum()), int((second & ~first).sum()), len(first)
 
@@ -259,7 +264,12 @@ def _discordant(one: ArrayLike, other: ArrayLike) -> tuple[int, int, int]:
 # One setting.
 
 def mean_interval(values: Sequence[float], together: int = 1) -> tuple[float, float]:
-    """Return Student's 95 % interval of the mean; NaN for fewer than two values. `together`: so many hold together."""
+    """Return Student's interval of the mean; NaN for fewer than two values.
+
+    Args:
+        values: The values.
+        together: The number of intervals that hold together with 95 %.
+    """
     numbers = np.asarray(values, float)
     half = half_width(*spread(numbers), LEVEL / together)
     return float(numbers.mean() - half), float(numbers.mean() + half)
@@ -311,10 +321,11 @@ def _problems(measured: Any) -> list[str]:
     if isinstance(measured, dict) and "history" in measured:
         found = filter(None, [disturbance(measured), shared_cores(measured)])
         return [f"{printable(measured['run'])}: {problem}" for problem in found]
-    # Half of the turns may be outliers, since pages take medians.
+    # A quarter at either end may be outliers, since pages take medians.
     turns = np.sort(np.asarray(measured, float))
     middle = turns[len(turns) // 4:len(turns) - len(turns) // 4]
-    return [f"of {len(turns)} repeats, {clause}" for clause in [uneven(middle)] if clause]
+    return list(filter(None, [uneven(middle, f"the middle {len(middle)} of " * (len(middle) < len(turns))
+                                     + plural(len(turns), "repeat"))]))
 
 
 def disturbance(run: Record) -> str:
@@ -335,10 +346,15 @@ def shared_cores(run: Record) -> str:
     return f"{workers:,.0f} workers on a node took turns on {plural(int(cores), 'core')}"
 
 
-def uneven(seconds: Collection[float]) -> str:
-    """Return a clause on how far repeats of the same work differ, if the machine must have been busy; otherwise ""."""
+def uneven(seconds: Collection[float], of: str = "") -> str:
+    """Return a clause on how far repeats of the same work differ, if the machine must have been busy; otherwise "".
+
+    Args:
+        seconds: The times of the repeats.
+        of: What they are; by default their number.
+    """
     ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
-    return f"the slowest of {len(seconds)} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
+    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
@@ -347,7 +363,7 @@ def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:
     The epochs in which an elastic run changed its size are left out, and all of a run that was killed and resumed.
     """
     tables, history = run.get("tables", {}), run.get("history", [])
-    progress = tables.get("progress", [])
+    progress = [row for row in tables.get("progress", []) if _is_number(row.get("epochs")) and "size" in row]
     changed = {math.floor(before["epochs"]) + 1 for before, after in itertools.pairwise(progress)
                if before["size"] != after["size"]}
     epochs: dict[int, list[tuple[float, float]]] = {}

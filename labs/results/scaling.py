@@ -111,14 +111,15 @@ def comparable(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None,
-             scaling: Literal["weak", "strong"] = "weak", together: bool = False) -> pd.DataFrame:
+             scaling: Literal["weak", "strong"] = "weak") -> pd.DataFrame:
     """Return the speedup and scaling efficiency over `base` workers, a row per configuration and number of workers.
 
     The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), as `noise.compare`
-    compares them; the efficiency is speedup / (n / base). Both have its 95 % interval, NaN if either side ran once or
-    was disturbed. A row is compared only with `base` workers of the same configuration. Without such runs it has NaN,
-    and the column `note` says so; it also warns of an efficiency above 1. The column `direction` is the verdict on all
-    rows together: 1 if the row is faster than its base by more than noise, -1 if it is slower, 0 if not resolved.
+    compares them; the efficiency is speedup / (n / base). Both have its interval, which holds for all rows together
+    with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if the row
+    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with `base`
+    workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns of an
+    efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -126,7 +127,6 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by: The columns of a configuration; by default all fields of the runs' Configs except the seed.
         scaling: "weak": the batch per worker is fixed, so n workers do n times the work in a step; "strong": the
             global batch is fixed, so `global_batch_size` replaces `batch_size` in the configuration.
-        together: Return the intervals that hold together, for a table from which a reader picks rows.
     """
     by = list(by if by is not None else configuration(frame))
     if scaling == "strong":
@@ -135,19 +135,17 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = [name for name in by if name != "global_batch_size"]
     table, runs = _grouped(frame, by)
     bases = _bases(table, by, base)
-    compared = sum(other not in (None, row) for row, other in enumerate(bases))
-    each, all_rows = (_ratios(table, runs, bases, count) for count in (1, max(1, compared)))
+    ratios = _ratios(table, runs, bases)
     table["speedup"] = [math.nan if other is None else 1.0 if ratio is None else ratio.value
-                        for ratio, other in zip(each, bases, strict=True)]
+                        for ratio, other in zip(ratios, bases, strict=True)]
     for end in ("low", "high"):
-        table[f"speedup_{end}"] = [getattr(ratio, end, math.nan) for ratio in (all_rows if together else each)]
+        table[f"speedup_{end}"] = [getattr(ratio, end, math.nan) for ratio in ratios]
     for name in ("speedup", "speedup_low", "speedup_high"):
         table[name.replace("speedup", "scaling_efficiency")] = table[name] / (table["size"] / base)
-    table["direction"] = [ratio.direction if ratio else 0 for ratio in all_rows]
+    table["direction"] = [ratio.direction if ratio else 0 for ratio in ratios]
     missing = f"no run of {plural(base, 'worker')} of this configuration to compare with"
-    lows = [getattr(ratio, "low", math.nan) / size * base for ratio, size in zip(all_rows, table["size"], strict=True)]
     notes = [missing if math.isnan(value) else above_one(value, low)
-             for value, low in zip(table["scaling_efficiency"], lows, strict=True)]
+             for value, low in zip(table["scaling_efficiency"], table["scaling_efficiency_low"], strict=True)]
     table["note"] = ["; ".join(filter(None, pair)) for pair in zip(notes, table.pop("note"), strict=True)]
     return table
 
@@ -160,12 +158,14 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _ratios(table: pd.DataFrame, runs: list[pd.DataFrame], bases: list[int | None],
-            comparisons: int) -> list[noise.Comparison | None]:
+def _ratios(table: pd.DataFrame, runs: list[pd.DataFrame],
+            bases: list[int | None]) -> list[noise.Comparison | None]:
     """Return the throughput of each row over that of its base; None for a base, and for a row without one."""
+    compared = sum(other not in (None, row) for row, other in enumerate(bases))
+
     def ratio(row: int, other: int) -> noise.Comparison:
         found = noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, timed=False,
-                              comparisons=comparisons)
+                              comparisons=max(1, compared))
         measured = not table["note"][[row, other]].str.startswith("disturbed").any()
         return found if measured else dataclasses.replace(found, low=math.nan, high=math.nan)
 

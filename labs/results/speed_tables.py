@@ -62,7 +62,7 @@ def compared(runs: pd.DataFrame, varying: list[str]) -> Iterator[Speeds]:
     if not runs["images_per_sec"].notna().any():
         return
     base = 1 if (runs["size"] == 1).any() else int(runs["size"].min())
-    weak, strong = (scaling.speedups(runs, base, varying, held, together=True) for held in ("weak", "strong"))
+    weak, strong = (scaling.speedups(runs, base, varying, held) for held in ("weak", "strong"))
     weakly, strongly = (table["speedup"].notna() & (table["size"] > base) for table in (weak, strong))
     if weakly.any() or not strongly.any():
         yield Speeds("weak" if weakly.any() else "", weak, [name for name in varying if name in weak], base)

@@ -38,12 +38,13 @@ def samples(runs: Sequence[Record]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    disturbed = [f"{run['run']} ({why})" for run in runs if (why := noise.disturbance(run))]
-    runs = [run for run in runs if not noise.disturbance(run)] or runs
+    causes = [noise.disturbance(run) for run in runs]
+    disturbed = [f"{run['run']} ({cause})" for run, cause in zip(runs, causes, strict=True) if cause]
+    runs = [run for run, cause in zip(runs, causes, strict=True) if not cause] or list(runs)
     ledgers = [ledger_columns.read(run["metrics"]) for run in runs]
     if not ledgers or not all(ledgers):
         raise LabError("a run has no ledger; run the lab with --ledger")
-    index: list[Hashable] = [run["config"].get("seed", number) for number, run in enumerate(runs)]
+    index: list[Hashable] = [run["config"].get("seed", run["run"]) for run in runs]
     if len(runs) == 1:
         (run,), wall = runs, ledgers[0][WALL]
         rounds = ledger_columns.by_round(run["tables"]["ledger"], int(run["history"][-1]["steps"]))

@@ -114,13 +114,23 @@ def test_a_disturbed_run_is_left_out_by_name():
         assert not noise.compare(*sides, "seconds_per_epoch", timed=False).resolved
 
 
+def test_what_cannot_be_compared_says_why_and_never_fails():
+    """Two runs each among many comparisons, and shares without a wrong answer."""
+    verdict = noise.compare([1.0, 9.0], [2.0, 2.1], ratio=True, comparisons=100)
+    assert str(verdict) == "not resolved: 1.46, the runs are too few for an interval"
+    assert noise.compare_shares(1.0, 0.0, 10_000).direction == 1
+    assert not noise.compare_shares(1.0, 1.0, 10_000).resolved
+    broken = run("foreign", 1, [9.0, 1.0, 1.0]) | {"tables": {"progress": [{"a": 1}, {"b": 2}]}}
+    assert noise.warning(broken) == ""
+
+
 def test_a_disturbed_measurement_says_so_and_an_undisturbed_one_is_silent():
     assert noise.warning(run("quiet", 1, [9.0, 1.0, 1.4]), [0.010, 0.012, 0.011]) == ""
     assert "busy: the slowest of 2 epochs took 2 times as long" in noise.warning(run("busy", 1, [9.0, 1.0, 2.0]))
     assert noise.warning(run("short", 1, [0.9, 0.1, 0.2])) == "", "one moment of another program"
-    assert "the slowest of 3 took 2 times" in noise.warning([0.010, 0.020, 0.011])
+    assert "the slowest of 3 repeats took 2 times" in noise.warning([0.010, 0.020, 0.011])
     assert noise.warning([0.010] * 7 + [0.030]) == "", "one slow turn of eight moves no median"
-    assert "of 8 repeats, the slowest of 4 took 2 times" in noise.warning([0.010] * 4 + [0.020] * 4)
+    assert "the slowest of the middle 4 of 8 repeats took 2 times" in noise.warning([0.010] * 4 + [0.020] * 4)
     assert "2 workers on a node took turns on 1 core" in noise.warning(run("crowded", 1, [9.0, 1.0, 1.0], cores=1))
 
 
