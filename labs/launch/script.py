@@ -16,6 +16,10 @@ from types import FrameType, TracebackType
 
 from labs.run import heartbeat, stop, worker
 from labs.run.errors import EQUAL_STEPS
+from labs.run.paths import ROOT
+
+NOT_THE_STUDENTS = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, ROOT / "labs", ROOT / "horovod_keras3"))
+"""Folders of packages, which may lie below the folder of a student's script."""
 
 
 def main() -> None:
@@ -48,7 +52,7 @@ def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> 
     """
     for frame, number in frames:
         file = frame.f_code.co_filename
-        own = file.startswith(folder + os.sep) and not file.startswith((sys.prefix + os.sep, os.path.dirname(__file__)))
+        own = file.startswith(folder + os.sep) and not file.startswith(NOT_THE_STUDENTS)
         if file == script or own:
             return f"{os.path.basename(file)}, line {number}"
     return f"the start or the end of {os.path.basename(script)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -85,6 +86,8 @@ else:
 def test_ranks_that_train_wrong_or_wait_for_each_other_end_and_the_cause_is_named(tmp_path, how, last):
     (tmp_path / "train.py").write_text(HANGS)
     (tmp_path / "beside.py").write_text("def wait(hvd): hvd.broadcast(1.0, 0)")
+    for package in ("labs", "horovod_keras3"):  # The script may lie in the clone's top folder.
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     done = launch(tmp_path, "--stall-seconds", "8", "2", "train.py", how)
     assert re.fullmatch(f"labs: error: {last}", done.stderr.splitlines()[-1]), done.stderr
     assert done.returncode == 1
