@@ -428,7 +428,7 @@ def _exchange(place, process_set=global_process_set, **mine):
         mine: Anything that can be pickled.
 
     Raises:
-        RuntimeError: Names two workers and where they are.
+        RuntimeError: The workers are at different places; the message names two of them and their places.
     """
     everyone = hvd.allgather_object((place, mine), name="HorovodAllgather_agreement", process_set=process_set)
     for index, (other, _) in enumerate(everyone):

@@ -39,7 +39,7 @@ def main() -> None:
         here = heartbeat.error_prefix() or f"rank {heartbeat.rank()} on {socket.gethostname()}: "
         line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
         worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
-                     f"waited at {line}, for a rank that has ended; {EQUAL_STEPS}")
+                     f"waited at {line} for a rank that has ended; {EQUAL_STEPS}")
 
 
 def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:

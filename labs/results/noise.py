@@ -351,10 +351,12 @@ def uneven(seconds: Collection[float], of: str = "") -> str:
 
     Args:
         seconds: The times of the repeats.
-        of: What they are; by default their number.
+        of: The repeats in words; by default their number.
     """
     ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
-    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
+    if ratio <= UNEVEN:
+        return ""
+    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest"
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:

@@ -38,7 +38,7 @@ def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.R
     """Return the records of a set of reference runs, or those of one lab, oldest first.
 
     Raises:
-        LabError: There is no such set.
+        LabError: No set has this name.
     """
     if not (folder / name).is_dir():
         there = ", ".join(sorted(path.name for path in folder.glob("*/"))) or "none"

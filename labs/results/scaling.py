@@ -117,9 +117,9 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), as `noise.compare`
     compares them; the efficiency is speedup / (n / base). Both have its interval, which holds for all rows together
     with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if the row
-    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with `base`
-    workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns of an
-    efficiency above 1.
+    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with
+    `base` workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns
+    of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.

@@ -230,7 +230,7 @@ class Saver:
         """Stop after an epoch if the run was asked to.
 
         Raises:
-            Stopped: It was.
+            Stopped: The run was asked to stop.
         """
         if self._due()[1]:
             self.stop()
