@@ -756,8 +756,9 @@ def _compare_weights(model, place, samples, offer=False):
                          moving=list(map(_checksum, moving)), built=model.built)
     if all(each["built"] for each in everyone):  # Otherwise a model is broadcast after the first step.
         _expect_equal([each["shared"] for each in everyone], [_path(each) for each in shared],
-                      f"{{}} at {place} (checksums)", "let BroadcastGlobalVariablesCallback(0) be the first callback, wrap "
-                      "every optimizer, and set weights, learning rate and other state on all workers, or before fit",
+                      f"{{}} at {place} (checksums)", "let BroadcastGlobalVariablesCallback(0) be the first callback, "
+                      "wrap every optimizer, and set weights, learning rate and other state on all workers, "
+                      "or before fit",
                       _process_set(optimizer))
     if any(each["moving"] != everyone[0]["moving"] for each in everyone) and rank() == 0:
         warnings.warn("the moving statistics of the workers differ, and a file would hold those of one: call "
