@@ -6,7 +6,6 @@ Nothing here compares one configuration with another.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -135,7 +134,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = [name for name in by if name != "global_batch_size"]
     table, runs = _grouped(frame, by)
     bases = _bases(table, by, base)
-    ratios = _ratios(table, runs, bases)
+    ratios = _ratios(runs, bases)
     table["speedup"] = [math.nan if other is None else 1.0 if ratio is None else ratio.value
                         for ratio, other in zip(ratios, bases, strict=True)]
     for end in ("low", "high"):
@@ -158,15 +157,9 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _ratios(table: pd.DataFrame, runs: list[pd.DataFrame],
-            bases: list[int | None]) -> list[noise.Comparison | None]:
+def _ratios(runs: list[pd.DataFrame], bases: list[int | None]) -> list[noise.Comparison | None]:
     """Return the throughput of each row over that of its base; None for a base, and for a row without one."""
     compared = sum(other not in (None, row) for row, other in enumerate(bases))
-
-    def ratio(row: int, other: int) -> noise.Comparison:
-        found = noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, timed=False,
-                              comparisons=max(1, compared))
-        measured = not table["note"][[row, other]].str.startswith("disturbed").any()
-        return found if measured else dataclasses.replace(found, low=math.nan, high=math.nan)
-
-    return [None if other in (None, row) else ratio(row, other) for row, other in enumerate(bases)]
+    return [None if other in (None, row) else
+            noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, comparisons=compared)
+            for row, other in enumerate(bases)]

@@ -17,7 +17,6 @@ from labs.course.plausibility import checker, rules
 from labs.measure import throughput
 from labs.results import records, reference
 from labs.results.records import Record
-from labs.run.paths import ROOT
 from labs.run.student import personal_seed
 from labs.run.text import plural
 
@@ -138,8 +137,8 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
 
 def _equal_clocks(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
     runs = [(hand_in.manifest.student, *clocks(record)) for hand_in in hand_ins for record in hand_in.records]
-    for path in sorted(reference.FOLDER.rglob("record.json")):
-        runs.append((KIT, str(path.parent.relative_to(ROOT)), clocks(records.read(path.parent))[1]))
+    runs += [(KIT, f"{name}/{record['run']}", clocks(record)[1])
+             for name in reference.names() for record in reference.read_all(name)]
     owners: dict[Clock, dict[str, str]] = defaultdict(dict)  # Clock -> student -> run.
     for student, run, measured in runs:
         for clock in measured:
