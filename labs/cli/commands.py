@@ -35,16 +35,13 @@ COMMANDS = {
 def tools() -> dict[str, tuple[str, str]]:
     """Return the subcommands of the folders in labs/tools: by name, the module and the line in `labs --help`.
 
-    A tool's subcommand is its `command.py`, a further one `command_NAME.py`; the line is the module's docstring. No
-    tool is imported, and any folder may be missing. Three are known by name: what `queue` and `cluster` pass on, and
-    that `accept-gpu` continues after Ctrl-C.
+    A tool's subcommand is its `command.py`; the line is the module's docstring. No tool is imported, and any folder may
+    be missing. Two are known by name, for what they pass on: `queue` and `cluster`.
     """
     found = {}
-    for path in sorted(Path(__file__).parents[1].glob("tools/*/command*.py")):
-        name = path.stem.partition("_")[2] or path.parent.name
+    for path in sorted(Path(__file__).parents[1].glob("tools/*/command.py")):
         summary = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").rstrip(".")
-        found[name.replace("_", "-")] = (f"labs.tools.{path.parent.name}.{path.stem}",
-                                         summary[:1].lower() + summary[1:])
+        found[path.parent.name] = f"labs.tools.{path.parent.name}.command", summary[:1].lower() + summary[1:]
     return found
 
 
@@ -83,8 +80,7 @@ def main() -> None:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt as stopped:
         stop.ignore_requests()
-        again = "; the same command continues"
-        cure = {"sweep": again, "accept-gpu": again, "run": f"; to continue: {stopped}" if str(stopped) else ""}
+        cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130

@@ -60,7 +60,7 @@ def check_slots(workers: int) -> None:
     """Refuse more workers than cores.
 
     Raises:
-        LabError: Names the number that fits and the option that overrides it.
+        LabError: The workers are too many; the message names the number that fits and the option that overrides it.
     """
     if workers > slots():
         quota = "" if allocation.current() or mpirun.host_slots() else resources.describe_quota()

@@ -85,7 +85,7 @@ def ask(*command: str, timeout: float = 60) -> str:
     """Return what one of Slurm's commands prints.
 
     Raises:
-        LabError: As `run`; or Slurm refused, with the last line of its message.
+        LabError: The command cannot be run (see `run`), or Slurm refused; the message is Slurm's last line.
     """
     code, out, errors = run(*command, timeout=timeout)
     if code:
