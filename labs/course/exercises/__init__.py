@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from labs.run.errors import LabError, quoted
 from labs.run.student import student_id
 from labs.run.text import printable
 
-__all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs", "show", "tasks"]
+__all__ = ["cell", "check", "judged", "markdown", "questions", "runs", "show", "tasks"]
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
@@ -187,30 +187,12 @@ INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your 
                 "in place of `None`. A wrong answer gets a hint, never the right number.")
 
 
-def listing(lab: str) -> Iterator[str]:
-    """Yield the lines of `labs exercises`: each question with its runs, or with what makes them; then each task."""
-    name, entries = catalogue.resolve(lab), questions(lab)
-    if not entries:
-        yield f"{name} has no questions that are graded from your own records"
-    all_records = records.read_all(name) if entries else []  # Once: each bad record is reported once.
-    for question, entry in entries.items():
-        yield f"{question}  {entry.text}"
-        yield f"    answer: {entry.answer}"
-        try:
-            yield "    about: " + _names(entry.select_runs(all_records))
-        except AssertionError as missing:
-            yield f"    {missing}"
-    for task, to_do in tasks(lab).items():
-        yield f"{task}  {to_do.text}"
-        yield f"    answer: {to_do.answer}"
-
-
 def _lab(question: str) -> str:
     return catalogue.resolve(question.partition(".")[0])
 
 
 def _name(question: str) -> str:
-    """Return the id of a question as its lab's listing has it: "lab04.q2" for "lab4.q2"."""
+    """Return the full id of a question: "lab04.q2" for "lab4.q2"."""
     return f"{_lab(question).partition('_')[0]}.{question.partition('.')[2]}"
 
 
