@@ -9,7 +9,7 @@ import pytest
 from labs import lab11_multinode as lab
 from labs.course import layouts, reports
 from labs.tools.report import page
-from tests.course.plausibility.test_lint import sound, write_runs
+from tests.lint.test_lint import sound, write_runs
 
 PAPER = lab.PRESETS["paper"]
 

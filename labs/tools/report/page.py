@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots, reports, studies
-from labs.course.plausibility import checker, rules
-from labs.course.plausibility.table import Finding, brief
+from labs.lint import checker, rules
+from labs.lint.table import Finding, brief
 from labs.measure import ledger_columns
 from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, cell, grid, markdown
