@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from labs.course.hand_ins import HandIn
-from labs.course.plausibility import checker, rules
+from labs.lint import checker, rules
 from labs.measure import throughput
 from labs.results import records, reference
 from labs.results.records import Record
