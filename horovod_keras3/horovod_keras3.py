@@ -21,7 +21,7 @@ Names and arguments are those of `horovod.tensorflow.keras`. What differs:
   would put one outside, where an overflow on one worker would leave the others waiting.
 - An update counts as one step for `optimizer.iterations`, schedules and EMA, whatever `backward_passes_per_step` is.
 - Gradients of less than SMALL_BYTES altogether are exchanged as one group.
-- In a step in which the workers' batches differ in size, each worker's loss counts by its samples.
+- In a step in which the workers' batches differ in size, each worker's gradient counts by its samples.
 - Metrics are those of all samples: the states of Keras' metrics are summed over the workers. Broadcasts leave out the
   states of random generators, because dropout must differ between workers.
 
@@ -118,8 +118,8 @@ def DistributedOptimizer(  # noqa: N802
         groups: Number of groups, or lists of variables, whose gradients are reduced together. By default each gradient
             is reduced as soon as it is computed; in eager mode all are reduced together.
         process_set: The workers that exchange gradients.
-        missing_as_zeros: A gradient that is None, such as that of a head which this worker's loss does not use, is 0.
-            Otherwise all workers must have gradients of the same variables.
+        missing_as_zeros: A gradient that is None, such as that of a head which this worker's loss does not use, is 0;
+            includes `sparse_as_dense`. Otherwise all workers must have gradients of the same variables.
 
     Raises:
         TypeError: The optimizer is not one of Keras 3.
@@ -173,15 +173,15 @@ def _reduce_then_apply(optimizer, grads, trainable_variables=None):
     passes = optimizer.horovod
     grads = passes.reduce.prepare(grads, variables)
     if passes.per_step == 1:
-        apply_of_keras(passes.reduce(grads, variables))
+        apply_of_keras(passes.reduce(grads, variables, passes.weight))
     else:
         passes.add(optimizer, grads, variables, apply_of_keras)
 
 
 def _scale_loss(optimizer, loss):
-    """Scale the loss by this worker's share of the step's samples, then as Keras does."""
-    share = optimizer.horovod.share
-    return type(optimizer).scale_loss(optimizer, loss if share is None else loss * tf.cast(share, loss.dtype))
+    """Scale the loss by the weight of this worker's batch, then as Keras does."""
+    weight = optimizer.horovod.weight
+    return type(optimizer).scale_loss(optimizer, loss if weight is None else loss * tf.cast(weight, loss.dtype))
 
 
 class _Reduction:
@@ -191,7 +191,7 @@ class _Reduction:
                  process_set, missing_as_zeros, clips):
         self.label = re.sub("[^a-zA-Z0-9_]", "_", label) + (
             f"_set{process_set.process_set_id}" if process_set.process_set_id else "")
-        self.sparse_as_dense, self.groups, self.clips = sparse_as_dense, groups, clips
+        self.sparse_as_dense, self.groups, self.clips = sparse_as_dense or missing_as_zeros, groups, clips
         self.device_sparse, self.op, self.process_set = device_sparse, op, process_set
         # With op=Average Horovod also divides by the number of workers.
         self.dense = {"device_dense": device_dense, "compression": compression, "op": op, "process_set": process_set,
@@ -200,8 +200,7 @@ class _Reduction:
         self.numbers: dict[Any, int] = {}  # Of the variables, in the order in which the workers agreed on them.
         self.agreed: dict[tuple, list] = {}
         with tf.device("CPU"):
-            self.step, self.steps, self.zero = (tf.Variable(0, trainable=False) for _ in range(3))
-            self.uneven = tf.Variable(False, trainable=False)
+            self.unit = tf.Variable(0.0, trainable=False)  # Samples of the largest batch of a `fit`'s first step.
 
     def prepare(self, grads, variables):
         """Return the gradients as tensors: one may be a variable, as in an accumulation loop, an array, or None."""
@@ -211,13 +210,21 @@ class _Reduction:
         return [grad if grad is None or (_is_sparse(grad) and not self.sparse_as_dense) else tf.convert_to_tensor(grad)
                 for grad in grads]
 
-    def __call__(self, grads, variables):
-        if self._alone():
+    def __call__(self, grads, variables, weight=None):
+        """Return the reduced gradients.
+
+        Args:
+            grads: Gradients, or None.
+            variables: Their variables.
+            weight: That of this worker's batch, by which its loss was scaled; if given, the weighted mean is returned.
+        """
+        if self.is_alone():
             return [self._sum_rows(grad) if _is_sparse(grad) else grad for grad in grads]
         self._agree(grads, variables)
-        # Horovod's CPU operations know no bfloat16.
-        sent = [_cast(grad, tf.float32) if getattr(grad, "dtype", None) == tf.bfloat16 else grad for grad in grads]
-        numbers = [self.numbers[_tf_variable(variable).ref()] for variable in variables]
+        sent = list(map(_sendable, grads))
+        numbers: list[Any] = [self.numbers[_tf_variable(each).ref()] for each in variables]
+        if weight is not None:
+            sent, numbers, variables = [*sent, weight], [*numbers, "weight"], [*variables, self.unit]
         for index, grad in enumerate(sent):
             if _is_sparse(grad):
                 sent[index] = self._gather(grad, numbers[index])
@@ -229,6 +236,9 @@ class _Reduction:
                 hvd.allreduce(together[0], name=name, **self.dense)]
             for index, grad in zip(group, reduced, strict=True):
                 sent[index] = grad
+        if weight is not None:
+            mean_weight = sent.pop()
+            sent = [_times(grad, 1 / mean_weight) for grad in sent]
         return [grad if grad is None else _cast(grad, given.dtype) for grad, given in zip(sent, grads, strict=True)]
 
     def _agree(self, grads, variables):
@@ -320,37 +330,23 @@ class _Reduction:
         """
         return f"{operation}_{self.unique}_{number}"
 
-    def begin_epoch(self, steps):
-        """Note how many steps follow; None if nobody knows."""
-        self.step.assign(0)
-        self.steps.assign(steps or 0)
-
-    def share(self, samples):
-        """Return this worker's part of the samples of a step, times the number of workers: 1 if all have equally many.
-
-        The workers compare in the first and the last step of an epoch, where Keras knows it, and in all steps if the
-        first batches differ: comparing takes half a millisecond.
+    def weigh(self, samples):
+        """Return the weight of this worker's batch: 1 for the largest one of the first step, which all workers know.
 
         Args:
             samples: An integer tensor.
         """
-        if self._alone():
-            return None
-        self.step.assign_add(1)
-        step = self.step.read_value()
-        return tf.cond((step == 1) | (step >= self.steps) | self.uneven, functools.partial(self._share, samples),
-                       lambda: tf.constant(1.0))
+        mine = tf.cast(samples, tf.float32)
 
-    def _share(self, samples):
-        # Plus a variable: TensorFlow would exchange a constant when it optimizes the graph, maybe on one worker only.
-        mine, workers = tf.cast(samples + self.zero, tf.int64), tf.cast(self._size(), tf.int64)
-        total, squares = tf.unstack(hvd.allreduce(
-            tf.stack([mine, mine * mine]), op=Sum, process_set=self.process_set, ignore_name_scope=True,
-            name="HorovodAllreduce_samples"))
-        self.uneven.assign(workers * squares != total * total)
-        return tf.cast(mine * workers, tf.float32) / tf.cast(total, tf.float32)
+        def agree():
+            # Plus a variable: TensorFlow would exchange a constant when it optimizes the graph, maybe on one worker.
+            self.unit.assign(hvd.allreduce(mine + self.unit, op=hvd.Max, process_set=self.process_set,
+                                           name="HorovodAllreduce_samples", ignore_name_scope=True))
+            return self.unit.read_value()
 
-    def _alone(self):
+        return mine / tf.cond(self.unit > 0, self.unit.read_value, agree)
+
+    def is_alone(self):
         """Return whether there is nothing to exchange; False in an elastic job, whose size may change after tracing."""
         return not _elastic() and (not self.process_set.included() or self.process_set.size() == 1)
 
@@ -365,7 +361,8 @@ class _Passes:
         self.reduce, self.per_step, self.average = reduce, per_step, average
         self.counter: Any = tf.Variable(0, trainable=False) if per_step > 1 else None
         self.sums: dict[Any, tf.Variable] = {}
-        self.share = None  # Of the samples of the step that is being traced or run.
+        self.weight = None  # Of the batch of the step that is being traced or run.
+        self.weights: Any = tf.Variable(0.0, trainable=False) if per_step > 1 else None  # Their sum over the passes.
 
     def add(self, optimizer, grads, variables, update):
         """Add the gradients of one pass; in the last pass call `update` with the reduced sums."""
@@ -375,6 +372,8 @@ class _Passes:
         for total, grad in zip(sums, grads, strict=True):
             if total is not None:
                 total.assign_add(grad)
+        if self.weight is not None:
+            self.weights.assign_add(self.weight)
         self.counter.assign_add(1)
         tf.cond(self.counter >= self.per_step, functools.partial(self._update, sums, variables, update),
                 lambda: tf.identity(self.counter))
@@ -383,14 +382,19 @@ class _Passes:
         """Forget the passes since the last update."""
         if self.counter is not None:
             self.counter.assign(0)
+            self.weights.assign(0)
         for total in self.sums.values():
             total.assign(tf.zeros_like(total))
 
     def _update(self, sums, variables, update):
-        grads = self.reduce([None if total is None else total.read_value() for total in sums], variables)
-        if self.average:
-            grads = [None if grad is None else grad / self.per_step for grad in grads]
-        update(grads)
+        sums = [None if total is None else total.read_value() for total in sums]
+        if self.weight is None:
+            grads = self.reduce(sums, variables)
+            factor = 1 / self.per_step if self.average else 1
+        else:
+            grads = self.reduce(sums, variables, self.weights.read_value())  # The mean over the samples of all passes.
+            factor = 1 if self.average else self.per_step
+        update([_times(grad, factor) for grad in grads])
         self.reset()
         return tf.identity(self.counter)
 
@@ -430,6 +434,8 @@ def _exchange(place, process_set=global_process_set, **mine):
     Raises:
         RuntimeError: Names two workers and where they are.
     """
+    if not process_set.included():
+        return [mine]
     everyone = hvd.allgather_object((place, mine), name="HorovodAllgather_agreement", process_set=process_set)
     for index, (other, _) in enumerate(everyone):
         if other != everyone[0][0]:
@@ -474,6 +480,19 @@ def _cast(grad, dtype):
         return grad
     return tf.IndexedSlices(tf.cast(grad.values, dtype), grad.indices, grad.dense_shape) if _is_sparse(grad) else (
         tf.cast(grad, dtype))
+
+
+def _sendable(tensor):
+    """Return a tensor in a type that Horovod's CPU operations know: they know no bfloat16."""
+    return _cast(tensor, tf.float32) if getattr(tensor, "dtype", None) == tf.bfloat16 else tensor
+
+
+def _times(grad, factor):
+    if grad is None or (isinstance(factor, int) and factor == 1):
+        return grad
+    if _is_sparse(grad):
+        return tf.IndexedSlices(_times(grad.values, factor), grad.indices, grad.dense_shape)
+    return grad * tf.cast(factor, grad.dtype)
 
 
 def _path(variable):
@@ -553,8 +572,8 @@ def _broadcast_function(refs, root_rank):
         # The default names would be those of Keras' layers, which differ if one worker builds one more model.
         for index, ref in enumerate(refs):
             variable = ref.deref()
-            sent = tf.cast(variable, tf.float32) if variable.dtype == tf.bfloat16 else variable
-            received = hvd.broadcast(sent, root_rank, name=f"HorovodBroadcast_{index}", ignore_name_scope=True)
+            received = hvd.broadcast(_sendable(variable.value()), root_rank, name=f"HorovodBroadcast_{index}",
+                                     ignore_name_scope=True)
             variable.assign(tf.cast(received, variable.dtype))
 
     return tf.function(broadcast_all, autograph=False).get_concrete_function()
@@ -571,8 +590,8 @@ def average_statistics(model):
     weights = [_tf_variable(each) for each in model.non_trainable_weights]
     weights = [each for each in weights if each.dtype.is_floating]
     if weights and size() > 1:
-        sent = [tf.cast(each, tf.float32) if each.dtype == tf.bfloat16 else each.value() for each in weights]
-        for weight, mean in zip(weights, hvd.grouped_allreduce(sent, op=Average), strict=True):
+        means = hvd.grouped_allreduce([tf.cast(each, tf.float64) for each in weights], op=Average)
+        for weight, mean in zip(weights, means, strict=True):
             weight.assign(tf.cast(mean, weight.dtype))
 
 
@@ -649,21 +668,28 @@ class _Callback(tf.keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         if self._is_first(f"epoch {epoch + 1}"):
-            _compare_weights(self.model, f"the start of epoch {epoch + 1}")
-            if passes := getattr(self.model.optimizer, "horovod", None):
-                passes.reduce.begin_epoch(self.params.get("steps"))
+            _compare_weights(self.model, f"the start of epoch {epoch + 1}", self._notes().pop("samples", 0))
+
+    def on_test_begin(self, logs=None):
+        self._notes().setdefault("samples", _samples(self.model))  # From here on Keras counts the validation samples.
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._notes().setdefault("samples", _samples(self.model))
 
     def on_train_end(self, logs=None):
         if self._is_first("end"):
-            _compare_weights(self.model, "the end of the training", offer=True)
+            _compare_weights(self.model, "the end of the training", self._notes().pop("samples", 0), offer=True)
 
     def _is_first(self, moment):
         """Return whether the workers have to be compared at this moment of this `fit`."""
-        self.params: Any = {} if self.params is None else self.params
-        seen = self.params.setdefault("horovod", set())
-        first = moment not in seen and size() > 1
-        seen.add(moment)
+        notes = self._notes()
+        first = moment not in notes and size() > 1
+        notes[moment] = True
         return first
+
+    def _notes(self):
+        self.params: Any = {} if self.params is None else self.params
+        return self.params.setdefault("horovod", {})
 
 
 def _own_train_step(model):
@@ -672,16 +698,24 @@ def _own_train_step(model):
 
 def _compare_settings(model, params):
     """Raise unless all workers exchange gradients, and have the same optimizer, layers, epochs and steps."""
-    optimizer = model.optimizer
-    if model.trainable_variables and not hasattr(optimizer, "horovod") and not _own_train_step(model):
+    optimizer, layers = model.optimizer, list(model._flatten_layers())
+    trains = model.trainable_variables or not model.built
+    if trains and not hasattr(optimizer, "horovod") and not _own_train_step(model):
         raise ValueError(f"the optimizer {type(optimizer).__name__} exchanges no gradients, so each worker would train "
                          "a model of its own: compile with hvd.DistributedOptimizer(optimizer); where it is lost in "
                          "keras.models.load_model, from_config or compile_from_config, use hvd.load_model, or wrap the "
                          "optimizer again")
-    for layer in model._flatten_layers():
+    for layer in layers:
         if getattr(layer, "synchronized", False):
             raise ValueError(f"the layer {layer.name} has synchronized=True, which only tf.distribute implements: set "
                              "synchronized=False, and call hvd.average_statistics(model) before you save")
+    if rank() == 0 and any(getattr(layer, "mask_zero", False) or isinstance(layer, tf.keras.layers.Masking)
+                           for layer in layers):
+        warnings.warn("this model masks steps, and its loss is the mean over each worker's own steps that are left: "
+                      "the mean over the workers differs from that over all steps, unless all have equally many",
+                      stacklevel=2)
+    if hasattr(optimizer, "horovod"):
+        optimizer.horovod.reduce.unit.assign(0)
     config = _inner(optimizer).get_config() if optimizer else {}
     # A learning rate that is a number is a variable: it is broadcast, and compared with the others.
     own = {"name", *(["learning_rate"] if not isinstance(config.get("learning_rate"), dict) else [])}
@@ -689,41 +723,56 @@ def _compare_settings(model, params):
             "the optimizer": type(optimizer).__name__,
             **{f"the optimizer's {key}": json.dumps(value, default=lambda each: type(each).__name__)
                for key, value in config.items() if key not in own},
-            "the shapes of the weights": [tuple(each.shape) for each in model.weights],
-            "the vocabulary or bins of adapted layers": [_table(layer) for layer in model._flatten_layers()]}
-    everyone = _exchange("the start of fit", settings=list(mine.values()))
-    _expect_equal(_of_members([each["settings"] for each in everyone], optimizer), list(mine), "{}",
+            "the loss, a mean over samples or not": _is_mean_over_samples(model),
+            "the vocabulary or bins of adapted layers": list(filter(None, map(_table, layers))),
+            "the shapes of the weights": [tuple(each.shape) for each in model.weights]}
+    everyone = _exchange("the start of fit", _process_set(optimizer), settings=list(mine.values()), built=model.built)
+    compared = list(mine)[:None if all(each["built"] for each in everyone) else -1]  # Unbuilt, it has no weights yet.
+    _expect_equal([each["settings"][:len(compared)] for each in everyone], compared, "{}",
                   "give all workers the same model and settings, and as many batches", _process_set(optimizer))
 
 
 def _table(layer):
-    """Return a checksum of what a preprocessing layer has learned outside its variables."""
-    vocabulary = layer.get_vocabulary() if hasattr(layer, "get_vocabulary") else None
-    bins = getattr(layer, "bin_boundaries", None)
-    return zlib.crc32(repr((vocabulary, bins and [float(each) for each in bins])).encode())
+    """Return a checksum of what a preprocessing layer has learned outside its variables; 0 for another layer."""
+    learned = layer.get_vocabulary() if hasattr(layer, "get_vocabulary") else getattr(layer, "bin_boundaries", None)
+    return zlib.crc32(repr([str(each) for each in learned]).encode()) if learned else 0
 
 
-def _compare_weights(model, place, offer=False):
+def _compare_weights(model, place, samples, offer=False):
     """Raise unless all workers hold the same weights and optimizer state, bit for bit.
 
     Args:
         model: The model; its moving statistics are each worker's own.
         place: For the message.
+        samples: Those of the last epoch. Warn if the workers had different numbers, and the loss is not weighted.
         offer: Warn if moving statistics differ.
     """
     optimizer = model.optimizer
-    frozen = [each for layer in model._flatten_layers() if not layer.trainable for each in layer.weights]
+    leaves = [each for each in model._flatten_layers() if not list(each._flatten_layers(include_self=False))]
+    frozen = [each for layer in leaves if not layer.trainable for each in layer.weights]
     shared = [*model.trainable_weights, *frozen, *(optimizer.variables if optimizer else [])]
     moving = model.non_trainable_weights if offer else []
-    everyone = _exchange(place, shared=list(map(_checksum, shared)), moving=list(map(_checksum, moving)))
-    checksums = _of_members([each["shared"] for each in everyone], optimizer)
-    if all(checksums):  # Otherwise a model is not built yet, and is broadcast after the first step.
-        _expect_equal(checksums, [_path(each) for each in shared], f"{{}} at {place} (checksums)",
-                      "let BroadcastGlobalVariablesCallback(0) be the first callback, and set weights, learning rate "
-                      "and other state on all workers, or before fit", _process_set(optimizer))
+    everyone = _exchange(place, _process_set(optimizer), shared=list(map(_checksum, shared)), samples=samples,
+                         moving=list(map(_checksum, moving)), built=model.built)
+    if all(each["built"] for each in everyone):  # Otherwise a model is broadcast after the first step.
+        _expect_equal([each["shared"] for each in everyone], [_path(each) for each in shared],
+                      f"{{}} at {place} (checksums)", "let BroadcastGlobalVariablesCallback(0) be the first callback, "
+                      "wrap every optimizer, and set weights, learning rate and other state on all workers, "
+                      "or before fit",
+                      _process_set(optimizer))
     if any(each["moving"] != everyone[0]["moving"] for each in everyone) and rank() == 0:
         warnings.warn("the moving statistics of the workers differ, and a file would hold those of one: call "
                       "hvd.average_statistics(model) on all workers before you save or evaluate", stacklevel=2)
+    counts = [each["samples"] for each in everyone]
+    if len(set(counts)) > 1 and not _is_mean_over_samples(model) and rank() == 0:
+        warnings.warn(f"the workers had {counts} samples in an epoch, and this model's loss is not known to be a mean "
+                      "over samples, so all count alike: give all workers batches of equal size", stacklevel=2)
+
+
+def _samples(model):
+    """Return how many samples Keras has counted for the loss since the metrics were reset; 0 if it counts none."""
+    tracker = next((each for each in model.metrics if each.name == "loss"), None)
+    return float(getattr(tracker, "count", 0.0))
 
 
 def _checksum(variable):
@@ -735,34 +784,31 @@ def _process_set(optimizer):
     return passes.reduce.process_set if passes else global_process_set
 
 
-def _of_members(lists, optimizer):
-    """Return the lists of those workers that exchange gradients with this one."""
-    members = _process_set(optimizer).ranks or range(size())
-    return [lists[each] for each in members] if rank() in members else [lists[rank()]]
+def _is_mean_over_samples(model):
+    """Return whether the loss is Keras' mean over the samples of a batch, so that batches count by their samples."""
+    passes = getattr(model.optimizer, "horovod", None)
+    losses = [each for each in tf.nest.flatten(getattr(model, "loss", None)) if each is not None]
+    return bool(losses) and not _own_train_step(model) and passes is not None and passes.reduce.op == Average and all(
+        getattr(each, "reduction", "mean") in ("sum_over_batch_size", "mean") for each in losses)
 
 
 def _weigh_batches(model):
-    """Let each worker's loss count by the samples of its batch, since the last batches may differ in size.
-
-    That is right for a loss that is a mean over samples. Others, and a model's own `train_step`, are left as they are.
-    """
-    means = all(getattr(each, "reduction", "mean") in ("sum_over_batch_size", "mean")
-                for each in tf.nest.flatten(model.loss)) if getattr(model, "loss", None) else False
-    if not means or _own_train_step(model) or "train_step" in vars(model):
+    """Let each worker's gradient count by the samples of its batch, since batches may differ in size."""
+    if _own_train_step(model) or "train_step" in vars(model):
         return
     step = model.train_step
 
     @functools.wraps(step)
     def train_step(data):
-        passes = getattr(model.optimizer, "horovod", None)
-        if passes is None:
+        passes: Any = getattr(model.optimizer, "horovod", None)
+        if not _is_mean_over_samples(model) or passes.reduce.is_alone():  # Another `compile` may have another loss.
             return step(data)
         inputs = tf.keras.utils.unpack_x_y_sample_weight(data)[0]
-        passes.share = passes.reduce.share(tf.shape(next(x for x in tf.nest.flatten(inputs) if x is not None))[0])
+        passes.weight = passes.reduce.weigh(tf.shape(next(x for x in tf.nest.flatten(inputs) if x is not None))[0])
         try:
             return step(data)
         finally:
-            passes.share = None
+            passes.weight = None
 
     model.train_step = train_step
     _trace_again(model)
@@ -777,7 +823,8 @@ def _trace_again(model):
 
 def _refresh(model):
     """Renew the copies of variables that layers such as Normalization keep, and that traced functions hold."""
-    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "finalize_state")]
+    # Discretization has no variables, and would forget the bins of a file.
+    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "finalize_state") and layer.weights]
     for layer in layers:
         layer.finalize_state()
     if layers:
@@ -840,10 +887,12 @@ class MetricAverageCallback(_Callback):
         self.trained = None
 
     def on_test_begin(self, logs=None):
+        super().on_test_begin(logs)
         if self.trained is None:
-            self.trained = self._state()  # From here on Keras counts the validation samples.
+            self.trained = self._state()
 
     def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
         if size() == 1 or not logs:
             return
         now = self._state()
@@ -871,7 +920,11 @@ class MetricAverageCallback(_Callback):
         return [metric for each in self.model.metrics for metric in getattr(each, "metrics", [each])]
 
     def _state(self):
-        return [np.asarray(_tf_variable(each).numpy(), np.float64)
+        """Return the metrics' variables; of a loss per output, of which Keras counts batches, as sums over samples."""
+        container, samples = getattr(self.model, "_compile_loss", None), _samples(self.model)
+        per_output = {id(each): samples / float(each.count) for each in getattr(container, "metrics", [])
+                      if float(each.count)}
+        return [np.asarray(_tf_variable(each).numpy(), np.float64) * per_output.get(id(metric), 1)
                 for metric in self._metrics() for each in metric.variables]
 
     def _assign(self, state):
@@ -929,7 +982,7 @@ class LearningRateScheduleCallback(_Callback):
         self.initial_lr, self.start_epoch, self.end_epoch = float(initial_lr), start_epoch, end_epoch
         self.staircase, self.momentum_correction, self.given_steps = staircase, momentum_correction, steps_per_epoch
         self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)
-        self.epoch, self.steps_per_epoch = 0, steps_per_epoch
+        self.epoch = 0
 
     def on_train_begin(self, logs=None):
         super().on_train_begin(logs)
@@ -948,6 +1001,7 @@ class LearningRateScheduleCallback(_Callback):
             self._set(position)
 
     def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
         if logs is not None:
             logs["lr"] = float(self.model.optimizer.learning_rate)
 

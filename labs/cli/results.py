@@ -11,17 +11,19 @@ from labs.run.text import plural, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --csv."""
+    """Add --csv and --reference."""
     parser.description = "Show the runs in the results folder, oldest first: all of them, or those of one lab."
     parser.add_argument("--csv", type=usage.path, metavar="FILE", help="write everything in the records to a CSV file, "
                                                                  "a row for each run")
+    parser.add_argument("--reference", metavar="NAME",
+                        help="show the reference runs of data/reference_runs/NAME, such as two-cores")
 
 
 def main(args: argparse.Namespace) -> None:
     """Print the table, or write the CSV file."""
     if args.csv:
         atomic.refuse_special(args.csv, "--csv")
-    runs = listing.load(args.lab, results_dir())
+    runs = listing.load(args.lab, results_dir(), args.reference)
     if not args.csv:
         print(listing.table(runs))
         return

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots
-from labs.results import noise, records, scaling
+from labs.results import noise, records, scaling, tables
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -122,28 +122,35 @@ def reading(runs: Mapping[int, dict[str, Any]], seconds: Mapping[int, float], sp
     steps = {size: run["history"][-1]["steps"] for size, run in runs.items()}
     step = {size: 1000 * seconds[size] / steps[size] for size in runs}
     why = ": the exchange, the waiting and the shared hardware take time. Lab 4 separates them" * (step[most] > step[1])
-    return (f"{table_}\n\n**{most} workers train {speedups[most]:.2f} times as fast as one, not {most} times.** Each "
-            f"takes {steps[most]} steps per epoch instead of {steps[1]}. A step takes {step[most]:.1f} ms instead of "
-            f"{step[1]:.1f} ms{why}.")
+    return (f"{table_}\n\n**{most} workers train {speedups[most]:.2f} times as fast as one, not {most} times** (one "
+            f"run each). Each takes {steps[most]} steps per epoch instead of {steps[1]}. A step takes "
+            f"{step[most]:.1f} ms instead of {step[1]:.1f} ms{why}.")
 
 
 def caption(ours: pd.DataFrame, report: pd.DataFrame, runs: Runs) -> str:
     """Return the caption of `figure`, and what it says of speed and accuracy, as Markdown."""
     theirs = report.loc[40]
-    two, four = (" to ".join(f"{speedup:.2f}" for speedup in sorted(ours["speedup"].xs(size, level="size")))
-                 for size in (2, 4))
+    two, four = (_speed(ours.xs(size, level="size")) for size in (2, 4))
+    left_out = "; ".join(filter(None, ours["note"].unique()))
     step = 1000 * theirs["train_seconds"] / (18_750 / theirs.index)  # 40 x 60,000 / 128 steps, as the report counts.
     gpus = noise.compare_shares(theirs["test_accuracy"][4], theirs["test_accuracy"][1], 10_000)
     return (
-        "*Left: the ratio of mean throughputs; bars: 95 % intervals over three seeds. Middle and right: a point per "
-        "run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. Table: accuracy "
-        "and train (s), first epoch included, are means.*\n\n"
-        f"**Speed.** On two cores two workers are {two} times as fast as one (21 and 40 epochs), and four, which share "
-        f"the cores, {four} times. Report M's GPUs reach {theirs['speedup'][2]:.2f} and {theirs['speedup'][4]:.2f}: "
-        f"by its count, a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on 1, 2 and 4 of them, so "
-        "most of the loss comes with the second.\n\n"
+        "*Left: the ratio of mean throughputs; bars: intervals over the seeds, 95 % for all four together. Middle and "
+        "right: a point per run; the scales differ and do not begin at 0. Points of 40 epochs are moved to the right. "
+        "Table: accuracy and train (s), first epoch included, are means.*\n\n"
+        f"**Speed.** On two cores, S(2) = {two}. S(4), where four workers share the cores, = {four}"
+        f"{f' ({left_out})' * bool(left_out)}. Report M's GPUs reach {theirs['speedup'][2]:.2f} and "
+        f"{theirs['speedup'][4]:.2f}: by its count, a step takes {step[1]:.1f}, {step[2]:.1f} and {step[4]:.1f} ms on "
+        "1, 2 and 4 of them, so most of the loss comes with the second.\n\n"
         f"**Accuracy.** On two cores after 40 epochs, {apart(runs)}. Report M, four GPUs minus one: {gpus}, by "
         "the noise of the test images. It ran each once; what another seed would change is not known.")
+
+
+def _speed(rows: pd.DataFrame) -> str:
+    """Return the speedups of one number of workers by epochs, each with its interval and verdict."""
+    verdicts = {1: "faster by more than noise", 0: "not resolved", -1: "slower by more than noise"}
+    return "; ".join(f"{text} after {epochs} epochs, {verdicts[rows.direction[epochs]]}"
+                     for epochs, text in tables.within(rows, "speedup", 2).items())
 
 
 def shares(sizes: Sequence[int], counted: Mapping[str, Sequence[float]]) -> Figure:

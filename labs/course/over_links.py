@@ -222,7 +222,7 @@ def steps(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def second_node(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the speedup of two nodes by batch and link, with its 95 % interval.
+    """Return the speedup of two nodes by batch and link; the intervals hold together, `note` names runs left out.
 
     One node uses no link, so its runs are one baseline per batch, whatever the links were set to.
 
@@ -232,11 +232,12 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     alone = dict(iter(rows[rows["N"] == 1].groupby("B")))
-    table = []
-    for (batch, link), two in rows[rows["N"] == 2].groupby(["B", "link"]):
-        speedup = noise.compare(alone[batch], two, "seconds", ratio=True)
+    table, groups = [], rows[rows["N"] == 2].groupby(["B", "link"])
+    for (batch, link), two in groups:
+        speedup = noise.compare(alone[batch], two, "seconds", ratio=True, comparisons=len(groups))
         table.append({"B": batch, "link": link, "speedup": speedup.value, "speedup_low": speedup.low,
-                      "speedup_high": speedup.high})
+                      "speedup_high": speedup.high,
+                      "note": "; left out, disturbed: ".join(["", *speedup.left_out]).lstrip("; ")})
     return pd.DataFrame(table)
 
 
@@ -262,7 +263,7 @@ def second_node_figure(predicted: Callable[[int, Any], Any], batches: Sequence[i
     Args:
         predicted: Returns the speedups of a global batch over links of some bandwidths, in bits per second.
         batches: Global batches, a line each.
-        measured: From `second_node`; bars are 95 % intervals.
+        measured: From `second_node`; bars are its intervals.
     """
     axes, links = plots.empty(7.6, 3.9).subplots(), np.geomspace(2e7, 2e10, 200)
     axes.axhspan(0.01, 1, color="0.94", zorder=0)

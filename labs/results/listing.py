@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.results import records
+from labs.results import records, reference
 from labs.results.tables import known, named
 from labs.run import catalogue, terminal
 from labs.run.errors import LabError
@@ -22,16 +22,21 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters of a cell that a spreadsheet would evaluate."""
 
 
-def load(lab: str | None, root: Path) -> pd.DataFrame:
+def load(lab: str | None, root: Path, kept: str | None = None) -> pd.DataFrame:
     """Return the runs of a results folder, oldest first, one row each: of all labs, or of one named lab.
 
+    Args:
+        lab: Name of the lab; None for all.
+        root: The results folder.
+        kept: Name of a set of reference runs, to return these instead.
+
     Raises:
-        LabError: No lab has that name, or there are no runs of it, or no runs at all.
+        LabError: No lab or set has that name, or there are no runs of it, or no runs at all.
     """
     name = _lab(lab, root) if lab is not None else "*"
-    runs = records.read_all(name, root)
+    runs = records.read_all(name, root) if kept is None else reference.read_all(kept, name)
     if not runs:
-        raise LabError(_why_empty(name, root))
+        raise LabError(_why_empty(name, root) if kept is None else f"{kept} has no runs of {name}")
     frame = records.table(runs)
     validated = [record["history"][-1].get("val_accuracy") if record["history"] else None for record in runs]
     if "val_accuracy" not in frame and any(map(known, validated)):

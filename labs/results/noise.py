@@ -115,15 +115,19 @@ def compare(one: Any, other: Any, of: str | Callable[[Record], float] | None = N
             or rows of `records.table`).
         of: The value of a run: the name of a column or a metric, or a function of a record.
         ratio: Whether to divide, as times and throughputs are compared.
-        timed: Whether to leave out disturbed runs, and name them; not for accuracies: a busy machine changes none.
+        timed: Whether to leave out disturbed runs, and name them; if all runs of a side are, there is no interval. Not
+            for accuracies: a busy machine changes none.
         comparisons: How many comparisons the sentence or the table makes with this one.
         unit, digits: The unit and the fewest decimals in the text.
 
     Raises:
         LabError: A value is not a finite number, or a ratio's is not above 0.
     """
-    (first, left_out), (second, also_left_out) = (_values(side, of, timed, ratio) for side in (one, other))
+    (first, disturbed, left_out), (second, also_disturbed, also_left_out) = (
+        _values(side, of, timed, ratio) for side in (one, other))
     centre, half, pairs, problem = _difference(first, second, LEVEL / comparisons)
+    if disturbed or also_disturbed:
+        half, problem = math.nan, "all runs of one side were disturbed"
     if ratio and half > math.log(LARGEST_FACTOR):  # Of two runs each, Student's factor is in the thousands.
         half, problem = math.nan, "the runs are too few for an interval"
     ends = (centre, centre - half, centre + half)
@@ -154,13 +158,14 @@ def _difference(one: Values, other: Values, level: float) -> tuple[float, float,
 
 
 def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
-            ratio: bool) -> tuple[Values, list[str]]:
-    """Return the values of a side by seed, as logarithms for a ratio, and the names of the runs that were left out."""
+            ratio: bool) -> tuple[Values, bool, list[str]]:
+    """Return the values of a side by seed, as logarithms for a ratio; whether all are disturbed; the runs left out."""
+    runs = list(_runs(side, of))
+    left_out = [disturbed for *_, disturbed in runs if disturbed and timed]
+    all_disturbed = 0 < len(runs) == len(left_out)
     values: Values = {}
-    left_out = []
-    for seed, value, disturbed in _runs(side, of):
-        if disturbed and timed:
-            left_out.append(disturbed)
+    for seed, value, disturbed in runs:
+        if disturbed in left_out and not all_disturbed:
             continue
         if value is None or not math.isfinite(value) or (ratio and value <= 0):
             raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "
@@ -168,7 +173,7 @@ def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
         same_seed = values.setdefault(seed, [])
         number = math.log(value) if ratio else float(value)
         same_seed += [number] * (number not in same_seed)
-    return values, left_out
+    return values, all_disturbed, [] if all_disturbed else left_out
 
 
 def _runs(side: Any, of: Any) -> Iterator[tuple[Hashable, Any, str]]:
@@ -354,7 +359,9 @@ def uneven(seconds: Collection[float], of: str = "") -> str:
         of: What they are; by default their number.
     """
     ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
-    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest" if ratio > UNEVEN else ""
+    if ratio <= UNEVEN:
+        return ""
+    return f"the slowest of {of or len(seconds)} took {ratio:.3g} times as long as the fastest"
 
 
 def epochs_by_size(run: Record) -> dict[int, list[tuple[float, float]]]:

@@ -1,11 +1,15 @@
 """Reference runs: records that are committed with the kit, of runs too long or too large for a student's machine.
 
-    labs sweep lab11 --preset paper --keep-reference two-nodes       data/reference_runs/two-nodes/lab11_multinode/...
+    labs sweep lab11 --preset paper --keep-reference two-nodes       data/reference_runs/two-nodes/lab11_multinode.jsonl
     reference.read_all("two-nodes", "lab11_multinode")
+
+A file holds the runs of a lab, one a line, oldest first. Each record's keys keep their order, which is that of the
+columns in tables.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,13 +28,15 @@ def keep(runs: Iterable[records.Record], name: str, folder: Path = FOLDER) -> in
     """Write the records of some runs as reference runs, and return their number; equal names are replaced.
 
     Raises:
-        LabError: The name cannot be a folder's.
+        LabError: The name cannot be a folder's, or a file of that set is damaged.
     """
     check_name(name)
     runs = list(runs)
-    for record in runs:
-        content = msgspec.json.format(msgspec.json.encode(record), indent=0).decode()
-        atomic.write_text(folder / name / record["lab"] / record["run"] / "record.json", content + "\n")
+    for lab in sorted({record["lab"] for record in runs}):
+        path = folder / name / f"{lab}.jsonl"
+        kept = {record["run"]: record for record in [*_read(path), *runs] if record["lab"] == lab}
+        lines = [msgspec.json.encode(record).decode() for record in sorted(kept.values(), key=_start)]
+        atomic.write_text(path, "\n".join(lines) + "\n")
     return len(runs)
 
 
@@ -38,9 +44,24 @@ def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.R
     """Return the records of a set of reference runs, or those of one lab, oldest first.
 
     Raises:
-        LabError: There is no such set.
+        LabError: There is no such set, or a line is damaged.
     """
     if not (folder / name).is_dir():
-        there = ", ".join(sorted(path.name for path in folder.glob("*/"))) or "none"
-        raise LabError(f"no reference runs are called {name!r}; there are: {there}")
-    return records.read_all(lab, folder / name)
+        raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")
+    return sorted((record for path in sorted((folder / name).glob(f"{lab}.jsonl")) for record in _read(path)),
+                  key=_start)
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """Return the names of the sets of reference runs."""
+    return sorted(path.name for path in folder.glob("*/"))
+
+
+def _read(path: Path) -> list[records.Record]:
+    if not path.exists():
+        return []
+    return [records.parse(line, f"{path}, line {number}")
+            for number, line in enumerate(path.read_bytes().splitlines(), 1)]
+
+
+_start = operator.itemgetter("started", "run")

@@ -6,7 +6,6 @@ Nothing here compares one configuration with another.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
@@ -117,9 +116,9 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
     The columns beside them are those of `_grouped`. The speedup is throughput(n) / throughput(base), as `noise.compare`
     compares them; the efficiency is speedup / (n / base). Both have its interval, which holds for all rows together
     with 95 %; it is NaN if either side ran once or was disturbed. The column `direction` is the verdict: 1 if the row
-    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with `base`
-    workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns of an
-    efficiency above 1.
+    is faster than its base by more than noise, -1 if it is slower, 0 if not resolved. A row is compared only with
+    `base` workers of the same configuration. Without such runs it has NaN, and the column `note` says so; it also warns
+    of an efficiency above 1.
 
     Args:
         frame: Runs, one row each, from `records.load`.
@@ -135,7 +134,7 @@ def speedups(frame: pd.DataFrame, base: int = 1, by: Sequence[str] | None = None
         by = [name for name in by if name != "global_batch_size"]
     table, runs = _grouped(frame, by)
     bases = _bases(table, by, base)
-    ratios = _ratios(table, runs, bases)
+    ratios = _ratios(runs, bases)
     table["speedup"] = [math.nan if other is None else 1.0 if ratio is None else ratio.value
                         for ratio, other in zip(ratios, bases, strict=True)]
     for end in ("low", "high"):
@@ -158,15 +157,9 @@ def _bases(table: pd.DataFrame, by: list[str], base: int) -> list[int | None]:
     return [bases.get(configuration) for configuration in configurations]
 
 
-def _ratios(table: pd.DataFrame, runs: list[pd.DataFrame],
-            bases: list[int | None]) -> list[noise.Comparison | None]:
+def _ratios(runs: list[pd.DataFrame], bases: list[int | None]) -> list[noise.Comparison | None]:
     """Return the throughput of each row over that of its base; None for a base, and for a row without one."""
     compared = sum(other not in (None, row) for row, other in enumerate(bases))
-
-    def ratio(row: int, other: int) -> noise.Comparison:
-        found = noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, timed=False,
-                              comparisons=max(1, compared))
-        measured = not table["note"][[row, other]].str.startswith("disturbed").any()
-        return found if measured else dataclasses.replace(found, low=math.nan, high=math.nan)
-
-    return [None if other in (None, row) else ratio(row, other) for row, other in enumerate(bases)]
+    return [None if other in (None, row) else
+            noise.compare(runs[row], runs[other], "images_per_sec", ratio=True, comparisons=compared)
+            for row, other in enumerate(bases)]

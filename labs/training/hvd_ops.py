@@ -63,10 +63,10 @@ class TimedExchange:
     def __getattr__(self, name):
         return getattr(self._reduce, name)
 
-    def __call__(self, grads, variables):
+    def __call__(self, grads, *arguments):
         with tf.control_dependencies(_ended(grads)):
             began = tf.timestamp()
-        means = self._reduce(grads, variables)
+        means = self._reduce(grads, *arguments)
         with tf.control_dependencies(_ended(means)):
             self.seconds.assign_add(tf.timestamp() - began)
         return means

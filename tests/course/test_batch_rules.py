@@ -35,7 +35,7 @@ def test_the_baseline_belongs_to_every_rule():
 
 def test_rules_are_compared_within_a_seed():
     table = batch_rules.studied(RUNS, "rules", "sgd")
-    assert batch_rules.change(table, "linear", "square root", 8) .startswith("+0.040 (")
+    assert batch_rules.change(table, "linear", "square root", 8) == "+0.040 (0.010 to 0.070), more than noise"
     assert batch_rules.misses(RUNS)[8].mean().to_dict() == pytest.approx({0: 0.1, 3: 0.4})
 
 

@@ -489,6 +489,19 @@ def case_an_optimizer_that_exchanges_nothing():
                          hvd.callbacks.LearningRateWarmupCallback(0.1)):
             refused("exchanges no gradients.*hvd.DistributedOptimizer", lambda: fit(each, [callback]))  # noqa: B023
     fit(hvd.load_model(file), first())
+    unbuilt = K.Sequential([K.layers.Dense(3)])
+    unbuilt.compile("adam", "mse")
+    refused("exchanges no gradients", lambda: fit(unbuilt, first()))
+
+
+def case_a_model_that_one_worker_has_built():
+    K.utils.set_random_seed(hvd.rank())
+    model = K.Sequential([K.layers.Dense(3)])
+    if hvd.rank() == 0:
+        model.build((None, 4))
+    fit(compiled(model), first(), epochs=2)
+    result = gathered(state(model))
+    assert (result == result[0]).all()
 
 
 def case_callbacks_used_again():
@@ -585,6 +598,11 @@ def case_a_gradient_that_one_worker_has_not():
     result = gathered(state(model))
     assert (result == result[0]).all()
     assert all((old != head.get_weights()[0]).any() for old, head in zip(before, model.heads, strict=True))
+    table = tf.Variable(tf.zeros([3, 1]))
+    rows = tf.IndexedSlices(tf.constant([[2.0]]), tf.constant([1]), tf.constant([3, 1]))
+    optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0), missing_as_zeros=True)
+    optimizer.apply([None if hvd.rank() else rows], [table])
+    np.testing.assert_allclose(np.ravel(table), [0, -1, 0])
     variables = [tf.Variable(0.0), tf.Variable(0.0)]
     optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(1.0))
     optimizer.apply([tf.constant(1.0), tf.constant(1.0)], variables)
@@ -616,6 +634,21 @@ def case_metrics_are_those_of_all_samples():
         for name, values in logs.items():
             correct = expected[name.startswith("val_")][name.removeprefix("val_")]
             np.testing.assert_allclose(values[0], correct, 1e-4, 1e-6, err_msg=name)
+
+
+def case_losses_of_several_outputs():
+    """Keras counts each batch as 1 there, whatever its size."""
+    inputs = K.layers.Input((4,))
+    model = K.Model(inputs, {name: K.layers.Dense(3, name=name)(inputs) for name in "ab"})
+    targets = {"a": TARGETS, "b": 2 * TARGETS}
+    compiled(model, K.optimizers.SGD(0.0), {"a": "mse", "b": "mae"})
+    labels = {name: each[:9] for name, each in targets.items()}
+    expected = model.evaluate(NUMBERS[:9], labels, verbose=0, return_dict=True)
+    mine = [slice(0, 6), slice(6, 9)][hvd.rank()]
+    data = NUMBERS[mine], {name: each[mine] for name, each in targets.items()}
+    logs = fit(model, first(hvd.callbacks.MetricAverageCallback()), x=data[0], y=data[1], validation_data=data)
+    for name, correct in expected.items():
+        np.testing.assert_allclose([logs[name][0], logs[f"val_{name}"][0]], correct, 1e-5, err_msg=name)
 
 
 class Largest(K.metrics.Metric):
@@ -655,18 +688,73 @@ def case_values_that_cannot_be_summed_are_named():
     assert own["largest"][0] > 0
 
 
+class Batches(K.utils.PyDataset):
+    """Batches of these rows."""
+
+    def __init__(self, *batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return NUMBERS[self.batches[index]], TARGETS[self.batches[index]]
+
+
+ROWS = {  # Of each rank, batch by batch; together they are batches of six or fewer.
+    "the last": (([0, 1, 2], [6, 7, 8], [12, 13, 14]), ([3, 4, 5], [9, 10, 11], [15])),
+    "all": (([0, 1, 2, 3], [6, 7, 8, 9], [12, 13, 14, 15]), ([4, 5], [10, 11], [16, 17])),
+    "the second": (([0, 1, 2], [6, 7, 8], [12, 13, 14]), ([3, 4, 5], [9], [15, 16, 17])),
+}
+
+
 def case_unequal_batches():
-    """A last step of 3 and 1 samples counts as one of 4, or all steps are of 4 and 2; a sum needs no weights."""
-    last = [[0, 1, 2, 6, 7, 8, 12, 13, 14], [3, 4, 5, 9, 10, 11, 15]][hvd.rank()], 3, 16
-    every = [[0, 1, 2, 3, 6, 7, 8, 9, 12, 13, 14, 15], [4, 5, 10, 11, 16, 17]][hvd.rank()], [4, 2][hvd.rank()], 18
-    for mine, batch_size, samples in (last, every):
-        for loss, factor in (("mse", 1), (K.losses.MeanSquaredError(reduction="sum"), 1 / hvd.size())):
-            together, alone = compiled(optimizer=K.optimizers.SGD(0.1), loss=loss), dense()
+    """Each counts by its samples; a loss that is a sum needs no weights, also after another `compile`."""
+    total = K.losses.MeanSquaredError(reduction="sum")
+    for rows in ROWS.values():
+        whole = Batches(*([*mine, *other] for mine, other in zip(*rows, strict=True)))
+        together, alone = dense(), dense()
+        for loss, factor in (("mse", 1), (total, 1 / hvd.size())):
+            compiled(together, K.optimizers.SGD(0.1), loss)
             alone.compile(K.optimizers.SGD(0.1 * factor), loss, jit_compile=False)
-            alone.fit(NUMBERS[:samples], TARGETS[:samples], 6, epochs=2, shuffle=False, verbose=0)
-            fit(together, first(), x=NUMBERS[mine], y=TARGETS[mine], batch_size=batch_size, epochs=2)
+            alone.fit(whole, epochs=2, shuffle=False, verbose=0)
+            together.fit(Batches(*rows[hvd.rank()]), epochs=2, shuffle=False, verbose=0, callbacks=first())
             for value, expected in zip(together.get_weights(), alone.get_weights(), strict=True):
                 np.testing.assert_allclose(value, expected, 1e-4, 1e-5)
+
+
+def case_unequal_passes():
+    """The passes of an update are one batch: of the samples of all workers."""
+    rows, model, alone = ROWS["all"], dense(), dense()
+    for average in (True, False):
+        optimizer = hvd.DistributedOptimizer(K.optimizers.SGD(0.1), backward_passes_per_step=3,
+                                             average_aggregated_gradients=average)
+        model.compile(optimizer, "mse", jit_compile=False)
+        model.fit(Batches(*rows[hvd.rank()]), shuffle=False, verbose=0, callbacks=first())
+        alone.compile(K.optimizers.SGD(0.1 if average else 0.3), "mse", jit_compile=False)
+        alone.fit(NUMBERS[:18], TARGETS[:18], 18, verbose=0)
+        for value, expected in zip(model.get_weights(), alone.get_weights(), strict=True):
+            np.testing.assert_allclose(value, expected, 1e-4, 1e-5)
+
+
+class Own(K.Model):
+    """A train step that is Keras' own; nobody knows that."""
+
+    def train_step(self, data):
+        return super().train_step(data)
+
+
+def case_what_cannot_be_weighted_is_said():
+    """Unequal batches under an own train step, and masks."""
+    inputs = K.layers.Input((4,))
+    words = K.Sequential([K.layers.Input((WORDS,)), K.layers.Embedding(9, 2, mask_zero=True), K.layers.LSTM(3)])
+    for model, x, message in ((Own(inputs, K.layers.Dense(3)(inputs)), NUMBERS, r"\[7.0, 5.0\] samples"),
+                              (words, SENTENCES, "masks steps")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit(compiled(model), first(), x=x[:7 - 2 * hvd.rank()], y=TARGETS[:7 - 2 * hvd.rank()], batch_size=4)
+        assert hvd.rank() or [each for each in caught if re.search(message, str(each.message))], message
 
 
 def case_callbacks_of_keras():
@@ -749,6 +837,17 @@ def case_layers_that_keep_more_than_weights():
         result = gathered([model.predict(NUMBERS, verbose=0)])
         assert (result == result[0]).all()
         normalize.adapt(NUMBERS * (2 + hvd.rank()))
+    bins = layers.Discretization(num_bins=4)
+    bins.adapt(NUMBERS)
+    file = Path(tempfile.mkdtemp()) / "bins.keras"
+    compiled(K.Sequential([layers.Input((4,)), bins, layers.Dense(3)])).save(file)
+    loaded = hvd.load_model(file)
+    fit(loaded, first(K.callbacks.LambdaCallback(on_train_begin=lambda logs: json.dumps(loaded.history.params))))
+    np.testing.assert_allclose(loaded.layers[0].bin_boundaries, bins.bin_boundaries)
+    inner = K.Sequential([layers.Input((4,)), layers.Dense(4), layers.BatchNormalization()])
+    inner.trainable = False
+    inner.layers[1].trainable = True
+    fit(compiled(K.Sequential([inner, layers.Dense(3)])), first(), epochs=2)  # Its statistics may differ.
     words = layers.StringLookup(output_mode="count")
     words.adapt(["a", "b", "c"][:2 + hvd.rank()])
     refused("the vocabulary", lambda: fit(compiled(K.Sequential([words, layers.Dense(3)])), first(),

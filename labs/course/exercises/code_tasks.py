@@ -79,6 +79,7 @@ class Answer(msgspec.Struct, forbid_unknown_fields=True):
         return cut(f"{self.error}: {self.text}".removesuffix(": "))
 
 
+msgspec.convert({}, Answer)  # Prepares the type: two threads that did so at once would crash.
 Asker = Callable[[Sequence[Any]], Answer]
 """Calls a student's function with arguments."""
 

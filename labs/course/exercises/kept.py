@@ -1,4 +1,4 @@
-"""Answers kept for the hand-in: `exercises.check` saves what it judges in a working copy, in answers/ beside it."""
+"""Saved answers: `exercises.check` writes what it judges into `answers/`, beside the working copy, for the hand-in."""
 
 from __future__ import annotations
 

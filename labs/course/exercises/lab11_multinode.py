@@ -93,7 +93,7 @@ QUESTIONS = {
                    newest("several workers", COMMAND, lambda run: multi_worker(run) and images_per_sec(run) and
                           run["metrics"].get("allreduce_seconds")), timed(_share)),
     "q3": Question("How far apart are the test accuracies of these two runs, in standard errors of their difference? "
-                   "(Below 2 it is noise.)", "a number",
+                   "(Below 1.96 it is noise.)", "a number",
                    pair_with_one_worker(NOTEBOOK, strong=True, accept=_has_errors), _noise),
 }
 

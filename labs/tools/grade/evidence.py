@@ -17,7 +17,6 @@ from labs.course.hand_ins import HandIn
 from labs.course.plausibility import checker, rules
 from labs.results import records, reference
 from labs.results.records import Record
-from labs.run.paths import ROOT
 from labs.run.student import personal_seed
 from labs.run.text import plural
 
@@ -27,8 +26,10 @@ KIT = "the kit"
 """The owner of the saved runs that come with the kit."""
 OF_A_PAGE = 1000
 """Seeds of pages and sweeps are below; those of students' own runs are nearly always above."""
-FEWEST_LINES = 5
-"""Shorter functions are equal by chance."""
+FEWEST_LINES, LONGEST_CELL = 5, 100_000
+"""Shorter functions are equal by chance. Code of more characters might take all memory to parse."""
+Trace = tuple[Any, ...]
+"""What no other run or cell has; its kind stands first."""
 SHARED = {"times": "times that are equal to the last digit: the same run, or a copy",
           "losses": "equal losses in all epochs", "seed": "the seed that belongs to one of them",
           "function": "functions that are equal but for names and comments"}
@@ -104,34 +105,44 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
     Args:
         hand_ins: One per student and lab.
     """
-    where: dict[tuple, dict[str, str]] = defaultdict(dict)  # What may be shared -> student -> where it is.
-    honest: set[tuple[tuple, str]] = set()
-    seeds = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
-    for hand_in in hand_ins:
-        student = hand_in.manifest.student
-        for record in hand_in.records:
-            for trace in _traces(record):
-                where[trace].setdefault(student, _run(record))
-                honest |= {(trace, student)} if trace[0] == "losses" and _is_of_page(record, student) else set()
-            if _seed(record) in seeds:
-                where["seed", _seed(record)] |= {seeds[_seed(record)]: "its owner", student: _run(record)}
-        for task, cell in hand_in.functions.items():
-            if (text := _without_names(cell)).count("\n") + 1 >= FEWEST_LINES:
-                where["function", task, text].setdefault(student, task)
-    for path in sorted(reference.FOLDER.rglob("record.json")):
-        for trace in _traces(records.read(path.parent)):
-            if trace[0] == "times":  # Their losses are those of whoever runs the page.
-                where[trace].setdefault(KIT, str(path.parent.relative_to(ROOT)))
+    where: dict[Trace, dict[str, str]] = defaultdict(dict)  # Trace -> student -> where it is.
+    suspect: set[Trace] = set()
+    for trace, student, place, honest in (*_of_students(hand_ins), *_of_the_kit()):
+        where[trace].setdefault(student, place)
+        suspect |= set() if honest else {trace}
     groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
-    for trace, of in where.items():
-        if len(of) > 1 and not all((trace, student) in honest for student in of):
-            groups[trace[0], *sorted(of)].append(of)
+    for trace in (trace for trace, owners in where.items() if len(owners) > 1 and trace in suspect):
+        groups[trace[0], *sorted(where[trace])].append(where[trace])
     return [(tuple(students), f"{', '.join(students)}: {SHARED[kind]}; such as {' and '.join(shared[0].values())}"
              + f" ({len(shared)} in all)" * (len(shared) > 1))
             for (kind, *students), shared in sorted(groups.items()) if kind != "times" or len(shared) > 1]
 
 
-def _traces(record: Record) -> Iterator[tuple[Any, ...]]:
+def _of_students(hand_ins: Sequence[HandIn]) -> Iterator[tuple[Trace, str, str, bool]]:
+    """Yield each trace with its student, where it is, and whether a run of a page left it."""
+    seeds = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
+    for hand_in in hand_ins:
+        student = hand_in.manifest.student
+        for record in hand_in.records:
+            for trace in _traces(record):
+                yield trace, student, _run(record), trace[0] == "losses" and _is_of_page(record, student)
+            if _seed(record) in seeds:
+                yield ("seed", _seed(record)), seeds[_seed(record)], "its owner", False
+                yield ("seed", _seed(record)), student, _run(record), False
+        for task, cell in hand_in.functions.items():
+            if (text := _without_names(cell)).count("\n") + 1 >= FEWEST_LINES:
+                yield ("function", task, text), student, task, False
+
+
+def _of_the_kit() -> Iterator[tuple[Trace, str, str, bool]]:
+    """Yield the times of the kit's saved runs; their losses are those of whoever runs the page."""
+    for name in reference.names():
+        for record in reference.read_all(name):
+            yield from ((trace, KIT, f"{name}/{record['run']}", False) for trace in _traces(record)
+                        if trace[0] == "times")
+
+
+def _traces(record: Record) -> Iterator[Trace]:
     """Yield what no other run has: each time, unless it is round, such as a typed one; the losses of all epochs."""
     rows = [*record["history"], record["timings"], record["metrics"]]
     for value in (value for row in rows for name, value in row.items() if name.endswith("seconds")):
@@ -170,10 +181,11 @@ class _Names(ast.NodeTransformer):
 def _without_names(cell: str) -> str:
     """Return the code of a cell without its names, comments, docstrings, imports and checks; "" if it is not code."""
     try:
-        kept = [node for node in ast.parse(cell).body if not isinstance(node, ast.Import | ast.ImportFrom)
+        body = ast.parse(cell[:LONGEST_CELL]).body
+        kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)
                 and not (isinstance(node, ast.Expr) and ast.unparse(node).startswith("exercises."))]
         for node in (each for statement in kept for each in ast.walk(statement)):
-            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
         return ast.unparse(_Names().visit(ast.Module(kept, [])))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -226,7 +226,7 @@ def test_a_target_that_is_not_a_regular_file_is_refused(kind, arguments, tmp_pat
 
 def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_path, capsys):
     """Such as a record of lab 11 that has no hosts: another version wrote it, or someone by hand."""
-    sound = [json.loads(path.read_text()) for path in sorted(reference.FOLDER.glob("laptop-cluster/lab11*/*-w*/*"))[:2]]
+    sound = reference.read_all("laptop-cluster", "lab11_multinode")[:2]
     for run in (*sound, record("strange") | {"lab": "lab11_multinode"}):
         write(tmp_path, run["run"], json.dumps(run))
     page.write(tmp_path, tmp_path / "page.html")
@@ -240,7 +240,7 @@ def test_a_run_that_its_lab_cannot_read_is_named_and_the_others_are_shown(tmp_pa
 @pytest.mark.parametrize("lab", ["lab05_allreduce", "lab11_multinode"])
 def test_every_reader_survives_damage_that_fits_the_schema(lab, tmp_path, monkeypatch, capsys):
     """Real records, each with one field that is missing, empty or not a number."""
-    originals = [json.loads(path.read_text()) for path in sorted(reference.FOLDER.glob(f"*/{lab}/*/record.json"))[::4]]
+    originals = [run for name in reference.names() for run in reference.read_all(name, lab)][::4]
     damage = [{"config": {}}, {"history": []}, {"metrics": {}}, {"tables": {}}, {"versions": {}},
               {"metrics": {"test_accuracy": float("nan")}}, {"machine": {"host": "x"}}]
     runs = originals + [originals[0] | change | {"run": f"mutant-{n}"} for n, change in enumerate(damage)]
