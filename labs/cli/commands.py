@@ -19,13 +19,11 @@ from labs.run.text import one_line
 
 ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 COMMANDS = {
-    "list": "list the labs",
     "run": "run a lab on one or more workers",
     "launch": "run your own script on several workers",
     "sweep": "start every run that a lab's questions need; continues where it stopped",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
-    "exercises": "list the questions and tasks that are graded",
     "handin": "pack a lab's answers, notebook and records as one zip",
 }
 """The subcommands of this package, each with its line in `labs --help`."""
@@ -50,7 +48,7 @@ def summaries() -> dict[str, str]:
     return COMMANDS | {name: summary for name, (_, summary) in tools().items()}
 
 
-TAKE_A_LAB = ("run", "sweep", "results", "exercises", "handin")
+TAKE_A_LAB = ("run", "sweep", "results", "handin")
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
 EXAMPLES = """\
@@ -87,7 +85,7 @@ def main() -> None:
     except (LabError, OSError) as problem:
         if lost := _output_failed(problem):
             _discard_output()
-        if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; 141 is what SIGPIPE gives.
+        if isinstance(problem, BrokenPipeError):  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
             sys.exit(141)
         if lost:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
@@ -134,7 +132,10 @@ def dispatch(words: Sequence[str]) -> int:
     Raises:
         LabError: The command line is wrong, or the subcommand failed.
     """
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words:
+        print(_labs())
+        return 0
+    if words[0] in ("-h", "--help", "help"):
         parser(()).print_help()
         return 0
     if words[0] == "--version":
@@ -156,6 +157,15 @@ def dispatch(words: Sequence[str]) -> int:
         args.parser.error(f"unrecognized arguments: {unknown[0]}")
     args.lab_options = unknown
     return args.main(args) or 0
+
+
+def _labs() -> str:
+    """Return the labs, each with its subject, and how to go on."""
+    from labs.run import catalogue
+
+    titles = [(name, catalogue.load_lab(name).title.partition(": ")[2]) for name in catalogue.lab_names()]
+    return "\n".join([*(terminal.folded(f"{name:18} {title}", 19) for name, title in titles), "",
+                      "labs run LAB --help   a lab's options", "labs --help           all commands"])
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -15,9 +15,7 @@ import hashlib
 import io
 import json
 import os
-import platform
 import re
-import tarfile
 import time
 import zipfile
 import zlib
@@ -30,7 +28,7 @@ import msgspec
 from labs.course import exercises
 from labs.results import records
 from labs.results.schema import LabName, Record
-from labs.run import atomic, catalogue, environment
+from labs.run import atomic, catalogue
 from labs.run.errors import LabError, quoted
 from labs.run.paths import results_dir, shown, work_dir
 from labs.run.student import ID, VARIABLE
@@ -61,10 +59,6 @@ class Manifest(msgspec.Struct, frozen=True):
     missing: list[str] = []
     """What the student was told is missing."""
     format: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
-    commit: str | None = None
-    kit: str = ""
-    python: str = ""
-    tensorflow: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +67,7 @@ class HandIn:
 
     manifest: Manifest
     answers: dict[str, Any]
-    """By the question's id, "lab04.q1"; a key of a dictionary that is a whole number is an int."""
+    """By the question's id, "lab04.q1", as `exercises.check` judged them."""
     functions: dict[str, str]
     """The text of the cell that defines the function, by the task's id, "lab02.shard"."""
     notebook: dict[str, Any] | None
@@ -86,19 +80,19 @@ class HandIn:
 
 
 def read(path: str | os.PathLike) -> HandIn:
-    """Read a hand-in from an untrusted zip, tar archive or folder, in memory.
+    """Read a hand-in from an untrusted zip or folder, in memory.
 
     Raises:
-        LabError: It is refused; one line that names the cause.
+        LabError: The hand-in is refused; one line that names the cause.
         OSError: The file does not exist, or may not be read.
     """
     path = Path(path)
     try:
-        return _parse(_in_folder(path) if path.is_dir() else _in_archive(atomic.read_bytes(path, LARGEST_FILE)))
+        return _parse(_in_folder(path) if path.is_dir() else _in_zip(atomic.read_bytes(path, LARGEST_FILE)))
     # `zipfile` raises ValueError for a negative offset and a name that is not UTF-8, NotImplementedError for a later
     # version of zip and for patched data, RuntimeError for an encrypted file.
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, RuntimeError, ValueError):
-        raise LabError(f"{path}: damaged, or not a zip; hand it in again") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError):
+        raise LabError(f"{path}: damaged, or not a zip; unpack it into a folder, or hand in the zip again") from None
     except LabError as problem:
         raise LabError(f"{path}: {problem}") from None
 
@@ -109,35 +103,24 @@ def _in_folder(folder: Path) -> Members:
             for file in files if not file.is_symlink()}
 
 
-def _in_archive(content: bytes) -> Members:
-    """Return the files of a zip or tar archive; of the zip in it, if that is all that it holds."""
-    stream = io.BytesIO(content)
-    members = _in_zip(zipfile.ZipFile(stream)) if zipfile.is_zipfile(stream) else _in_tar(content)
+def _in_zip(content: bytes, nested: bool = False) -> Members:
+    """Return the files of a zip; of the zip in it, if that is all that it holds."""
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    # Windows' own packer writes backslashes.
+    members = {member.filename.replace("\\", "/"): functools.partial(_unzip, archive, member)
+               for member in archive.infolist() if not member.is_dir()}
     inner = [name for name in members if not JUNK.fullmatch(name)]
-    if len(inner) == 1 and inner[0].lower().endswith(".zip"):
-        return _in_zip(zipfile.ZipFile(io.BytesIO(members[inner[0]]())))
+    if not nested and len(inner) == 1 and inner[0].lower().endswith(".zip"):
+        return _in_zip(members[inner[0]](), nested=True)
     return members
 
 
-def _in_zip(archive: zipfile.ZipFile) -> Members:
-    # Windows' own packer writes backslashes.
-    return {member.filename.replace("\\", "/"): functools.partial(_unzip, archive, member)
-            for member in archive.infolist() if not member.is_dir()}
-
-
 def _unzip(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """Return a file, or as much of it as shows that it is too large."""
+    # The other methods unpack far more than they are asked for.
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise LabError(f"{quoted(member.filename)} is not compressed by deflate" + AS_WRITTEN)
     return archive.open(member).read(LARGEST_FILE + 1)
-
-
-def _in_tar(content: bytes) -> Members:
-    members: dict[str, bytes] = {}
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for member in archive:
-            if member.offset_data + member.size > LARGEST_TOTAL:
-                raise LabError(f"more than {LARGEST_TOTAL >> 20} MiB")
-            if (file := archive.extractfile(member)) and member.isreg():
-                members[member.name.removeprefix("./")] = file.read()
-    return {name: functools.partial(bytes, content) for name, content in members.items()}
 
 
 def _parse(members: Members) -> HandIn:
@@ -189,17 +172,12 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any] | None:
     if name not in files:
         return None
     try:
-        value = json.loads(_text(files, name), object_pairs_hook=_with_numbers if name == ANSWERS else None)
+        value = (exercises.child.loads if name == ANSWERS else json.loads)(_text(files, name))
     except (ValueError, RecursionError) as problem:
         raise LabError(f"{name} is not JSON: {problem}" + AS_WRITTEN) from None
     if not isinstance(value, dict):
         raise LabError(f"{name} does not hold an object" + AS_WRITTEN)
     return value
-
-
-def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
-    """Return a dictionary whose keys that are whole numbers are ints again, as in `{32: 1.7}`."""
-    return {int(key) if re.fullmatch(r"-?\d{1,9}", key, re.ASCII) else key: value for key, value in pairs}
 
 
 def _records(files: Mapping[str, bytes]) -> tuple[list[Record], dict[str, str]]:
@@ -233,14 +211,13 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn]:
     missing += _add_records(lab, student, {name for names in runs.values() for name in names}, files)
     manifest = Manifest(
         lab=lab, student=student, created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        commit=environment.commit(), kit=environment.version("labs") or "", python=platform.python_version(),
-        tensorflow=environment.version("tensorflow"), runs=runs, missing=missing,
+        runs=runs, missing=missing,
         files={name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
     stream, path = io.BytesIO(), folder / f"{lab}-{student}.zip"
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in {MANIFEST: msgspec.json.format(msgspec.json.encode(manifest), indent=1), **files}.items():
             archive.writestr(name, content)
-    hand_in = _parse(_in_archive(stream.getvalue()))  # What would be refused is never written.
+    hand_in = _parse(_in_zip(stream.getvalue()))  # What would be refused is never written.
     with atomic.writing(path) as file:
         file.write(stream.getvalue())
     return path, hand_in
@@ -249,7 +226,7 @@ def pack(lab: str, student: str, folder: Path) -> tuple[Path, HandIn]:
 def _add_answers(lab: str, student: str, files: dict[str, bytes]) -> tuple[dict[str, list[str]], list[str]]:
     """Add the answers and cells that `exercises.check` has kept; return their runs, and what is missing."""
     answers, runs, missing = {}, {}, []
-    for question in {**exercises.questions(lab), **exercises.tasks(lab)}:
+    for question in exercises.entries(lab):
         kept = exercises.kept.load(question)
         if kept is None:
             missing.append(f"{question}: no answer; write it in the notebook, and run its cell")

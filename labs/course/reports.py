@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.course.plausibility import checker, reading, table
+from labs.lint import checker, table
+from labs.lint.tables import read
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -50,7 +51,7 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     rows, count = [], 0
     for path in paths(lab):
         try:
-            results, bad = reading.read_csv(path), _lines(path)
+            results, bad = read(path), _lines(path)
         except LabError:
             continue
         for measure, family in table.families(results):

@@ -45,7 +45,7 @@ def _unused_gpus(granted: allocation.Allocation) -> str:
     if gpus == 0:
         return ""
     return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
-            f"{slurm.ask_for_gpus(gpus)}")
+            f"to use them: sbatch --gpus-per-node={gpus} --ntasks-per-node={gpus}")
 
 
 def slots() -> int:

@@ -1,9 +1,9 @@
 """A trial of a train step that a student wrote: each worker takes a few steps with it and reports its weights.
 
-    mpirun -np 2 python -m labs.training.step_trial STEP.py NAME FOLDER
+    mpirun -np 2 python -m labs.training.step_trial CHILD FOLDER NAME
 
-A worker writes two files into FOLDER: `started-RANK.json` before its first step, and `RANK.json` at its end, with its
-weights or with the error that the step raised.
+CHILD is the file that defines the function NAME of a cell. The cell is `step.py` in FOLDER. A worker writes
+`started-RANK.json` there before its first step, and `RANK.json` at its end, with its weights or with an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import runpy
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,31 +25,29 @@ from labs.run.text import printable
 STEPS, BATCH_SIZE, FEATURES, CLASSES = 3, 8, 4, 3
 
 
-def main(source: str, name: str, folder: str) -> int:
+def main(child: str, folder: Path, name: str) -> int:
     """Take the steps on this worker, write its report, and return the exit code."""
     # Horovod: find the other worker.
     hvd.init()
-    rank, size = hvd.rank(), hvd.size()
+    rank, size, source, its = hvd.rank(), hvd.size(), folder / "step.py", runpy.run_path(child)
     images, labels = batches(size)
     model, optimizer = network(), adam()
-    initial = weights(model)
-    step = load(source, name)
-    atomic.write_json(Path(folder) / f"started-{rank}.json", {})
+    initial, step = weights(model), None
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
+            step = its["define"](source.read_text(encoding="utf-8"), name, str(source), tf=tf)
+            atomic.write_json(folder / f"started-{rank}.json", {})
             for number in range(STEPS):
                 step(model, images[number, rank], labels[number, rank], optimizer, hvd)
     except BaseException as error:  # A student's function may raise anything, such as SystemExit.
-        atomic.write_json(Path(folder) / f"{rank}.json", {"error": described(error, source)})
+        plain = its["described"](error)
+        where = _where(error, str(source))
+        text = f"{type(error).__name__}{where}: {printable(' '.join(plain['text'].split())[:400])}"
+        atomic.write_json(folder / f"{rank}.json", {"error": text, "needs": "" if step else plain["needs"]})
         return 1
-    atomic.write_json(Path(folder) / f"{rank}.json", {
+    atomic.write_json(folder / f"{rank}.json", {
         "steps": STEPS, "initial": initial, "final": weights(model), "alone": one_worker(images, labels)})
     return 0
-
-
-def load(source: str, name: str) -> Callable:
-    """Return a function of a file."""
-    return runpy.run_path(source)[name]
 
 
 def batches(size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,13 +75,10 @@ def adam() -> tf.keras.optimizers.Optimizer:
 
 def one_worker(images: np.ndarray, labels: np.ndarray) -> list[float]:
     """Return the weights of one worker that takes the steps on the batches of all."""
-    model, optimizer = network(), adam()
+    model = network()
+    model.compile(adam(), "sparse_categorical_crossentropy")
     for number in range(STEPS):
-        with tf.GradientTape() as tape:
-            outputs = model(images[number].reshape(-1, FEATURES))
-            loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(labels[number].ravel(), outputs))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        model.train_on_batch(images[number].reshape(-1, FEATURES), labels[number].ravel())
     return weights(model)
 
 
@@ -93,15 +87,11 @@ def weights(model: tf.keras.Model) -> list[float]:
     return np.concatenate([weight.ravel() for weight in model.get_weights()]).tolist()
 
 
-def described(error: BaseException, source: str) -> str:
-    """Return an error with the line of the source that raised it, as one line."""
+def _where(error: BaseException, source: str) -> str:
+    """Return the line of the cell that raised an error, as the middle of a sentence."""
     lines = [frame.line for frame in traceback.extract_tb(error.__traceback__) if frame.filename == source]
-    where = f" in `{lines[-1]}`" if lines else ""
-    text = ""
-    with contextlib.suppress(Exception):  # Its text may raise.
-        text = printable(" ".join(str(error).split())[:400])
-    return f"{type(error).__name__}{where}: {text}"
+    return f" in `{lines[-1]}`" if lines else ""
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import zipfile
 
 import nbformat
@@ -70,7 +69,8 @@ REFUSED = {
     "answers in a list": (lambda path: zipped(path, {"answers.json": "3"}), "does not hold an object"),
     "a bomb": (lambda path: zipped(path, {"records/a/record.json": "0" * (33 << 20)}), "larger than 32 MiB"),
     "many bombs": (lambda path: zipped(path, BIG), "more than 64 MiB"),
-    "a bomb in a tar": (lambda path: path.write_bytes(tarred(65 << 20)), "more than 64 MiB"),
+    "a bomb of bzip2": (lambda path: path.write_bytes(rezipped({"a/manifest.json": "0"}, zipfile.ZIP_BZIP2)),
+                        "is not compressed by deflate"),
     "truncated": (lambda path: path.write_bytes(zipped(path).read_bytes()[:-30]), "damaged, or not a zip"),
     "encrypted": (lambda path: path.write_bytes(encrypted(zipped(path).read_bytes())), "damaged, or not a zip"),
     "another file": (lambda path: path.write_bytes(b"Rar!"), "damaged, or not a zip"),
@@ -78,19 +78,11 @@ REFUSED = {
 }
 
 
-def rezipped(files: dict[str, str]) -> bytes:
+def rezipped(files: dict[str, str], method: int = zipfile.ZIP_STORED) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
+    with zipfile.ZipFile(stream, "w", method) as archive:
         for name, text in files.items():
             archive.writestr(name, text)
-    return stream.getvalue()
-
-
-def tarred(size: int) -> bytes:
-    stream, member = io.BytesIO(), tarfile.TarInfo("answers.json")
-    member.size = size
-    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-        archive.addfile(member, io.BytesIO(bytes(size)))
     return stream.getvalue()
 
 
@@ -150,7 +142,8 @@ def handed_in(capsys, folder):
 def test_what_a_page_has_judged_is_packed_and_a_cell_that_needs_another_is_not(work, tmp_path, capsys):
     *_, judged, needs, moved = execute(work, work, CELLS)
     assert "lab04.excess: right: " in judged
-    assert needs == "lab04.excess: this cell needs `TWO`, which it does not define: define it in this cell\n"
+    assert needs == ("lab04.excess: this cell needs `TWO`, which it does not define: define it in this cell; "
+                     "not kept: the hand-in has your earlier cell\n")
     assert "not kept" not in judged + moved
     hand_in, out = handed_in(capsys, tmp_path)
     bug = {"symptom": "it never ends", "line": 17}
@@ -167,7 +160,7 @@ def test_what_a_page_has_judged_is_packed_and_a_cell_that_needs_another_is_not(w
 
 def test_what_is_missing_is_said(work, tmp_path, capsys, monkeypatch):
     said = execute(tmp_path, work, CELLS[:3])[2]
-    assert re.search(r"lab04.q1: not kept for the hand-in: the notebook is in .*, not in .*work", said)
+    assert re.search(r"lab04.q1: not saved for the hand-in: this notebook is in .*\. Open the copy in .*work", said)
     cells = [nbformat.v4.new_code_cell(cell) for cell in CELLS]
     for name in ("lab04_speedup", "homework", "lab05_allreduce"):
         nbformat.write(nbformat.v4.new_notebook(cells=cells), work / f"{name}.ipynb")

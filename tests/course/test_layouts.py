@@ -8,7 +8,7 @@ import pytest
 
 from labs import lab11_multinode as lab
 from labs.course import layouts
-from tests.course.plausibility.test_lint import sound
+from tests.lint.test_lint import sound
 
 PAPER = lab.PRESETS["paper"]
 

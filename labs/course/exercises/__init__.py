@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.course.exercises import fresh_process, kept
+from labs.course.exercises import child, fresh_process, kept
 from labs.course.exercises.code_tasks import Task
 from labs.course.exercises.grading import NoAnswerError, Question, Record, described, require, shown
 from labs.course.exercises.guesses import judged
@@ -31,7 +30,25 @@ from labs.run.errors import LabError, quoted
 from labs.run.student import student_id
 from labs.run.text import printable
 
-__all__ = ["cell", "check", "judged", "listing", "markdown", "questions", "runs", "show", "tasks"]
+__all__ = ["check", "entries", "judged", "runs", "show"]
+
+
+def entries(lab: str) -> dict[str, Question | Task]:
+    """Return the questions and tasks of a lab by id; {} if it has none.
+
+    Args:
+        lab: Its name, its number or a unique prefix.
+
+    Raises:
+        LabError: No lab has that name.
+    """
+    lab = catalogue.resolve(lab)
+    name = f"labs.course.exercises.{lab}"
+    if importlib.util.find_spec(name) is None:
+        return {}
+    module = importlib.import_module(name)
+    defined = {**module.QUESTIONS, **getattr(module, "TASKS", {})}
+    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in defined.items()}
 
 
 def check(question: str, answer: Any, results_root: Path | None = None) -> None:
@@ -49,29 +66,31 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
         AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
         LabError: There is no such question.
     """
-    entry, name, owner = _entry(question), _name(question), student_id() or ""
-    field, value, about, reason, wrong = "answer", answer, [], "", ""
+    name, entry = _find(question)
+    field, value, line, about, wrong = "answer", answer, 0, [], ""
     try:
-        about = _about(question, entry, results_root)
+        about = _about(name, entry, results_root)
         if isinstance(entry, Task) and entry.stub:
-            require(callable(answer), f"the answer is {entry.answer}, not {shown(answer)}")
-            field, value = "cell", fresh_process.cell_of(answer)
-        reason = grade(name, entry, value, about, owner)
+            if not callable(answer):
+                raise NoAnswerError(f"the answer is {entry.answer}, not {shown(answer)}")
+            field, (value, line) = "cell", fresh_process.cell_of(answer)
+        else:
+            value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
+        print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
     except NoAnswerError as problem:
-        raise AssertionError(f"{question}: {problem}") from None
+        earlier = "; not kept: the hand-in has your earlier cell" * bool(kept.load(name))
+        raise AssertionError(f"{question}: {problem}{earlier}") from None
     except AssertionError as problem:
         wrong = f"{problem}" + f"\n  Look at: {_names(about)}" * bool(about)
     except Exception as error:
         wrong = f"{shown(answer)} cannot be graded from {_names(about) or 'these records'}: {described(error)}"
-    if not wrong:
-        print(f"{question}: right: {reason}")
-    if value is not None and not callable(value):
+    if value is not None:
         kept.keep(name, {field: value}, about)
     require(not wrong, f"{question}: {wrong}")
 
 
 def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
-          container: Sequence[str] | None = None) -> str:
+          container: Sequence[str] | None = None, line: int = 0) -> str:
     """Return why an answer is right: `check` and `labs grade` call this alike.
 
     Args:
@@ -81,31 +100,26 @@ def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], o
         about: The records that the question is about.
         owner: The student's id, which decides some of the inputs of a function.
         container: As in `fresh_process.grade`.
+        line: As in `fresh_process.grade`.
 
     Raises:
-        AssertionError: It is wrong; NoAnswerError if there is nothing to judge.
+        AssertionError: The answer is wrong; NoAnswerError if there is nothing to judge.
     """
     if isinstance(entry, Question):
         return entry.grade(answer, about)
     if entry.stub is None or entry.on_workers:
         return entry.grade(answer)
-    return fresh_process.grade(name, entry, answer, owner, container)
-
-
-def _about(question: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
-    """Return the records that a question is about; [] for a task."""
-    return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(_lab(question), results_root))
+    return fresh_process.grade(name, entry, answer, owner, container, line)
 
 
 def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
     """Print whether each answer is right; None means that there is no answer yet."""
     for question, answer in answers.items():
-        if answer is None:
-            _entry(question)
-            print(f"{question}: no answer yet")
-            continue
         try:
-            check(question, answer, results_root)
+            if answer is None:
+                print(f"{_find(question) and question}: no answer yet")
+            else:
+                check(question, answer, results_root)
         except AssertionError as wrong:
             print(wrong)
 
@@ -122,104 +136,26 @@ def runs(question: str, results_root: Path | None = None) -> list[Record]:
         LabError: There is no such question.
     """
     try:
-        return _about(question, _entry(question), results_root)
+        return _about(*_find(question), results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
+
+
+def _about(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
+    lab = catalogue.resolve(name.partition(".")[0])
+    return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(lab, results_root))
 
 
 def _names(about: Sequence[Record]) -> str:
     return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
 
 
-def questions(lab: str) -> dict[str, Question]:
-    """Return the questions of a lab by id; {} if it has none.
-
-    Args:
-        lab: Its name, its number or a unique prefix.
-
-    Raises:
-        LabError: No lab has that name.
-    """
-    return _entries(lab, "QUESTIONS")
-
-
-def tasks(lab: str) -> dict[str, Task]:
-    """Return the tasks of a lab by id, functions to write and a bug to find; {} if it has none. As `questions`."""
-    return _entries(lab, "TASKS")
-
-
-def _entries(lab: str, name: str) -> dict[str, Any]:
+def _find(question: str) -> tuple[str, Question | Task]:
+    """Return an exercise with its id as its lab has it: "lab04.q2" for "lab4.q2"."""
+    lab, _, key = question.partition(".")
     lab = catalogue.resolve(lab)
-    module = f"labs.course.exercises.{lab}"
-    if importlib.util.find_spec(module) is None:
-        return {}
-    entries = getattr(importlib.import_module(module), name, {})
-    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in entries.items()}
-
-
-def cell(task: str) -> str:
-    """Return the code of the notebook's cell for a task: the function with its hole, and the line that grades it.
-
-    Args:
-        task: Its id: "lab02.shard".
-
-    Raises:
-        LabError: There is no such task.
-    """
-    stub = getattr(_entry(task), "stub", None)
-    graded = f'exercises.show({{"{task}": {stub.__name__ if stub else None}}})'
-    return f"{inspect.getsource(stub)}\n\n{graded}" if stub else graded
-
-
-def markdown(lab: str) -> str:
-    """Return the questions of a lab as its notebook shows them."""
-    entries = questions(lab)
-    lines = [f"* **{name}** {entry.text} *Answer: {entry.answer}.*" for name, entry in entries.items()]
-    return "\n".join(["### Graded from your own records", "", INTRODUCTION.format(next(iter(entries))), "", *lines])
-
-
-INTRODUCTION = ('In the questions, "this run" and "these runs" are runs in your results folder, such as those of this '
-                'page. `exercises.runs("{}")` returns their records. A record is a dictionary: '
-                '`record["config"]` has the settings, `record["layout"]` the workers (`size`), `record["history"]` a '
-                'row per epoch (`steps`, `train_seconds` and more), and `record["timings"]["images_per_sec"]` the '
-                'throughput without the first epoch. What else was measured is in `record["metrics"]` and '
-                '`record["tables"]`; `list(...)` shows the names. Write your answers '
-                "in place of `None`. A wrong answer gets a hint, never the right number.")
-
-
-def listing(lab: str) -> Iterator[str]:
-    """Yield the lines of `labs exercises`: each question with its runs, or with what makes them; then each task."""
-    name, entries = catalogue.resolve(lab), questions(lab)
-    if not entries:
-        yield f"{name} has no questions that are graded from your own records"
-    all_records = records.read_all(name) if entries else []  # Once: each bad record is reported once.
-    for question, entry in entries.items():
-        yield f"{question}  {entry.text}"
-        yield f"    answer: {entry.answer}"
-        try:
-            yield "    about: " + _names(entry.select_runs(all_records))
-        except AssertionError as missing:
-            yield f"    {missing}"
-    for task, to_do in tasks(lab).items():
-        yield f"{task}  {to_do.text}"
-        yield f"    answer: {to_do.answer}"
-
-
-def _lab(question: str) -> str:
-    return catalogue.resolve(question.partition(".")[0])
-
-
-def _name(question: str) -> str:
-    """Return the id of a question as its lab's listing has it: "lab04.q2" for "lab4.q2"."""
-    return f"{_lab(question).partition('_')[0]}.{question.partition('.')[2]}"
-
-
-def _entry(question: str) -> Question | Task:
-    """Return the question or task with this id: "lab04.q2" or "lab4.q2"."""
-    lab = _lab(question)
-    entries: dict[str, Question | Task] = {**questions(lab), **tasks(lab)}
-    name = _name(question)
-    if name not in entries:
-        known = f"there are: {', '.join(entries)}" if entries else f"{lab} has none"
+    every, name = entries(lab), f"{lab.partition('_')[0]}.{key}"
+    if name not in every:
+        known = f"there are: {', '.join(every)}" if every else f"{lab} has none"
         raise LabError(f"unknown question {quoted(question)}; {known}")
-    return entries[name]
+    return name, every[name]

@@ -2,38 +2,77 @@
 
     python -P -s child.py CPU_SECONDS [confined]
 
-Reads requests on its standard input and answers each on its standard output, one line of JSON each. This file imports
-nothing of the kit: `fresh_process` starts it, and `labs grade` in a container that has no other file of the kit.
+Reads pickled requests on its standard input, and answers each with a line of JSON on its standard output. The file
+imports nothing of the kit: `fresh_process` starts it, `labs grade` in a container that has no other file of the kit.
 """
 
 from __future__ import annotations
 
-import base64
-import builtins
 import contextlib
 import functools
 import importlib.machinery
 import json
 import math
 import os
+import pickle
+import re
 import resource
 import signal
 import sys
 import types
 import warnings
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 KIT = ("labs", "solutions", "tests")
+EXERCISES = "labs.course.exercises"
 MEMORY = 4 << 30
 """Memory that the cell may use, in bytes."""
 LARGEST_FILE = 64 << 20
 MOST_PROCESSES = 64
 """Processes and threads at a time, in a container. Elsewhere the kernel would count all processes of the user."""
 NOBODY = 65534
+
+
+# Plain data: what an answer is in the notebook's check, in the hand-in and for `labs grade`.
+
+def plain(value: Any) -> Any:
+    """Return a value in JSON's types: arrays and sets as lists, whatever is not plain data as the name of its type."""
+    if hasattr(value, "__array__"):  # Of numpy, pandas or TensorFlow.
+        value = np.asarray(value).tolist()
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, Mapping):
+        return {repr(key) if isinstance(key, tuple) else plain(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, Integral | Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    is_list = isinstance(value, Collection) and not isinstance(value, bytes | bytearray)
+    return [plain(entry) for entry in value] if is_list else f"a {type(value).__name__}"
+
+
+def dumps(value: Any) -> str:
+    """Return a value as one line of JSON; raises an error of any class for one that contains itself, for example."""
+    return json.dumps(plain(value))
+
+
+def loads(text: str | bytes) -> Any:
+    """Return the value in a JSON text; keys of dictionaries that are numbers are numbers again, as in `{32: 1.7}`.
+
+    Raises:
+        ValueError: The text is not JSON.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=lambda pairs: {_key(name): value for name, value in pairs})
+    except RecursionError:
+        raise ValueError("too deeply nested") from None
+
+
+def _key(name: str) -> str | float:
+    is_number = re.fullmatch(r"-?\d{1,9}(\.\d{1,9})?", name, re.ASCII)
+    return name if not is_number else float(name) if is_number[1] else int(name)
 
 
 # The cell.
@@ -46,8 +85,6 @@ class Kit(types.ModuleType):
     """A stand-in for a module or a name of the kit: a cell may import it, as its page does, but not call it."""
 
     __path__: list[str] = []
-    answers: dict[str, Any] = {}
-    """What the cell gave to `exercises.show` and `exercises.check`, by the id of the exercise."""
 
     def __getattr__(self, name: str) -> Kit:
         if name.startswith("__"):
@@ -55,13 +92,10 @@ class Kit(types.ModuleType):
         return Kit(f"{self.__name__}.{name}")
 
     def __call__(self, *args: Any, **options: Any) -> None:
-        if self.__name__ == "labs.course.exercises.show":
-            self.answers.update(args[0])
-        elif self.__name__ == "labs.course.exercises.check":
-            self.answers[args[0]] = args[1]
-        else:
+        if self.__name__ not in GRADED:
             raise KitError(f"this cell calls the kit's own `{self.__name__}`, which a fresh process does not have: "
                            "write it in this cell")
+        GRADED[self.__name__](*args, **options)
 
 
 class Finder:
@@ -78,6 +112,23 @@ class Finder:
         """Do nothing: a stand-in has no code."""
 
 
+ANSWERS: dict[str, Any] = {}
+"""What the cell gave to `exercises.show` and `exercises.check`, by the id of the exercise."""
+
+
+def show(answers: Mapping[str, Any], results_root: Any = None) -> None:
+    """Note the answers, as `exercises.show` takes them."""
+    ANSWERS.update(answers)
+
+
+def check(question: str, answer: Any, results_root: Any = None) -> None:
+    """Note an answer, as `exercises.check` takes it."""
+    ANSWERS[question] = answer
+
+
+GRADED: dict[str, Callable[..., None]] = {f"{EXERCISES}.show": show, f"{EXERCISES}.check": check}
+
+
 class Nothing:
     """A stand-in for IPython: a cell's magics do nothing."""
 
@@ -85,23 +136,72 @@ class Nothing:
         return lambda *args, **options: None
 
 
-def define(cell: str, name: str) -> Callable[..., Any]:
-    """Run a cell and return its function: what it gives to `exercises.show`, or else what it defines under the name."""
-    names: dict[str, Any] = {"__name__": "__main__", **ALWAYS}
-    exec(compile(cell, f"{name}.py", "exec"), names)
-    given = [answer for task, answer in Kit.answers.items() if task.partition(".")[2] == name]
-    others = [value for value in names.values() if isinstance(value, types.FunctionType)]
-    functions = [each for each in (*given, names.get(name), *reversed(others)) if callable(each)]
-    if not functions:
-        raise NameError(f"the cell defines no function {name}", name=name)
-    return functions[0]
-
-
-ALWAYS = {"np": np, "math": math, "exercises": Kit("labs.course.exercises"), "get_ipython": Nothing}
+ALWAYS = {"np": np, "math": math, "exercises": Kit(EXERCISES), "get_ipython": Nothing, "display": Nothing().display}
 """What a cell may use without an import, in the notebook's check as in `labs grade`."""
 
 
+def define(cell: str, name: str, file: str = "", **more: Any) -> Callable[..., Any]:
+    """Run a cell and return its function: what it gives to `exercises.show`, or else what it defines under the name.
+
+    Args:
+        cell: The text of the cell.
+        name: The name of the function.
+        file: The file that errors name.
+        more: What else the cell may use without an import.
+
+    Raises:
+        NameError: The cell defines no such function.
+    """
+    for module in [module for module in sys.modules if module.partition(".")[0] in KIT]:
+        del sys.modules[module]
+    sys.meta_path.insert(0, Finder())
+    # Pickle, dataclasses and typing look names up in the module that runs.
+    sys.modules["__main__"] = page = types.ModuleType("__main__")
+    vars(page).update(ALWAYS, **more)
+    exec(compile(cell, file or f"{name}.py", "exec", dont_inherit=True), vars(page))
+    given = [answer for task, answer in ANSWERS.items() if task.partition(".")[2] == name]
+    function = given[-1] if given else vars(page).get(name)
+    if not callable(function):
+        raise NameError(f"the cell defines no function {name}", name=name)
+    return function
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """Return the code of a function, also of a partial, a decorated function or a callable object; None if unknown."""
+    for _ in range(10):
+        inner = [getattr(function, name) for name in ("__wrapped__", "__func__", "func", "python_function", "pyfunc")
+                 if hasattr(function, name)]
+        if not inner and hasattr(function, "__code__"):
+            return function.__code__
+        function = inner[0] if inner else type(function).__call__
+    return None
+
+
 # The process.
+
+def answered(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
+    """Return what a call returns, and the arguments after it; or the error that it raises."""
+    try:
+        return {"value": function(*args), "args": args}
+    except BaseException as problem:
+        return described(problem)
+
+
+def described(problem: BaseException) -> dict[str, Any]:
+    """Return an error as plain data: its class, its text, and what the cell needs."""
+    text, needs = "", ""
+    with contextlib.suppress(Exception):  # Its text may raise.
+        text = str(problem)[:1000]
+    name = getattr(problem, "name", None)
+    if type(problem) is NameError and name:
+        needs = f"this cell needs `{name}`, which it does not define: define it in this cell"
+    elif isinstance(problem, ModuleNotFoundError) and name and "." not in name and name not in sys.stdlib_module_names:
+        needs = (f"this cell imports `{name}`, which is not installed here; if you wrote that module, put its code "
+                 "into this cell")
+    elif isinstance(problem, KitError):
+        needs = text
+    return {"error": type(problem).__name__, "refused": isinstance(problem, ValueError), "text": text, "needs": needs}
+
 
 def main(cpu_seconds: str, confined: str = "") -> None:
     """Answer requests to the end of the input."""
@@ -114,30 +214,36 @@ def main(cpu_seconds: str, confined: str = "") -> None:
     signal.alarm(4 * int(cpu_seconds))  # The process that asks may be gone.
     limit(int(cpu_seconds), bool(confined))
 
-    def called_back(place: int, *args: Any) -> Any:
-        answers.write(dumps({"callback": place, "args": list(args)}))
-        answer = loads(next(requests))
-        if "error" in answer:
-            raise raised(answer)
-        return answer["value"]
-
-    function: Callable[..., Any] = called_back
-    sys.meta_path.insert(0, Finder())
-    for line in requests:
-        request = loads(line)
-        try:
-            if "cell" in request:
-                function = define(request["cell"], request["name"])
-                answer: dict[str, Any] = {"doc": str(function.__doc__ or ""), "args": []}
-            else:
-                args = [functools.partial(called_back, place) if place in request["callbacks"] else arg
-                        for place, arg in enumerate(request["args"])]
-                answer = {"value": function(*args), "args": args}
-            text = dumps(answer)
-        except BaseException as error:
-            text = dumps(described(error))
+    def answer(value: dict[str, Any]) -> None:
         sys.stdout.flush()
-        answers.write(text)
+        try:
+            text = dumps(value)
+        except BaseException as problem:
+            text = dumps(described(problem))
+        answers.write(text.encode() + b"\n")
+
+    def call_back(place: int, *args: Any) -> Any:
+        answer({"call": place, "args": args})
+        value, problem = pickle.load(requests)
+        if problem:
+            raise problem
+        return value
+
+    function: Callable[..., Any]
+
+    def begin(cell: str, name: str) -> dict[str, Any]:
+        nonlocal function
+        function = define(cell, name)
+        return {"doc": str(function.__doc__ or ""), "line": getattr(code_of(function), "co_firstlineno", 0)}
+
+    function = begin
+    while True:
+        try:
+            args, places = pickle.load(requests)
+        except EOFError:
+            return
+        answer(answered(function, [functools.partial(call_back, place) if place in places else arg
+                                   for place, arg in enumerate(args)]))
 
 
 def limit(cpu_seconds: int, confined: bool) -> None:
@@ -155,111 +261,6 @@ def limit(cpu_seconds: int, confined: bool) -> None:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-
-
-# Plain data, as JSON: no pickle, no classes.
-
-NUMBERS = "biuf"
-"""Kinds of arrays that are sent: bool, integers and floats. Others become lists."""
-
-
-def dumps(value: Any) -> bytes:
-    """Return a value as one line of JSON; whatever is not plain data becomes the name of its type."""
-    return json.dumps(_encoded(value)).encode() + b"\n"
-
-
-def loads(line: bytes) -> Any:
-    """Return the value in one line of JSON.
-
-    Raises:
-        ValueError: The line is not one that `dumps` writes.
-    """
-    try:
-        return _decoded(json.loads(line))
-    except (LookupError, TypeError, RecursionError, OverflowError) as problem:
-        raise ValueError(f"not plain data: {problem}") from None
-
-
-def described(problem: BaseException) -> dict[str, str]:
-    """Return an exception as plain data: the first of its classes that Python has itself, its text, what is missing."""
-    kind = next(each.__name__ for each in type(problem).__mro__ if getattr(builtins, each.__name__, None) is each)
-    text, needs = "", ""
-    with contextlib.suppress(Exception):  # Its text may raise.
-        text = str(problem)[:1000]
-    if type(problem) is NameError and problem.name:
-        needs = f"this cell needs `{problem.name}`, which it does not define: define it in this cell"
-    elif isinstance(problem, ModuleNotFoundError):
-        needs = (f"this cell imports `{problem.name}`, which is not there in a fresh process: put its code into this "
-                 "cell")
-    elif isinstance(problem, KitError):
-        needs = text
-    return {"error": kind, "text": text, "needs": needs}
-
-
-def raised(answer: Mapping[str, Any]) -> Exception:
-    """Return the exception that `described` made plain; RuntimeError for what is not an ordinary one."""
-    name, text = str(answer["error"]), str(answer["text"])
-    kind = getattr(builtins, name, None)
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        with contextlib.suppress(TypeError):  # UnicodeDecodeError takes five arguments.
-            return kind(text)
-    return RuntimeError(f"{name}: {text}")
-
-
-class Unknown:
-    """A value that is not plain data."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def __repr__(self) -> str:
-        return f"a {self.name}"
-
-
-def _encoded(value: Any) -> Any:
-    """Return a value in JSON's types; other types and lists become a list whose first entry names the type."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Integral) and not hasattr(value, "dtype"):
-        return int(value)
-    if isinstance(value, Real) and not hasattr(value, "dtype"):
-        return float(value)
-    if isinstance(value, bytes | bytearray):
-        return ["bytes", base64.b64encode(value).decode()]
-    if isinstance(value, Mapping):
-        return ["dict", *([_encoded(key), _encoded(entry)] for key, entry in value.items())]
-    if hasattr(value, "__array__"):  # Of numpy, pandas or TensorFlow.
-        array = np.asarray(value)
-        if array.dtype.kind in NUMBERS:
-            return ["array", array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode(),
-                    isinstance(value, np.generic)]
-        plain = array.tolist()
-        return ["other", type(value).__name__] if plain is value else _encoded(plain)
-    if isinstance(value, tuple | Set):
-        return ["tuple" if isinstance(value, tuple) else "set", *map(_encoded, value)]
-    return ["list", *map(_encoded, value)] if isinstance(value, Collection) else ["other", type(value).__name__]
-
-
-def _decoded(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    kind, *rest = value
-    containers: dict[str, Callable[..., Any]] = {"list": list, "tuple": tuple, "set": set}
-    if kind in containers:
-        return containers[kind](map(_decoded, rest))
-    if kind == "dict":
-        return {_decoded(key): _decoded(entry) for key, entry in rest}
-    others: dict[str, Callable[..., Any]] = {"array": _array, "bytes": base64.b64decode, "other": Unknown}
-    return others[kind](*rest)
-
-
-def _array(dtype: str, shape: list[int], content: str, scalar: bool) -> Any:
-    if np.dtype(dtype).kind not in NUMBERS:
-        raise ValueError(f"arrays of {dtype} are not sent")
-    array = np.frombuffer(base64.b64decode(content), np.dtype(dtype)).reshape(shape).copy()
-    return array[()] if scalar else array
 
 
 if __name__ == "__main__":

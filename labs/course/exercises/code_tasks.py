@@ -6,19 +6,18 @@ the smallest that fails. A hint names the property, never the right result.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import inspect
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from labs.course.exercises.grading import NoAnswerError, described, grade_choice, grade_entries, require, shown
+from labs.course.exercises.grading import NoAnswerError, cut, grade_choice, grade_entries, require, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Call:
     text: str
     """As one would write it: "shard(indices=[0, 1], rank=0)"."""
     args: tuple
-    """The arguments after the call, which may have changed them."""
+    """The arguments after the call, which may have changed them, as plain data."""
     value: Any
     """What it returned."""
 
@@ -58,24 +57,57 @@ class Call:
         require(holds, f"`{self.text}` returned {shown(self.value)}: {broken}")
 
 
+class Answer(msgspec.Struct, forbid_unknown_fields=True):
+    """What a call of a student's function gave, as plain data; or the call that it makes of one of its arguments."""
+
+    value: Any = None
+    args: list[Any] = []
+    """The arguments after the call, or those of the call that it makes."""
+    error: str = ""
+    """The class of the error that it raised."""
+    refused: bool = False
+    """Whether that is a ValueError."""
+    text: str = ""
+    needs: str = ""
+    """What the cell lacks."""
+    call: int | None = None
+    """Which argument it calls."""
+
+    @property
+    def problem(self) -> str:
+        """The error as one short line."""
+        return cut(f"{self.error}: {self.text}".removesuffix(": "))
+
+
+msgspec.convert({}, Answer)  # Prepares the type: two threads that did so at once would crash.
+Asker = Callable[[Sequence[Any]], Answer]
+"""Calls a student's function with arguments."""
+
+
 @dataclasses.dataclass(frozen=True)
 class StudentFunction:
     """A function that a student wrote, which names its arguments as its stub does."""
 
-    function: Callable
+    ask: Asker
     stub: Callable
     rng: np.random.Generator
     """Draws further inputs, which differ from student to student and are always the same for one."""
-    second: Callable
-    """The same function in a second process, where Python's hash() of a text is another."""
+    ask_second: Asker
+    """Calls the same function in a second process, where Python's hash() of a text is another."""
+    doc: str
+    """Its docstring."""
 
     def __call__(self, *args: Any) -> Call:
-        """Call it with copies of the arguments.
+        """Call it, and return what came out as plain data.
 
         Raises:
             AssertionError: It raised an error, or returned nothing.
         """
-        return self._call(self.function, args)
+        return self._call(self.ask, args)
+
+    def in_second_process(self, *args: Any) -> Call:
+        """Call it in the second process. Raises: as a plain call."""
+        return self._call(self.ask_second, args)
 
     def whole(self, low: int, high: int) -> int:
         """Return the next drawn whole number from low to high."""
@@ -85,18 +117,6 @@ class StudentFunction:
         """Return the next drawn number from low to high, with four digits after the point."""
         return round(float(self.rng.uniform(low, high)), 4)
 
-    def in_second_process(self, *args: Any) -> Call:
-        """Call it with copies of the arguments in the second process. Raises: as a plain call."""
-        return self._call(self.second, args)
-
-    def _call(self, function: Callable, args: Sequence[Any]) -> Call:
-        text, given, value, error = self._run(function, args)
-        if error is not None:
-            raise AssertionError(f"`{text}` raised {described(error)}")
-        if value is None:
-            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
-        return Call(text, given, value)
-
     def expect_value_error(self, *args: Any, because: str) -> None:
         """Raise AssertionError unless the function raises ValueError for these arguments.
 
@@ -104,23 +124,22 @@ class StudentFunction:
             args: Arguments that it must refuse.
             because: Why, in words.
         """
-        text, _, value, error = self._run(self.function, args)
-        did = f"raised {type(error).__name__}" if error else f"returned {shown(value)}"
-        require(isinstance(error, ValueError), f"`{text}` {did}, not ValueError: {because}")
+        answer = self.ask(args)
+        did = f"raised {cut(answer.error)}" if answer.error else f"returned {shown(answer.value)}"
+        require(answer.refused, f"`{self._text(args)}` {did}, not ValueError: {because}")
 
-    def _run(self, function: Callable, args: Sequence[Any]) -> tuple[str, tuple, Any, Exception | None]:
+    def _call(self, ask: Asker, args: Sequence[Any]) -> Call:
+        text, answer = self._text(args), ask(args)
+        require(not answer.error, f"`{text}` raised {answer.problem}")
+        if answer.value is None:
+            raise NoAnswerError(f"no answer yet: `{text}` returned nothing")
+        after = tuple(arg if callable(arg) else changed for arg, changed in zip(args, answer.args, strict=True))
+        return Call(text, after, answer.value)
+
+    def _text(self, args: Sequence[Any]) -> str:
         names = inspect.signature(self.stub).parameters
         text = ", ".join(f"{name}={shown(value)}" for name, value in zip(names, args, strict=True))
-        given, value, error = copy.deepcopy(tuple(args)), None, None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                value = function(*given)
-            except NoAnswerError:
-                raise
-            except Exception as raised:
-                error = raised
-        return f"{self.stub.__name__}({text})", given, value, error
+        return f"{self.stub.__name__}({text})"
 
 
 def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str]) -> Task:
@@ -132,8 +151,8 @@ def code(text: str, stub: Callable, grade: Callable[[StudentFunction], str]) -> 
             order.
         grade: Takes the student's function; returns what was checked, or raises AssertionError with what is wrong.
     """
-    def grade_function(function: Callable, seed: int = 0, second: Callable | None = None) -> str:
-        return grade(StudentFunction(function, stub, np.random.default_rng(seed), second or function))
+    def grade_function(ask: Asker, seed: int = 0, ask_second: Asker | None = None, doc: str = "") -> str:
+        return grade(StudentFunction(ask, stub, np.random.default_rng(seed), ask_second or ask, doc))
 
     return Task(text, form(stub), grade_function, stub)
 

@@ -115,6 +115,10 @@ class NoAnswerError(AssertionError):
     """There is nothing to judge, and nothing to keep: no answer yet, or a cell that cannot run alone."""
 
 
+class NotInstalledError(NoAnswerError):
+    """The cell imports a package that is not installed where it is judged."""
+
+
 def require(holds: Any, problem: str) -> None:
     """Raise AssertionError unless a condition holds; `assert` would do nothing under `python -O`."""
     if not holds:

@@ -20,12 +20,15 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
         within: How far a number may be off, relative to the right one.
         margin: How far a number may always be off.
     """
+    given = guess.items() if isinstance(guess, Mapping) and isinstance(right, Mapping) else ()
+    if unknown := [key for key, value in given if value is not None and key not in right]:
+        return f"{shown(guess)}: there is no {shown(unknown[0])}; the keys are {', '.join(map(shown, right))}"
     asked = list(_pairs(guess, right))
     pairs = [pair for pair in asked if pair[0] is not None]
     if not pairs:
         return str(guess)
-    if any(is_number(value) and _looks_like_a_number(one) for one, value in pairs):
-        return f"{shown(guess)}: not a number; write it without quotes, %, and commas or spaces between digits"
+    if texts := [one for one, value in pairs if is_number(value) and _looks_like_a_number(one)]:
+        return f"{shown(guess)}: the answer must be a number, such as 0.67 or 18760, not {shown(texts[0])}"
     allowed = [f"within {within:.0%}"] * bool(within) + [f"within {margin:g}"] * bool(margin)
     measured = f"{shown(right)} ({' or '.join(allowed)} is right)" if allowed else shown(right)
     if all(_matches(*pair, within, margin) for pair in pairs):
@@ -38,9 +41,8 @@ def judged(guess: Any, right: Any, within: float = 0.0, margin: float = 0.0) -> 
 def _pairs(guess: Any, right: Any) -> Iterator[tuple[Any, Any]]:
     """Yield each guess with the right value; a guess of another form matches nothing."""
     if isinstance(right, Mapping):
-        fits, keys = isinstance(guess, Mapping), list(right)
-        given = [guess.get(key) for key in keys] if fits else []
-        values = [right[key] for key in keys]
+        fits, values = isinstance(guess, Mapping), list(right.values())
+        given = list(map(guess.get, right)) if fits else []
     else:
         values = right if isinstance(right, list) else []
         fits = isinstance(guess, list | tuple | np.ndarray) and len(guess) == len(values)

@@ -1,4 +1,4 @@
-"""Answers kept for the hand-in: `exercises.check` saves what it judges in a working copy, in answers/ beside it."""
+"""Saved answers: `exercises.check` writes what it judges into `answers/`, beside the working copy, for the hand-in."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def keep(question: str, value: dict[str, Any], about: Sequence[Record]) -> None:
 
     Args:
         question: Its id: "lab04.q1".
-        value: The "answer", or the "cell" that defines the function.
+        value: The "answer", as plain data, or the "cell" that defines the function.
         about: The records from which it was judged.
     """
     try:
         if (folder := _notebook_folder()).resolve() != work_dir().resolve():
-            raise LabError(f"the notebook is in {shown(folder)}, not in {shown(work_dir())}, where `labs notebook` "
-                           "makes working copies")
-        contents = plain(value) | {"runs": [run["run"] for run in about], "student": student_id()}
+            raise LabError(f"this notebook is in {shown(folder)}. Open the copy in {shown(work_dir())} "
+                           "(`labs notebook` makes one) and run the cell again")
+        contents = value | {"runs": [run["run"] for run in about], "student": student_id()}
         atomic.write_json(_file(question), contents)
     except Exception as problem:
-        print(f"{question}: not kept for the hand-in: {one_line(problem)}")
+        print(f"{question}: not saved for the hand-in: {one_line(problem)}")
 
 
 def _notebook_folder() -> Path:
@@ -54,14 +54,3 @@ def load(question: str) -> dict[str, Any] | None:
 
 def _file(question: str) -> Path:
     return work_dir() / "answers" / f"{question}.json"
-
-
-def plain(value: Any) -> Any:
-    """Return an answer as JSON values; what JSON cannot hold becomes text, as `repr` writes it."""
-    if hasattr(value, "tolist"):  # Of numpy or pandas.
-        return plain(value.tolist())
-    if isinstance(value, dict):
-        return {str(plain(key)): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

@@ -1,4 +1,4 @@
-"""A train step on two real workers: writes its source to a file and runs it under mpirun."""
+"""A train step on two real workers: writes its cell to a file, runs it under mpirun, and compares the weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from labs.course.exercises import child
 from labs.course.exercises.grading import NoAnswerError, cut, require
 from labs.launch import mpirun
 from labs.launch.supervisor import Outcome, complete
@@ -16,7 +17,6 @@ from labs.run import atomic, terminal
 
 SECONDS = 60
 """The time limit. Two workers need 10 to 15 s on two idle cores, most of it to import TensorFlow."""
-HEADER = "import math\n\nimport numpy as np\nimport tensorflow as tf\n\n\n"
 EQUAL, SAME_AS_ONE = 1e-6, 1e-5
 """How far the weights of the two workers may be apart, and theirs from those of one worker on both batches. Rounding
 accounts for less than 1e-6."""
@@ -46,11 +46,12 @@ def step(model, images, labels, optimizer, hvd):
 
 def grade_step(cell: str) -> str:
     """Run the train step of a cell on two workers; return what was checked, or raise AssertionError."""
-    source = HEADER + _alone(cell)
+    if any(map(_is_open, ast.parse(cell).body)):
+        raise NoAnswerError("no answer yet: `step` does nothing")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        atomic.write_text(folder / "step.py", source)
-        program = ["-m", "labs.training.step_trial", folder / "step.py", step.__name__, folder]
+        atomic.write_text(folder / "step.py", cell)
+        program = ["-m", "labs.training.step_trial", child.__file__, folder, step.__name__]
         with terminal.ticking("two workers take the steps ..."):
             outcome = complete([*mpirun.command(2), *mpirun.PYTHON, *program], SECONDS, _environment())
         started = [(folder / f"started-{rank}.json").exists() for rank in range(2)]
@@ -60,28 +61,18 @@ def grade_step(cell: str) -> str:
     return expect_weights(*reports)
 
 
+def _is_open(node: ast.stmt) -> bool:
+    """Return whether a statement is `step` with its hole."""
+    return isinstance(node, ast.FunctionDef) and node.name == step.__name__ and all(
+        isinstance(each, ast.Pass) or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        for each in node.body)
+
+
 def _environment() -> dict[str, str]:
     """Return the environment of the workers: Horovod's defaults, and no GPU."""
     # A lab that ran in this process has left its settings of Horovod, such as the transport.
     env = {name: value for name, value in mpirun.environment(bar=False).items() if not name.startswith("HOROVOD_")}
     return env | {"CUDA_VISIBLE_DEVICES": "-1"}  # NCCL refuses two workers on one GPU.
-
-
-def _alone(cell: str) -> str:
-    """Return a cell without the statements that grade it.
-
-    Raises:
-        NoAnswerError: It leaves the hole of `step` open.
-    """
-    statements = ast.parse(cell).body
-    for node in statements:
-        if isinstance(node, ast.FunctionDef) and node.name == step.__name__ and all(map(_is_hole, node.body)):
-            raise NoAnswerError("no answer yet: `step` does nothing")
-    return "\n".join(source for source in map(ast.unparse, statements) if "exercises" not in source)
-
-
-def _is_hole(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
 
 
 def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:
@@ -92,6 +83,9 @@ def expect_run(reports: list[dict], started: bool, outcome: Outcome) -> None:
         started: Whether both workers began the first step.
         outcome: How mpirun ended.
     """
+    for report in reports:
+        if needs := report.get("needs"):
+            raise NoAnswerError(needs)
     errors = {rank: report["error"] for rank, report in enumerate(reports) if report.get("error")}
     for rank, error in errors.items():
         require(ENDED in error, f"on rank {rank} of two, the function raised {error}")

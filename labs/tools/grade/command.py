@@ -45,8 +45,8 @@ def main(args: argparse.Namespace) -> None:
     where = None if args.trust else container.command()
     with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
-        each = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
-    graded, conflicts = _conflicts([_named(one, args.folder) for one in each])
+        every = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
+    graded, conflicts = _settled(every, args.folder)
     copies = evidence.copies([one.hand_in for one in graded if one.hand_in and not one.problem])
     with usage.writing_to("--output"):
         _write(output, graded, copies, conflicts, others, args.form)
@@ -79,23 +79,20 @@ def find(folder: Path, left_out: set[Path]) -> tuple[list[Path], list[str]]:
     return paths, sorted(others)
 
 
-def _named(each: Graded, folder: Path) -> Graded:
-    """Return a hand-in with its name below the folder, which is the student's id if there is no other."""
-    file = Path(each.file).relative_to(folder).as_posix()
-    return dataclasses.replace(each, file=file, student=each.student or file)
+def _settled(graded: Sequence[Graded], folder: Path) -> tuple[list[Graded], list[str]]:
+    """Return the hand-ins, named as below the folder, and a line on each group of one student and lab.
 
-
-def _conflicts(graded: Sequence[Graded]) -> tuple[list[Graded], list[str]]:
-    """Return the hand-ins, without points where two have the same student and lab, and a line on each such group."""
-    result, lines = [each for each in graded if each.problem], []
-    groups: dict[tuple[str, str], list[Graded]] = defaultdict(list)
+    A copy of a hand-in is left out. Where two differ, neither has points.
+    """
+    groups: dict[tuple[str, ...], list[Graded]] = defaultdict(list)
+    result, lines = [], []
     for each in graded:
-        same = [other for other in groups[each.student, each.lab] if other.hand_in == each.hand_in]
-        if same and not each.problem:
-            lines.append(f"{each.file}: the same as {same[0].file}")
-        elif not each.problem:
-            groups[each.student, each.lab].append(each)
-    for (student, lab), group in groups.items():
+        file = Path(each.file).relative_to(folder).as_posix()
+        group = groups[each.student, each.lab, file * bool(each.problem)]
+        same = [other.file for other in group if other.hand_in == each.hand_in]
+        lines += [f"{file}: the same as {name}" for name in same]
+        group += [dataclasses.replace(each, file=file, student=each.student or file)] * (not same)
+    for (student, lab, _), group in groups.items():
         if len(group) > 1:
             lines.append(f"{student}, {lab}: " + " and ".join(map(_describe, group)))
             files = ", ".join(each.file for each in group)

@@ -1,4 +1,4 @@
-"""The container for students' functions: bubblewrap, without a network, other files and other processes."""
+"""The bubblewrap container for students' functions: no network, no files of others, no other processes."""
 
 from __future__ import annotations
 

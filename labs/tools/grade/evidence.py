@@ -1,4 +1,4 @@
-"""What is odd about a hand-in: records that were changed or have impossible clocks, and what two students share.
+"""What is odd about a hand-in: records that were changed or have impossible dates, and what several students share.
 
 Each finding is a question for a person, not a verdict.
 """
@@ -8,40 +8,33 @@ from __future__ import annotations
 import ast
 import builtins
 import datetime
-import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from labs.course.hand_ins import HandIn
-from labs.course.plausibility import checker, rules
-from labs.measure import throughput
+from labs.lint import checker, rules
 from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.student import personal_seed
 from labs.run.text import plural
 
-FEWEST = 2
-"""How many clocks two records must share to be called copies. One that is equal to the last digit is rare already."""
-Clock = float | tuple[float, ...]
-"""A time that no other run has, of an epoch, the whole run or the ledger; or the times of all epochs relative to the
-first, which stay if all are multiplied by a number."""
 SLACK = datetime.timedelta(minutes=5)
 """How far the clocks of two computers may be apart."""
 KIT = "the kit"
 """The owner of the saved runs that come with the kit."""
 OF_A_PAGE = 1000
 """Seeds of pages and sweeps are below; those of students' own runs are nearly always above."""
-
-
-def clocks(record: Record) -> tuple[str, frozenset[Clock]]:
-    """Return a record's run and its clocks; round times, such as typed ones, are left out."""
-    rows = [*record["history"], record["timings"], record["metrics"]]
-    seconds = (value for row in rows for name, value in row.items() if name.endswith("seconds"))
-    measured: set[Clock] = {value for value in seconds if isinstance(value, float) and value != round(value, 4)}
-    epochs = [row.get("train_seconds") for row in record["history"]]
-    if len(epochs) > 2 and all(isinstance(each, float) and each > 0 for each in epochs):
-        measured.add(tuple(float(f"{each / epochs[0]:.7g}") for each in epochs[1:]))
-    return f"{record['lab']}/{record['run']}", frozenset(measured)
+FEWEST_LINES, LONGEST_CELL = 5, 100_000
+"""Shorter functions are equal by chance. Code of more characters might take all memory to parse."""
+Trace = tuple[Any, ...]
+"""What no other run or cell has; its kind stands first."""
+SHARED = {"times": "times that are equal to the last digit: the same run, or a copy",
+          "losses": "equal losses in all epochs", "seed": "the seed that belongs to one of them",
+          "function": "functions that are equal but for names and comments"}
+"""What students may share, and what is said about it."""
+GRADER = re.compile(r"\b(?:labs\.course\.exercises|solutions)(?:\.\w+)+")
 
 
 def moment(text: str) -> datetime.datetime | None:
@@ -68,17 +61,21 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
     yield from (f"left out: {problem}" for problem in hand_in.damaged.values())
     if hand_in.others:
         yield f"{plural(len(hand_in.others), 'file')} beside the hand-in, not read, such as {hand_in.others[0]}"
-    yield from (f"{name} mentions {kit}" for name, cell in hand_in.functions.items() for kit in sorted(_kit(cell)))
+    yield from (f"{name} mentions {kit}" for name, cell in hand_in.functions.items()
+                for kit in sorted({*GRADER.findall(cell)}))
     about: dict[str, list[str]] = defaultdict(list)
     for record in hand_in.records:
-        owner = hand_in.manifest.student
-        for problem in (*_identity(record, owner), *_history(record), *_dates(record, created, term)):
-            about[problem].append(f"{record['lab']}/{record['run']}")
+        for problem in (*_identity(record, hand_in.manifest.student), *_dates(record, created, term)):
+            about[problem].append(_run(record))
     for problem, (first, *others) in about.items():
         more = f" and {plural(len(others), 'other record')}" if others else ""
         yield f"{first}{more}: {problem}"
     if hand_in.records:
         yield from map(str, rules.apply(checker.recorded(hand_in.records), rules.RECORDED)[0])
+
+
+def _run(record: Record) -> str:
+    return f"{record['lab']}/{record['run']}"
 
 
 def _identity(record: Record, student: str) -> Iterator[str]:
@@ -88,29 +85,6 @@ def _identity(record: Record, student: str) -> Iterator[str]:
               "none": "no digest: made by an earlier version of the kit, or the digest was removed"}
     if problem := states.get(records.digest_state(record)):
         yield problem
-
-
-def _history(record: Record) -> Iterator[str]:
-    """Yield where a record's timings contradict its epochs."""
-    history, timings = record["history"], record["timings"]
-    seconds = [value for row in history for name, value in row.items() if name.endswith("seconds") and value]
-    if len(seconds) > 1 and all(value == round(value, 3) for value in seconds):
-        yield "its times are rounded: typed or edited"
-    try:
-        spent = sum(row.get("train_seconds", 0.0) + row.get("val_seconds", 0.0) for row in history)
-        expected = {"first_epoch_seconds": history[0]["train_seconds"] if history else None,
-                    "seconds_per_epoch": throughput.seconds_per_epoch(history),
-                    "images_per_sec": throughput.images_per_sec(history)}
-        whole = timings.get("total_seconds")
-        if whole is not None and spent > max(whole, record["metrics"].get("wall_seconds", 0.0)):  # Lab 12's counts all.
-            yield (f"its epochs took {spent:.1f} s, the whole run {whole:.1f} s: a resumed run, whose clock begins at "
-                   "its last start, or edited")
-        for name, value in expected.items():
-            stated = timings.get(name)
-            if stated != value and (stated is None or value is None or abs(stated - value) > 1e-6 * abs(value)):
-                yield f"{name} is {stated}, but its epochs give {value}: edited"
-    except (LookupError, TypeError, ArithmeticError) as problem:
-        yield f"its history cannot be checked: {type(problem).__name__}: {problem}"
 
 
 def _dates(record: Record, created: datetime.datetime | None, term: datetime.datetime | None) -> Iterator[str]:
@@ -126,84 +100,68 @@ def _dates(record: Record, created: datetime.datetime | None, term: datetime.dat
 
 
 def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
-    """Return what two or more students share, or a student and the kit: whose it is, and a line.
+    """Return what several students share, or students and the kit: whose it is, and a line.
 
     Args:
         hand_ins: One per student and lab.
     """
-    return [*_equal_clocks(hand_ins), *_equal_losses(hand_ins), *_foreign_seeds(hand_ins),
-            *_equal_functions(hand_ins)]
+    where: dict[Trace, dict[str, str]] = defaultdict(dict)  # Trace -> student -> where it is.
+    suspect: set[Trace] = set()
+    for trace, student, place, honest in (*_of_students(hand_ins), *_of_the_kit()):
+        where[trace].setdefault(student, place)
+        suspect |= set() if honest else {trace}
+    groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    for trace in (trace for trace, owners in where.items() if len(owners) > 1 and trace in suspect):
+        groups[trace[0], *sorted(where[trace])].append(where[trace])
+    return [(tuple(students), f"{', '.join(students)}: {SHARED[kind]}; such as {' and '.join(shared[0].values())}"
+             + f" ({len(shared)} in all)" * (len(shared) > 1))
+            for (kind, *students), shared in sorted(groups.items()) if kind != "times" or len(shared) > 1]
 
 
-def _equal_clocks(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
-    runs = [(hand_in.manifest.student, *clocks(record)) for hand_in in hand_ins for record in hand_in.records]
-    runs += [(KIT, f"{name}/{record['run']}", clocks(record)[1])
-             for name in reference.names() for record in reference.read_all(name)]
-    owners: dict[Clock, dict[str, str]] = defaultdict(dict)  # Clock -> student -> run.
-    for student, run, measured in runs:
-        for clock in measured:
-            owners[clock].setdefault(student, run)
-    shared: dict[tuple[tuple[str, str], tuple[str, str]], list[Clock]] = defaultdict(list)
-    for clock, run_of in owners.items():
-        for pair in itertools.combinations(sorted(run_of.items()), 2):
-            shared[pair].append(clock)
-    for ((student, run), (other, its)), both in sorted(shared.items()):
-        equal = [clock for clock in both if isinstance(clock, float)]
-        same = (f"{len(equal)} times equal to the last digit, such as {equal[0]!r} s" if len(equal) >= FEWEST else
-                "the times of all epochs in the same proportion" if len(equal) < len(both) else "")
-        if same:
-            yield (student, other), f"{student}'s {run} and {other}'s {its}: {same}: the same run, or a copy"
+def _of_students(hand_ins: Sequence[HandIn]) -> Iterator[tuple[Trace, str, str, bool]]:
+    """Yield each trace with its student, where it is, and whether a run of a page left it."""
+    seeds = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
+    for hand_in in hand_ins:
+        student = hand_in.manifest.student
+        for record in hand_in.records:
+            for trace in _traces(record):
+                yield trace, student, _run(record), trace[0] == "losses" and _is_of_page(record, student)
+            if _seed(record) in seeds:
+                yield ("seed", _seed(record)), seeds[_seed(record)], "its owner", False
+                yield ("seed", _seed(record)), student, _run(record), False
+        for task, cell in hand_in.functions.items():
+            if (text := _without_names(cell)).count("\n") + 1 >= FEWEST_LINES:
+                yield ("function", task, text), student, task, False
 
 
-def _equal_losses(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield students with equal losses, as far as they are written. The seed of a page gives them honestly."""
-    runs = [(hand_in.manifest.student, record, losses) for hand_in in hand_ins for record in hand_in.records
-            if len(losses := [row["loss"] for row in record["history"] if isinstance(row.get("loss"), float)]) > 1]
-    for (student, record, mine), (other, its, losses) in itertools.combinations(runs, 2):
-        if student == other or record["lab"] != its["lab"] or len(mine) != len(losses):
-            continue
-        digits = min(_digits(mine), _digits(losses))
-        equal = digits > 1 and all(round(one, digits) == round(two, digits)
-                                   for one, two in zip(mine, losses, strict=True))
-        if equal and not (_is_of_page(record, student) and _is_of_page(its, other)):
-            yield (student, other), (f"{student}'s {record['lab']}/{record['run']} and {other}'s {its['run']}: the "
-                                     f"losses of all {len(mine)} epochs are equal")
+def _of_the_kit() -> Iterator[tuple[Trace, str, str, bool]]:
+    """Yield the times of the kit's saved runs; their losses are those of whoever runs the page."""
+    for name in reference.names():
+        for record in reference.read_all(name):
+            yield from ((trace, KIT, f"{name}/{record['run']}", False) for trace in _traces(record)
+                        if trace[0] == "times")
 
 
-def _digits(values: Sequence[float]) -> int:
-    return max(len(repr(value).partition(".")[2]) for value in values)
+def _traces(record: Record) -> Iterator[Trace]:
+    """Yield what no other run has: each time, unless it is round, such as a typed one; the losses of all epochs."""
+    rows = [*record["history"], record["timings"], record["metrics"]]
+    for value in (value for row in rows for name, value in row.items() if name.endswith("seconds")):
+        if isinstance(value, float) and value != round(value, 4):
+            yield "times", value
+    losses = [round(row["loss"], 4) for row in record["history"] if isinstance(row.get("loss"), float)]
+    if len(losses) > 1:
+        yield "losses", record["lab"], *losses
 
 
 def _is_of_page(record: Record, student: str) -> bool:
-    """Return whether a record is unchanged, the student's, and of a seed with which the whole class runs."""
-    return (_seed(record) < OF_A_PAGE and records.digest_state(record) == "intact" and record.get("student") == student)
+    """Return whether a record is unchanged, not another student's, and of a seed with which the whole class runs."""
+    return (_seed(record) < OF_A_PAGE and records.digest_state(record) == "intact"
+            and record.get("student", student) == student)
 
 
 def _seed(record: Record) -> int:
     seed = record["config"].get("seed")
     return seed if isinstance(seed, int) else 0
-
-
-def _foreign_seeds(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
-    of_student = {personal_seed(hand_in.manifest.student): hand_in.manifest.student for hand_in in hand_ins}
-    for hand_in in hand_ins:
-        for record in hand_in.records:
-            other, student = of_student.get(_seed(record)), hand_in.manifest.student
-            if other and other != student:
-                yield (student, other), f"{student}'s {record['lab']}/{record['run']} has the seed of {other}"
-
-
-def _equal_functions(hand_ins: Sequence[HandIn]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield students with the same function, the longest first: short ones may be equal by chance."""
-    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for hand_in in hand_ins:
-        for task, cell in hand_in.functions.items():
-            if text := _without_names(cell):
-                owners[task, text].append(hand_in.manifest.student)
-    for (task, text), students in sorted(owners.items(), key=lambda item: -len(item[0][1])):
-        if len(students) > 1:
-            yield tuple(students), (f"{task} of {', '.join(students)}: equal but for names and comments "
-                                    f"({plural(len(text.splitlines()), 'line')})")
 
 
 class _Names(ast.NodeTransformer):
@@ -223,24 +181,12 @@ class _Names(ast.NodeTransformer):
 def _without_names(cell: str) -> str:
     """Return the code of a cell without its names, comments, docstrings, imports and checks; "" if it is not code."""
     try:
-        statements = ast.parse(cell).body
-        kept = [node for node in statements if not isinstance(node, ast.Import | ast.ImportFrom)
-                and "exercises" not in ast.unparse(node)]
+        body = ast.parse(cell[:LONGEST_CELL]).body
+        kept = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)
+                and not (isinstance(node, ast.Expr) and ast.unparse(node).startswith("exercises."))]
         for node in (each for statement in kept for each in ast.walk(statement)):
-            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
                 node.body = node.body[1:] or [ast.Pass()]
-        return "\n".join(ast.unparse(_Names().visit(node)) for node in [ast.Module(kept, [])])
+        return ast.unparse(_Names().visit(ast.Module(kept, [])))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-
-
-def _kit(cell: str) -> set[str]:
-    """Return the modules of the kit that a cell names, apart from what every page imports."""
-    try:
-        nodes = list(ast.walk(ast.parse(cell)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
-    named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
-    named += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
-    named += [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return {name for name in named if name.startswith(("labs.course.exercises", "solutions"))}

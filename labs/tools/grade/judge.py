@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 import json
 import re
 import threading
@@ -14,7 +13,7 @@ from typing import Any
 
 from labs.course import exercises, hand_ins
 from labs.course.exercises.code_tasks import Task
-from labs.course.exercises.grading import FORMULA, Question, described
+from labs.course.exercises.grading import FORMULA, NotInstalledError, Question, described
 from labs.course.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
@@ -28,7 +27,6 @@ from labs.tools.grade.policy import Policy
 RIGHT, WRONG, NO_ANSWER, BY_HAND = "right", "wrong", "no answer", "not judged here"
 READING = threading.Lock()
 """msgspec prepares a type when it is first used, and crashes if two threads do so at once."""
-TENSORFLOW = re.compile(r"(?m)^\s*(?:import|from)\s+(?:tensorflow|keras)")
 NUMBERED = re.compile(r"[\W_]{0,4}(\d{1,2})[.)][\s*]")
 """Where the answer to an open question begins: "3. ...", "**3.** ..."."""
 
@@ -100,8 +98,7 @@ def judge(path: Path, policy: Policy, container: Sequence[str] | None) -> Graded
 
 def _verdicts(hand_in: HandIn, policy: Policy, container: Sequence[str] | None) -> Iterator[Verdict]:
     lab = hand_in.manifest.lab
-    entries: dict[str, Question | Task] = {**exercises.questions(lab), **exercises.tasks(lab)}
-    for name, entry in entries.items():
+    for name, entry in exercises.entries(lab).items():
         kind = "question" if isinstance(entry, Question) else "function" if entry.stub else "bug"
         if isinstance(entry, Task) and entry.on_workers:
             yield Verdict(name, BY_HAND, "it needs two real workers: run it with exercises.check in a notebook of your "
@@ -118,11 +115,11 @@ def _verdict(name: str, entry: Question | Task, hand_in: HandIn, container: Sequ
     answer: Any = hand_in.functions.get(name) if is_function else hand_in.answers.get(name)
     if answer is None:
         return NO_ANSWER, "nothing was handed in"
-    if is_function and TENSORFLOW.search(answer) and not importlib.util.find_spec("tensorflow"):
-        return BY_HAND, "it imports TensorFlow, which is not installed here: run it with exercises.check"
     try:
         about = _about(name, entry, hand_in) if isinstance(entry, Question) else []
         return RIGHT, exercises.grade(name, entry, answer, about, hand_in.manifest.student, container)
+    except NotInstalledError as missing:
+        return BY_HAND, f"{missing}; instructors: install it, or run the cell with exercises.check"
     except AssertionError as wrong:
         return WRONG, printable_lines(str(wrong).partition(FORMULA)[0].strip())
     except Exception as problem:  # An answer or a record of another form than the grader knows.

@@ -6,8 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from labs.results import listing
-from labs.results.tables import Grid
+from labs.results import listing, tables
 from labs.run.paths import ROOT
 from labs.run.text import one_line, plural
 from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded, open_answers
@@ -15,13 +14,11 @@ from labs.tools.grade.judge import BY_HAND, NO_ANSWER, RIGHT, WRONG, Graded, ope
 Copies = Sequence[tuple[Sequence[str], str]]
 """As `evidence.copies` returns them: the students, and a line."""
 STATUSES = (RIGHT, WRONG, NO_ANSWER, BY_HAND)
-BARS = 10
-"""Groups of the points' distribution."""
 
 
 def plain(text: object) -> str:
-    """Return a hand-in's text as one line of Markdown that shows it as it is, without links, images and HTML."""
-    return re.sub(r"([\\`*\[\]<>|!~])", r"\\\1", one_line(text))
+    """Return a hand-in's text as one short line of Markdown that shows it literally."""
+    return tables.markdown(one_line(text))
 
 
 def table(graded: Sequence[Graded], copies: Copies, form: str) -> str:
@@ -114,17 +111,13 @@ def _section(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def _about(lab: str, graded: Sequence[Graded]) -> list[str]:
-    """Return a lab's exercises, those that most got wrong first, and the distribution of points."""
+    """Return a lab's exercises, those that most got wrong first."""
     count: dict[str, Counter[str]] = defaultdict(Counter)
     for verdict in (verdict for each in graded for verdict in each.verdicts):
         count[verdict.exercise][verdict.status] += 1
     rows = [[exercise, *(str(its[status]) for status in STATUSES)]
             for exercise, its in sorted(count.items(), key=lambda item: (item[1][RIGHT], item[0]))]
-    groups = Counter(min(int(BARS * each.points / each.of), BARS - 1) for each in graded if each.of)
-    bars = [f"{100 * group // BARS:3} to {100 * (group + 1) // BARS:3} % {'#' * groups[group]} {groups[group]}"
-            for group in range(BARS)]
-    return [f"## {lab}", "", Grid("", ["exercise", *STATUSES], rows).markdown(), "",
-            "Points, in percent of the maximum:", "", "```", *bars, "```", ""]
+    return [f"## {lab}", "", tables.Grid("", ["exercise", *STATUSES], rows).markdown(), ""]
 
 
 def open_pages(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:
@@ -135,8 +128,7 @@ def open_pages(graded: Sequence[Graded]) -> Iterator[tuple[str, str]]:
     for each in graded:
         written = open_answers(each.hand_in) if each.hand_in and not each.problem else {}
         for number, text in written.items():
-            text = text.replace("<", "&lt;").replace("![", "\\![")
-            quoted = "\n".join(f"> {line}" for line in text.splitlines())
+            quoted = "\n".join(f"> {tables.markdown(line)}" for line in text.splitlines())
             by_lab[each.lab][number].append(f"### {each.student}\n\n{quoted}\n")
     for lab, of_lab in sorted(by_lab.items()):
         section = next((text for text in sections if text.startswith(f"{int(lab[3:5])}:")), "")

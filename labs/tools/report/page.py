@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots, reports, studies
-from labs.course.plausibility import checker, rules
-from labs.course.plausibility.table import brief
+from labs.lint import checker, rules
+from labs.lint.table import brief
 from labs.measure import ledger_columns
 from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, grid

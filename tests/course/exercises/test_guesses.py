@@ -11,7 +11,7 @@ from labs.course.exercises import judged
 from labs.run import catalogue
 from tests.notebooks import committed
 
-NO_NUMBER = "not a number; write it without quotes, %, and commas or spaces between digits"
+NO_NUMBER = "the answer must be a number, such as 0.67 or 18760, not"
 
 
 @pytest.mark.parametrize(("guess", "right", "tolerance", "verdict"), [
@@ -27,13 +27,14 @@ NO_NUMBER = "not a number; write it without quotes, %, and commas or spaces betw
     ((1, 1, 2), [1, 1, 2], {}, "(1, 1, 2): right"),
     ([[4, 6]], [[4, 6], [4, 6]], {}, "[[4, 6]]: not quite: [[4, 6], [4, 6]]"),
     ({"a": 2, "b": None}, {"a": 2, "b": 3}, {}, "{'a': 2, 'b': None}: incomplete: {'a': 2, 'b': 3}"),
-    ({"a": 2, "c": 3}, {"a": 2, "b": 3}, {}, "{'a': 2, 'c': 3}: incomplete: {'a': 2, 'b': 3}"),
+    ({"a": 2, "c": 3}, {"a": 2, "b": 3}, {}, "{'a': 2, 'c': 3}: there is no 'c'; the keys are 'a', 'b'"),
+    ({"aa": 5}, {"a": 5}, {}, "{'aa': 5}: there is no 'aa'; the keys are 'a'"),
     ([1, None], [1, 2], {}, "[1, None]: incomplete: [1, 2]"),
     (128, {32, 128}, {}, "128: right"),
-    ("1.5", 1.5, {}, f"'1.5': {NO_NUMBER}"),
-    ("67%", 0.67, {}, f"'67%': {NO_NUMBER}"),
-    ((18, 760), 18_760, {}, f"(18, 760): {NO_NUMBER}"),
-    ({"steps": "18,760"}, {"steps": 18_760}, {}, f"{{'steps': '18,760'}}: {NO_NUMBER}"),
+    ("1.5", 1.5, {}, f"'1.5': {NO_NUMBER} '1.5'"),
+    ("67%", 0.67, {}, f"'67%': {NO_NUMBER} '67%'"),
+    ((18, 760), 18_760, {}, f"(18, 760): {NO_NUMBER} (18, 760)"),
+    ({"steps": "18,760"}, {"steps": 18_760}, {}, f"{{'steps': '18,760'}}: {NO_NUMBER} '18,760'"),
     ("about equal", 2, {}, "'about equal': not quite: 2"),
     (object, 1.5, {}, "<class 'object'>: not quite: 1.5"),
 ])

@@ -8,6 +8,7 @@ import inspect
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from labs.run.paths import ROOT
 from tests.course.exercises import planted
 from tests.course.exercises.solved import solution, with_solutions
 
-TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercises.tasks(lab).items()}
+TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercises.entries(lab).items()
+         if isinstance(entry, code_tasks.Task)}
 CODE = [task for task, entry in TASKS.items() if entry.stub]
 BUGS = [task for task in TASKS if task not in CODE]
 ON_WORKERS = "lab02.step"
@@ -31,13 +33,18 @@ WRONG = [(f"{lab[:5]}.{name}", function, hint) for lab in catalogue.lab_names()
 
 # Functions.
 
+def graded(task: str, function: Callable, seed: int = 0) -> str:
+    """Return what the grader of a task says of a function that runs here."""
+    return TASKS[task].grade(planted.asked(function), seed, doc=function.__doc__ or "")
+
+
 @with_solutions
 @pytest.mark.parametrize("task", HERE)
 def test_a_solution_passes_with_the_inputs_of_any_student(task, capsys):
     exercises.check(task, solution(task))
     assert capsys.readouterr().out.startswith(f"{task}: right: ")
     for seed in range(1, 20):
-        TASKS[task].grade(solution(task), seed)
+        graded(task, solution(task), seed)
 
 
 @with_solutions
@@ -51,16 +58,16 @@ def test_a_table_of_another_students_answers_is_wrong(task):
 
     remember.__doc__ = solution(task).__doc__
     seed = 1
-    TASKS[task].grade(remember, seed)
+    graded(task, remember, seed)
     seed = 2
     with pytest.raises(AssertionError, match=r"KeyError|`adam` was called for 0 weights"):
-        TASKS[task].grade(remember, seed)
+        graded(task, remember, seed)
 
 
 @pytest.mark.parametrize(("task", "function", "hint"), WRONG)
 def test_a_wrong_function_is_refused_with_the_property_that_it_breaks(task, function, hint):
     with pytest.raises(AssertionError, match=hint) as wrong:
-        TASKS[task].grade(function)
+        graded(task, function)
     assert re.match(rf"`{TASKS[task].stub.__name__}\(\w+=.*\)` (returned|raised) ", str(wrong.value))
 
 
@@ -94,7 +101,7 @@ def test_a_hint_never_has_the_right_result(task, function, hint, monkeypatch):
     remember.__doc__ = function.__doc__
     monkeypatch.setattr(code_tasks.Call, "expect", note)
     with pytest.raises(AssertionError):
-        TASKS[task].grade(remember)
+        graded(task, remember)
     if properties:  # Otherwise it raised an error, or should have.
         right = solution(task)(*calls[-1])
         assert code_tasks.shown(right) not in properties[0]
@@ -111,7 +118,7 @@ ODD = [None, "a lot", True, {}, float("nan"), -1, [None], [[1], [1, 2]], (1, 2, 
 def test_whatever_a_function_returns_a_grader_gets_an_assertion(task):
     for returned in ODD:
         with pytest.raises(AssertionError):
-            TASKS[task].grade(lambda *args, returned=returned: returned)
+            graded(task, lambda *args, returned=returned: returned)
     with pytest.raises(AssertionError, match=rf"^{task}: the answer is the function"):
         exercises.check(task, 1)
 
@@ -165,6 +172,16 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
     "the page's imports": ("lab04.excess", "from labs import lab04_speedup as lab\n"
                            "from labs.course import exercises, laws\n"
                            "get_ipython().run_line_magic('matplotlib', 'inline')\n" + EXCESS % "many[k] - one[k] / n"),
+    "what the page gives": ("lab04.excess", "def excess(one, many, n):\n    'An earlier try.'\n"
+                            "def mine(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
+                            "display(mine)\nexercises.check(question='lab4.excess', answer=mine)\n"),
+    "a data class that is pickled": ("lab04.excess", "import dataclasses, pickle\n@dataclasses.dataclass\n"
+                                     "class Part:\n    n: int\nassert Part.__annotations__ == {'n': int}\n"
+                                     + EXCESS % "many[k] - one[k] / pickle.loads(pickle.dumps(Part(n))).n"),
+    "a slow second process": ("lab02.shard", "import os, time\ntime.sleep(3 * (os.environ['PYTHONHASHSEED'] == '2'))\n"
+                              "def shard(indices, rank, size, epoch, seed):\n"
+                              "    order = np.random.default_rng([seed, epoch]).permutation(indices).tolist()\n"
+                              "    return (order + order[:-len(order) % size])[rank::size]\n"),
     "a digest": ("lab10.subset", "import hashlib\n" + SUBSET %
                  "int(hashlib.sha256(f'{seed}/{name}'.encode()).hexdigest(), 16) / 2**256"),
 }
@@ -174,7 +191,9 @@ WRONG_CELLS = {
                                NEEDS % "rng"),
     "a name at once": ("lab04.excess", "part = INF\n" + EXCESS % "one[k]", NEEDS % "INF"),
     "an import of another cell": ("lab12.rest", REST % "pd.Series(order)", NEEDS % "pd"),
-    "a module beside the notebook": ("lab04.excess", "import mine\n" + PARTS, "imports `mine`, which is not there"),
+    "a module beside the notebook": ("lab04.excess", "import mine\n" + PARTS, "imports `mine`, which is not installed"),
+    "an assertion": ("lab04.excess", "assert 1 > 2\n" + EXCESS % "one[k]", "cannot run alone.* AssertionError$"),
+    "another function alone": ("lab04.excess", "mine = lambda one, many, n: {}\n", NEEDS % "excess"),
     "the grader": ("lab10.subset", "from labs.course.exercises.lab10_caltech import reference_subset\n"
                    "subset = lambda *args: reference_subset(*args)\n", "calls the kit's own `labs.course.exercises"),
     "the solution": ("lab10.select", "from solutions import lab10_caltech\n" + BEST % "lab10_caltech.select()",
@@ -209,7 +228,8 @@ def verdict(task: str, cell: str) -> str:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_cell_that_runs_alone_is_right(name):
+def test_a_cell_that_runs_alone_is_right(name, monkeypatch):
+    monkeypatch.setattr(fresh_process, "SECONDS", 2 if "slow" in name else 20)
     assert not verdict(*RIGHT[name])
 
 
@@ -233,7 +253,13 @@ SAME = "import functools\ndef same(f):\n    @functools.wraps(f)\n    def g(*a):\
     "class R:\n    def __call__(self, a):\n        return a\nrest = R()\n"])
 def test_the_cell_of_a_function_is_that_which_defines_it(cell):
     same = planted.cell(SAME)["same"]
-    assert fresh_process.cell_of(planted.cell(cell, same=same, np=np)["rest"]) == cell
+    assert fresh_process.cell_of(planted.cell(cell, same=same, np=np)["rest"])[0] == cell
+
+
+def test_a_function_that_the_cell_does_not_give_is_not_judged_as_another():
+    page = planted.cell("def mine(one, many, n):\n    return {}\n" + EXCESS % "many[k] - one[k] / n")
+    with pytest.raises(AssertionError, match=r"not the `excess` of its cell: define `excess` in this cell"):
+        exercises.check("lab04.excess", page["mine"])
 
 
 def test_what_a_cell_prints_is_shown_and_cut(capsys):
@@ -252,27 +278,24 @@ def test_a_student_gets_the_same_inputs_each_time_and_another_student_others(cap
     assert said[0] == said[1] != said[2]
 
 
-VALUES = [None, True, 3, -2**70, 1.5, math.inf, "text", b"bytes", [1, (2, {3})], {1: {"a": [None]}, (1, 2): 0.1},
-          np.float32(1.5), np.arange(6, dtype="int8").reshape(2, 3)]
+VALUES = [None, True, 3, -2**70, 1.5, math.inf, "text", [1, [2, [3]]], {1: {"a": [None]}, 0.5: 0.1}]
 
 
-def test_a_function_changes_its_arguments_and_calls_those_that_are_functions():
+def test_a_function_gets_copies_returns_plain_data_and_calls_arguments_that_are_functions():
     """As `adam` in lab 13; its errors pass through."""
     def half(value):
         if value < 0:
             raise ValueError("negative")
-        return value / 2
+        return np.float64(value / 2)
 
     cell = ("def f(values, array, half):\n    'Drop.'\n    array[0] = half(3)\n    values.append(object())\n"
-            "    return values[:-1], half(array[1])\n")
+            "    return values[:-1], {np.int8(2): {half(array[1])}}, np.eye(1, dtype=bool), (b'', np.str_('a'))\n")
     with fresh_process.started(cell, "f") as function:
-        values, array = list(VALUES), np.ones(2)
-        returned, quarter = function(values, array, half)
-        assert (function.__doc__, quarter, array[0], repr(values[-1])) == ("Drop.", 0.5, 1.5, "a object")
-        for one, other in zip(VALUES, returned, strict=True):
-            np.testing.assert_equal(one, other)
-        with pytest.raises(ValueError, match=r"^negative$"):
-            function([], -array, half)
+        answer = function.call([VALUES, np.ones(2), half])
+        assert answer.value == [VALUES, {2: [0.5]}, [[True]], ["a bytes", "a"]]
+        assert (function.doc, answer.args[1], answer.args[0][-1]) == ("Drop.", [1.5, 1.0], "a object")
+        refused = function.call([[], -np.ones(2), half])
+        assert (refused.problem, refused.refused) == ("ValueError: negative", True)
 
 
 def test_a_docstring_may_say_that_the_remainder_is_dropped():
@@ -282,23 +305,23 @@ def test_a_docstring_may_say_that_the_remainder_is_dropped():
     assert "(the remainder dropped)" in fresh_process.grade("lab02.shard", TASKS["lab02.shard"], cell, "s1")
 
 
-# Stubs and cells.
+# The pages' cells.
 
 @with_solutions
-@pytest.mark.parametrize("task", CODE)
-def test_a_stub_has_an_empty_body_and_the_arguments_of_the_solution(task):
-    stub = TASKS[task].stub
-    assert stub.__name__ == task.partition(".")[2]
-    assert inspect.getsource(stub).endswith("    ...  # YOUR CODE\n")
-    assert max(map(len, exercises.cell(task).splitlines())) <= 79, "a longer line is cut at the edge of the page"
-    assert inspect.signature(solution(task)) == inspect.signature(stub)
-
-
 @pytest.mark.parametrize("task", TASKS)
-def test_a_cell_runs_before_it_is_filled_in(task, capsys):
-    cell = exercises.cell(task)
-    planted.cell(cell, exercises=exercises)
-    assert capsys.readouterr().out.startswith(f"{task}: no answer yet")
+def test_the_page_has_the_stub_with_its_hole_and_has_run_it(task):
+    stub = TASKS[task].stub
+    name = stub.__name__ if stub else "bug"
+    page = json.loads((ROOT / f"notebooks/{catalogue.resolve(task[:5])}.ipynb").read_text())
+    (cell,) = [each for each in page["cells"] if f'exercises.show({{"{task}": {name}}})' in "".join(each["source"])]
+    assert "".join(cell["outputs"][0]["text"]).startswith(f"{task}: no answer yet")
+    if stub:
+        source = "".join(cell["source"])
+        assert inspect.getsource(stub) in source
+        assert inspect.getsource(stub).endswith("    ...  # YOUR CODE\n")
+        assert max(map(len, source.splitlines())) <= 79, "a longer line is cut at the edge of the page"
+        assert inspect.signature(solution(task)) == inspect.signature(stub)
+        assert name == task.partition(".")[2]
 
 
 # Scripts with a planted bug. tests/course/exercises/test_tasks_on_workers.py runs them.

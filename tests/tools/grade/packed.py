@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from labs.course import exercises
+from labs.course.exercises.grading import Question
 from labs.measure import throughput
 from labs.results import schema
 from labs.run import catalogue
@@ -52,10 +53,15 @@ def again(record: dict) -> None:
 
 def solved(lab: str, runs: list[dict]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the right answers for some records, and the functions of the solutions."""
-    answers = {name: solution(name)(question.select_runs(runs)) for name, question in exercises.questions(lab).items()}
-    answers |= {name: solution(name) for name, task in exercises.tasks(lab).items() if task.stub is None}
-    source = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text()
-    return answers, {name: source for name, task in exercises.tasks(lab).items() if task.stub}
+    source, answers, functions = (ROOT / f"solutions/{catalogue.resolve(lab)}.py").read_text(), {}, {}
+    for name, entry in exercises.entries(lab).items():
+        if isinstance(entry, Question):
+            answers[name] = solution(name)(entry.select_runs(runs))
+        elif entry.stub:
+            functions[name] = source
+        else:
+            answers[name] = solution(name)
+    return answers, functions
 
 
 def write(folder: Path, student: str, lab: str = "lab04", *, runs: list[dict] | None = None, words: str = "",

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from labs.course import exercises, hand_ins
-from labs.results import reference
+from labs.results import reference, schema
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from labs.run.student import personal_seed
@@ -25,17 +25,18 @@ from tests.tools.grade import packed
 pytestmark = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
 POLICY = policy.read(policy.DEFAULT)
 WORDS = "**1.** The baseline of each batch size is one worker.\n\n<b>2.</b>\n2. Weak scaling, because ..."
-ALONE = "def excess(one, many, n):\n    return {%s: many[%s] - one[%s] / n for %s in one}\n"
+ALONE = """def excess(one, many, n):
+    'Of the exercises.'
+    {0}s = dict()
+    for {0} in one:
+        share = one[{0}] / n
+        {0}s[{0}] = many[{0}] - share
+    return {0}s
+"""
+SHORT = "def excess(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
 EVIL = """
-import os, subprocess
+import os
 def excess(one, many, n):
-    for attempt in ("open('/etc/passwd').read()", "os.kill(os.getppid(), 9)", "open(VICTIM, 'w').write('mine')",
-                    "os.unlink(VICTIM)"):
-        try:
-            eval(attempt)
-            return {entry: 0 for entry in one}  # Wrong: the attempt succeeded.
-        except OSError:
-            pass
     for descriptor in range(3, 10):
         try:
             os.write(descriptor, b'{"value": "right", "args": []}\\n')
@@ -107,8 +108,8 @@ def a_class(tmp_path_factory):
     packed.write(folder, "wrong", answers={"lab04.q1": {64: 0.1, 16: 0.2}, "lab04.q3": None, "lab04.q2": 10.0},
                  functions={"lab04.excess": "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"})
     packed.write(folder, "copied", runs=changed_copy(runs, "copied"))
-    (folder / "victim").write_text("another student's")
-    packed.write(folder, "hostile", functions={"lab04.excess": EVIL.replace("VICTIM", repr(str(folder / "victim")))})
+    (folder / "notes.txt").write_text("not a hand-in")
+    packed.write(folder, "hostile", functions={"lab04.excess": EVIL})
     (folder / "lab04_speedup-broken.zip").write_bytes(b"PK\3\4 no more")
     (folder / "Ann").mkdir()
     (folder / "Ann/=cmd.zip").write_bytes(b"")
@@ -131,7 +132,7 @@ def feedback(folder, student: str) -> str:
 
 def test_right_hand_ins_have_all_points_however_they_were_packed_again(a_class):
     _, rows, folder = a_class
-    for student in ("right", "upper", "tar", "folder", "mac", "windows", "nested"):
+    for student in ("right", "upper", "folder", "mac", "windows", "nested"):
         row = rows[student]
         assert (row["points"], row["of"], row["wrong"], row["problem"]) == ("15", "15", "0", "")
         assert feedback(folder, student).count(": right (") == 7
@@ -152,28 +153,27 @@ def test_a_wrong_one_has_hints_and_no_solution(a_class):
 def test_a_copy_is_named_and_its_text_writes_no_accusation(a_class):
     _, rows, folder = a_class
     page = (folder / "graded/class.md").read_text()
-    assert "right's lab04_speedup/run" in page
-    assert "times equal to the last digit" in page
+    assert "- copied, right: times that are equal to the last digit" in page
     assert "## Cheating" not in page.splitlines()
     assert not any(line.startswith("- <") or "<img" in line.replace("\\<img", "") for line in page.splitlines())
     assert int(rows["right"]["copies"]) > 0
     assert "copied" not in feedback(folder, "right"), "whom it was copied from is for the instructor"
 
 
-def test_a_hostile_one_is_contained(a_class):
+def test_a_function_that_forges_its_answer_has_no_points(a_class):
     _, rows, folder = a_class
     assert (rows["hostile"]["points"], rows["hostile"]["wrong"]) == ("12", "1")
     assert "the function failed: it " in feedback(folder, "hostile")
-    assert (folder / "victim").read_text() == "another student's"
 
 
 def test_whatever_is_not_graded_is_named_and_counted(a_class):
     printed, rows, folder = a_class
-    assert printed.startswith("14 hand-ins, 4 not graded; 2 other files; ")
-    assert "zip" in rows["broken"]["problem"]
+    assert printed.startswith("14 hand-ins, 5 not graded; 2 other files; ")
+    for name in ("broken", "tar.tar.gz"):
+        assert "damaged, or not a zip; unpack it into a folder" in rows[name]["problem"]
     assert rows["Ann/=cmd.zip"]["problem"]
     page = (folder / "graded/class.md").read_text()
-    assert "- Ann/answers.rar\n- victim\n" in page.partition("## Files that are not hand-ins")[2]
+    assert "- Ann/answers.rar\n- notes.txt\n" in page.partition("## Files that are not hand-ins")[2]
     for attempt in ("first", "second"):
         row = rows[attempt]
         assert (row["student"], row["points"]) == ("twice", "")
@@ -187,9 +187,9 @@ def test_open_answers_stand_below_their_rubric(a_class):
     text = (folder / "graded/open-answers/lab04_speedup.md").read_text()
     first, second = text.split("## Question 1\n")[1].split("## Question 2\n")
     assert "- **2**: " in first
-    assert "### right\n\n> **1.** The baseline of each" in first
+    assert "### right\n\n> \\*\\*1.\\*\\* The baseline of each" in first
     assert "> 2. Weak scaling, because" in second
-    assert "&lt;b>" in text
+    assert "&lt;b&gt;" in text
 
 
 @pytest.mark.parametrize("lab", catalogue.lab_names())
@@ -223,10 +223,9 @@ SESSION = """
 import runpy, sys
 from labs.course import exercises
 solution = runpy.run_path(sys.argv[1], run_name="__main__")
-for name in exercises.questions("lab04"):
-    exercises.check(name, solution[name[6:]](exercises.runs(name)))
-for name in exercises.tasks("lab04"):
-    exercises.check(name, solution[name[6:]])
+for name in exercises.entries("lab04"):
+    answer = solution[name[6:]]
+    exercises.check(name, answer(exercises.runs(name)) if ".q" in name else answer)
 """
 
 
@@ -252,7 +251,7 @@ def judged(path, rules=POLICY):
 
 
 def test_a_later_run_does_not_make_an_answer_wrong(tmp_path):
-    runs, question = packed.measured("lab04", "s1"), exercises.questions("lab04")["lab04.q4"]
+    runs, question = packed.measured("lab04", "s1"), exercises.entries("lab04")["lab04.q4"]
     answers, _ = packed.solved("lab04", runs)
     metrics = runs[-1]["metrics"] | {"ledger_communication_seconds": 0.1}
     later = packed.signed(runs[-1] | {"run": "later", "started": "2026-11-24T10:00:00+0000", "metrics": metrics}, "s1")
@@ -285,11 +284,25 @@ def test_lateness_costs_what_the_policy_says(created, percent, tmp_path):
 
 @pytest.mark.parametrize("text", ["lab44 = 2026-11-02T00:00:00Z", "lab4_speedpu = 2026-11-02T00:00:00Z",
                                   "lab04 = 2026-11-02T00:00:00Z\nlab04_speedup = 2026-11-02T00:00:00Z",
-                                  "lab04 = 2026-11-02", "[dues]\nlab04 = 2026-11-02T00:00:00Z", "[late2]",
-                                  "[points]\nother = 2"])
+                                  "lab04 = 2026-11-02", "[dues]\nlab04 = 2026-11-02T00:00:00Z", "[late2]"])
 def test_a_policy_with_a_misspelt_key_is_refused(text, tmp_path):
     with pytest.raises(policy.LabError, match=r"policy\.toml: "):
         due(tmp_path, text)
+
+
+def test_a_misspelt_kind_of_exercise_is_refused(tmp_path):
+    (tmp_path / "policy.toml").write_text("[points]\nquestion = 2\nfunction = 3\nbug = 1\nother = 2\n")
+    with pytest.raises(policy.LabError, match=r"policy\.toml: .*unknown field `other`"):
+        policy.read(tmp_path / "policy.toml")
+
+
+def test_a_cell_that_needs_a_package_which_is_not_installed_is_for_a_person(tmp_path):
+    for cell in ("{0}" + SHORT, SHORT.replace("    return", "    {0}    return")):
+        cell = cell.replace("{0}", "import no_such_package\n")
+        each = judged(packed.write(tmp_path, "s1", functions={"lab04.excess": cell}))
+        (verdict,) = [verdict for verdict in each.verdicts if verdict.exercise == "lab04.excess"]
+        assert (verdict.status, verdict.of) == (judge.BY_HAND, 3)
+        assert "imports `no_such_package`, which is not installed here" in verdict.text
 
 
 # Records, and what students share.
@@ -301,17 +314,8 @@ def edited(change) -> list[dict]:
     return [*runs, packed.signed(last, last["student"])]
 
 
-def round_times(run: dict) -> None:
-    for row in run["history"]:
-        row["train_seconds"] = round(row["train_seconds"], 2)
-    packed.again(run)
-
-
 ODD = {
     "another owner": (lambda run: run.update(student="s2"), "a run of 's2', handed in by s1"),
-    "more epochs than the run has time": (lambda run: run["timings"].update(total_seconds=1.5), "the whole run 1.5 s"),
-    "a faster figure": (lambda run: run["timings"].update(images_per_sec=999.0), "images_per_sec is 999.0, but its"),
-    "rounded": (round_times, "its times are rounded"),
     "after the hand-in": (lambda run: run.update(started="2026-11-25T12:10:00"), "after the hand-in was packed"),
     "of last year": (lambda run: run.update(started="2025-06-01T12:10:00"), "before the term"),
     "no time": (lambda run: run.update(started="noon"), "which is not a time"),
@@ -338,22 +342,26 @@ def test_a_digest_that_differs_or_is_missing_is_named(tmp_path):
     assert about == {"changed after the run": [runs[0]["run"]], "no digest": [runs[1]["run"]]}
 
 
-def trained(student: str, seed: int = 1, more: float = 0.0, factor: float = 1.0) -> list[dict]:
-    """Return a student's records, whose losses depend on the seed, with all times multiplied by a factor."""
+def trained(student: str, seed: int = 1) -> list[dict]:
+    """Return a student's records with losses."""
     runs = packed.measured("lab04", student)
     for run in runs:
         run["config"]["seed"] = seed
         for row in run["history"]:
-            row |= {"loss": 1.2345678 / row["epoch"] + more, "train_seconds": row["train_seconds"] * factor}
-        run["timings"]["total_seconds"] *= factor
-        packed.again(run)
+            row |= {"loss": 1.2345678 / row["epoch"]}
     return [packed.signed(run, student) for run in runs]
+
+
+def unowned(runs: list[dict]) -> list[dict]:
+    """Return records that a page made before LABS_STUDENT was set."""
+    bare = [{name: value for name, value in run.items() if name not in ("student", "digest")} for run in runs]
+    return [run | {"digest": schema.digest(run)} for run in bare]
 
 
 def rounded(runs: list[dict]) -> list[dict]:
     """Return a neighbour's records as a student takes them over: rounded, and with the owner removed."""
     for run in runs:
-        run["history"] = [{name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
+        run["history"] = [{name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
                           for row in run["history"]]
         packed.again(run)
         del run["student"]
@@ -363,30 +371,33 @@ def rounded(runs: list[dict]) -> list[dict]:
 
 SHARED = {
     "a run of the page, which all have": ({}, ""),
-    "rounded losses without an owner": ({"runs": rounded(trained("s1"))}, "the losses of all 3 epochs are equal"),
-    "the seed and the losses of the other": ({"runs": trained("s2", personal_seed("s1"))}, "has the seed of s1"),
-    "all times scaled": ({"runs": trained("s1", factor=1.031)}, "times of all epochs in the same proportion"),
-    "a function": ({"functions": {"lab04.excess": "import math\n" + ALONE % tuple("kkkk")}},
-                   "lab04.excess of s1, s2: equal but"),
+    "a run of the page without an id": ({"runs": unowned(trained("s2"))}, ""),
+    "rounded losses without an owner": ({"runs": rounded(trained("s1"))}, "s1, s2: equal losses in all epochs; "),
+    "the seed and the losses of the other": ({"runs": trained("s2", personal_seed("s1"))},
+                                             "s1, s2: the seed that belongs to one of them; such as its owner and"),
+    "a function": ({"functions": {"lab04.excess": "import math\n" + ALONE.format("k").replace("Of the", "My")}},
+                   "s1, s2: functions that are equal but for names"),
+    "a short function": ({"functions": {"lab04.excess": SHORT}}, ""),
 }
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_what_two_students_share_is_shown_and_what_all_have_is_not(name, tmp_path):
     given, reason = SHARED[name]
-    pair = [{"functions": {"lab04.excess": ALONE % tuple("eeee")}, "runs": trained("s1", personal_seed("s1"))
-             if "seed" in name else trained("s1")}, {"functions": {}, "runs": trained("s2")} | given]
+    pair = [{"functions": {"lab04.excess": SHORT if "short" in name else ALONE.format("e")}, "runs": trained(
+        "s1", personal_seed("s1") if "seed" in name else 1)}, {"functions": {}, "runs": trained("s2")} | given]
     read = [hand_ins.read(packed.write(tmp_path, student, only=True, **each))
             for student, each in zip(("s1", "s2"), pair, strict=True)]
     lines = [line for _, line in evidence.copies(read)]
-    assert any(reason in line for line in lines) if reason else not lines, lines
+    assert any(line.startswith(reason) for line in lines) if reason else not lines, lines
+    assert len(lines) == len({line.partition(";")[0] for line in lines}), "one for all runs"
 
 
 def test_a_saved_run_of_the_kit_is_no_record_of_a_student(tmp_path):
     saved = reference.read_all("two-cores", "lab04_speedup")[0]
     hand_in = hand_ins.read(packed.write(tmp_path, "s1", runs=[saved], only=True, answers={}))
     lines = [line for _, line in evidence.copies([hand_in])]
-    assert any(f"the kit's two-cores/{saved['run']}: " in line for line in lines), lines
+    assert any(f" and two-cores/{saved['run']} (" in line for line in lines), lines
 
 
 def test_a_cell_that_names_the_grader_is_shown(tmp_path):
