@@ -19,7 +19,7 @@ BY_FILE = $(PYTEST) $(if $(filter-out 1,$(shell nproc)),--dist loadfile)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab10 test test-all test-notebooks sizes env horovod notebook notebooks notebook-run site \
+.PHONY: help lab10 test test-all test-gpu test-notebooks sizes env horovod notebook notebooks notebook-run site \
     release slurm drill bench pins clean distclean FORCE
 
 help: ## List the targets
@@ -28,7 +28,7 @@ help: ## List the targets
 lab10: env ## Train on two workers with a validation split: the first thing to run (20 seconds, after `make env`)
 	@$(BIN)/labs run lab10_caltech --workers 2
 
-EVERYDAY := everyday or not (workers or slurm or notebooks or network or slow)
+EVERYDAY := everyday or not (workers or slurm or notebooks or network or slow or gpu)
 EVERYDAY_LABS := 01 02 05 10
 define check
 @$(BIN)/ruff check .
@@ -47,9 +47,13 @@ test: env ## Check style, types and imports; run the everyday tests and four not
 	$(check)
 	$(call tests,-m '$(EVERYDAY)',$(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb))
 
-test-all: env ## Run everything: all tests, all notebooks (50 minutes)
+test-all: env ## Run everything that needs no GPU: all tests, all notebooks (50 minutes)
 	$(check)
-	$(call tests,,notebooks)
+	$(call tests,-m 'not gpu',notebooks)
+
+test-gpu: ## Train on this node's GPUs, with the active environment (docs/gpu-environment.md; ten minutes)
+	@nvidia-smi -L
+	@$(or $(PYTHON),python) -m pytest -m gpu -s tests/gpu
 
 test-notebooks: env ## Execute the notebooks that `make test` leaves out
 	@$(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg \

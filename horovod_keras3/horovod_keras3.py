@@ -432,7 +432,7 @@ def _exchange(place, process_set=global_process_set, **mine):
         mine: Anything that can be pickled.
 
     Raises:
-        RuntimeError: Names two workers and where they are.
+        RuntimeError: The workers are at different places; the message names two of them and their places.
     """
     if not process_set.included():
         return [mine]

@@ -63,7 +63,7 @@ SWEEPS = {
 
 def run(config: Config, options: Options = Options()):  # noqa: B008 - frozen
     """Train on this worker's shard, evaluate on validation and test images, and return the run's record."""
-    # TensorFlow is imported here and not above, so that `labs list` and `--help` load no TensorFlow.
+    # TensorFlow is imported here and not above, so that `labs` and `--help` load no TensorFlow.
     import tensorflow as tf
 
     with training.start(config, options) as job:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pandas as pd
 
 from labs.course import at_scale, laws, reports
-from labs.course.plausibility import checker
+from labs.lint import checker
 from labs.results import noise
 from labs.results.tables import Grid
 from labs.run import atomic
@@ -123,8 +123,8 @@ def busy() -> Iterator[dict[str, str]]:
 def cifar() -> pd.DataFrame:
     """Return report C's table with short names, and the milliseconds of a step."""
     rows = read("lab04_speedup").rename(columns={
-        "batch_size_per_worker": "b", "workers": "N", "epoch_seconds": "epoch", "speedup_as_reported": "printed",
-        "compute_seconds": "compute", "comm_seconds_as_reported": "comm", "bandwidth_gb_per_sec_as_reported": "GBps"})
+        "batch_size_per_worker": "b", "workers": "N", "seconds_per_epoch": "epoch", "speedup": "printed",
+        "compute_seconds": "compute", "communication_seconds": "comm", "bandwidth_gb_per_sec": "GBps"})
     return rows.assign(step=1e3 * rows["epoch"] * rows["b"] * rows["N"] / 50_000)
 
 
@@ -186,7 +186,7 @@ def cifar_accuracy() -> Iterator[dict[str, str]]:
     """Report C's large batch: the updates behind its figures."""
     for row in read("lab04_large_batch_accuracy").itertuples():
         batch = row.workers * row.batch_size_per_worker
-        yield {"printed: run": row.run, "b": str(row.batch_size_per_worker), "training loss": f"{row.train_loss:.4f}",
+        yield {"printed: run": row.part, "b": str(row.batch_size_per_worker), "training loss": f"{row.train_loss:.4f}",
                "training accuracy": f"{row.train_accuracy:.4f}", "computed: global batch": f"{batch:,}",
                "updates": f"{row.epoch * -(-50_000 // batch):,}"}
 
@@ -194,12 +194,12 @@ def cifar_accuracy() -> Iterator[dict[str, str]]:
 def traffic() -> Iterator[dict[str, str]]:
     """Report T's bytes, divided by the steps of an epoch."""
     for row in read("lab07_transported_bytes").itertuples():
-        steps = -(-60_000 // row.batch_size)
-        assert row.forward_bytes_as_reported == 60_000 * 28 * 28 * 4
-        per_step = {column: getattr(row, f"{column}_bytes_as_reported") / steps for column in ("allreduce", "backward")}
-        yield {"printed: batch": str(row.batch_size), "forward bytes": f"{row.forward_bytes_as_reported:,}",
-               "backward bytes": f"{row.backward_bytes_as_reported:,}",
-               "all-reduce bytes": f"{row.allreduce_bytes_as_reported:,}", "computed: steps": f"{steps:,}",
+        steps = -(-60_000 // row.batch_size_per_worker)
+        assert row.forward_bytes == 60_000 * 28 * 28 * 4
+        per_step = {column: getattr(row, f"{column}_bytes") / steps for column in ("allreduce", "backward")}
+        yield {"printed: batch": str(row.batch_size_per_worker), "forward bytes": f"{row.forward_bytes:,}",
+               "backward bytes": f"{row.backward_bytes:,}",
+               "all-reduce bytes": f"{row.allreduce_bytes:,}", "computed: steps": f"{steps:,}",
                "all-reduce bytes per step": figure(per_step["allreduce"], ",g"),
                "backward bytes per step": figure(per_step["backward"], "g")}
 
@@ -225,16 +225,16 @@ def nodes() -> Iterator[dict[str, str]]:
         eight = mine[mine["nodes"] == 8]["images_per_sec"].item()
         speedup = eight / one
         yield {"printed: device": row.device, "network": row.model, "images/s, 1 node": f"{one:.2f}",
-               "8 nodes": f"{eight:.2f}", "S(8)": f"{row.speedup_as_reported:.2f}", "computed: S(8)": f"{speedup:.2f}",
+               "8 nodes": f"{eight:.2f}", "S(8)": f"{row.speedup:.2f}", "computed: S(8)": f"{speedup:.2f}",
                "E": f"{speedup / 8:.2f}" + " (impossible)" * bool(speedup > 8),
-               "images/s of one node by the printed S": f"{eight / row.speedup_as_reported:.1f}",
+               "images/s of one node by the printed S": f"{eight / row.speedup:.1f}",
                "of a node among eight": f"{eight / 8:.1f}"}
 
 
 def nodes_strong() -> Iterator[dict[str, str]]:
     """Report A's strong scaling beside its weak scaling, on CPUs."""
     printed = read("lab08_speedup").query("device == 'cpu'").pivot(
-        index="model", columns="experiment", values="speedup_as_reported")
+        index="model", columns="experiment", values="speedup")
     for model, row in printed.iterrows():
         yield {"printed: network": str(model), "strong: S(8)": f"{row['strong scaling']:.2f}",
                "weak: S(8)": f"{row['weak scaling']:.2f}", "computed: strong: E": f"{row['strong scaling'] / 8:.2f}"}

@@ -1,4 +1,4 @@
-"""Horovod's wheel: built against the installed TensorFlow and MPI, once per combination, and cached."""
+"""Horovod's wheel, built once for each combination of TensorFlow, Python and MPI, and cached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steps import SetupError, Steps, locked
 SETUP = Path(__file__).resolve().parent
 TOOLCHAIN = SETUP / "horovod.cmake"
 PATCH = SETUP / "horovod.patch"
-# Another text of these is another wheel.
+# The wheel depends on the contents of these files.
 RECIPE = (TOOLCHAIN, SETUP / "horovod_targets.cmake", SETUP / "gpu_stream.cc", PATCH)
 PARTS = {
     "HOROVOD_WITH_TENSORFLOW": "1",
@@ -30,13 +30,13 @@ PARTS = {
     "HOROVOD_WITH_MPI": "1",
     "HOROVOD_WITHOUT_NVTX": "1",  # Markers for NVIDIA's profiler; only some machines have its headers.
 }
-# From <prefix>/lib/python3.13/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
+# The path from <prefix>/lib/python3.13/site-packages/horovod/tensorflow/mpi_lib.so to <prefix>/lib.
 PREFIX_RPATH = "$ORIGIN/../../../.."
 
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """Everything that identifies a wheel: what is compiled in, and where its libraries are searched."""
+    """Everything that identifies a wheel: what is compiled in, and where the loader searches its libraries."""
 
     horovod: str
     tensorflow: str
@@ -47,7 +47,7 @@ class Build:
 
     @property
     def key(self) -> str:
-        """The name of the wheel's cache folder: readable versions, and a digest of everything else."""
+        """The name of the wheel's cache folder: the versions, and a digest of everything else."""
         fixed = "" if self.movable else f"{self.mpi.folder} {self.gpu.options}"
         rest = repr((PARTS, [path.read_text() for path in RECIPE], self.rpath, fixed))
         digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
@@ -56,7 +56,7 @@ class Build:
 
     @property
     def rpath(self) -> str:
-        """The wheel's RPATH in CMake's notation; empty for absolute paths, which CMake sets itself."""
+        """The wheel's RPATH in CMake's notation; "" for absolute paths, which CMake sets itself."""
         return ";".join(filter(None, [PREFIX_RPATH, self.gpu.rpath])) if self.movable else ""
 
     @property
@@ -72,14 +72,18 @@ def cached(build: Build) -> Path | None:
 
 
 def check(build: Build) -> None:
-    """Raise SetupError if the wheel must be built and this machine cannot build it."""
+    """Check that this machine can build the wheel, unless the wheel is in the cache.
+
+    Raises:
+        SetupError: The machine has no suitable compiler or too little space.
+    """
     if cached(build) is None:
         check_compiler()
         check_space(Path(tempfile.gettempdir()), build.folder)
 
 
 def wheel(steps: Steps, build: Build, python: Path) -> Path:
-    """Return the wheel from the cache, or build it there; of two concurrent runs one builds and the other waits."""
+    """Return the wheel from the cache, or build it there; of two concurrent runs, one builds and the other waits."""
     build.folder.mkdir(parents=True, exist_ok=True)
     with locked(build.folder / ".lock", " (waiting for another run that builds it)"):
         return cached(build) or _build(steps, build, python)
@@ -102,14 +106,14 @@ def _build(steps: Steps, build: Build, python: Path) -> Path:
 
 
 def patch(source: Path, diff: str) -> None:
-    """Apply a unified diff; a text that is not there, or not once, is an error, while `patch` would search nearby.
+    """Apply a unified diff. Each of its texts must occur exactly once; the program `patch` would also search nearby.
 
     Args:
-        source: The folder in which its names are.
-        diff: As `diff -ru a b` writes it.
+        source: The folder with the files that the diff names.
+        diff: The output of `diff -ru a b`.
 
     Raises:
-        SetupError: The source is another than the diff's.
+        SetupError: The source is not the version for which the diff was made.
     """
     _, *parts = re.split(r"^--- a/(\S+)\n\+\+\+ .*\n", diff, flags=re.MULTILINE)
     for name, hunks in zip(parts[::2], parts[1::2], strict=True):

@@ -36,7 +36,7 @@ def main() -> None:
     """Write both archives, and print their paths.
 
     Raises:
-        LabError: This is not a git clone, or it has changes that are not committed.
+        LabError: The folder is not a git clone, or has changes that are not committed.
     """
     if changed := _git("status", "--porcelain").decode().splitlines():
         raise LabError(f"{plural(len(changed), 'uncommitted file')}, such as {changed[0][3:]}; a release is made "

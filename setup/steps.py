@@ -89,7 +89,7 @@ class Steps:
         """Run a command and return its output.
 
         Raises:
-            SetupError: It failed or ran longer than `timeout` seconds.
+            SetupError: The command failed, or ran longer than `timeout` seconds.
         """
         command = [str(word) for word in command]
         program = Path(command[0]).name

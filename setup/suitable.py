@@ -1,8 +1,9 @@
-"""Whether this Python can make the environment: `make` asks each that it finds, from the newest to the oldest.
+"""Check of a Python interpreter: whether `make env` or `make horovod` can use it.
 
-    python setup/suitable.py env      # exit status 0, or 1 with the reason if it is not the version
+    python setup/suitable.py env      # exit status 0 if it can, else 1; prints the reason unless it is the version
 
-A Python too old to parse this file exits with 1, too.
+`make` runs this file with every Python that it finds, from the newest to the oldest. A Python that is too old to parse
+the file also exits with 1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows", "msys": "
 
 
 def another_system() -> str | None:
-    """Return which computers can run the kit if this is not Linux, or None."""
+    """Return a message that names the alternatives if this system is not Linux, else None."""
     if sys.platform == "linux":
         return None
     system = SYSTEMS.get(sys.platform, sys.platform)
@@ -26,7 +27,7 @@ def another_system() -> str | None:
 
 
 def obstacle() -> str | None:
-    """Return why this Python cannot create virtual environments, or None."""
+    """Return why this Python cannot create virtual environments, or None if it can."""
     if importlib.util.find_spec("ensurepip"):
         return None
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
@@ -34,8 +35,8 @@ def obstacle() -> str | None:
 
 
 def main() -> int:
-    """Return 0 if this Python fits `make env` or `make horovod`; print the reason if it is not the version."""
-    if reason := another_system():  # First: on a Mac no other Python helps.
+    """Return 0 if `make` can use this Python, else 1; print the reason unless it is the version."""
+    if reason := another_system():  # Checked first: on a Mac no other Python helps.
         print(reason)
         return 1
     if not OLDEST <= sys.version_info[:3] < TOO_NEW:

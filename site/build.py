@@ -146,7 +146,7 @@ def environment() -> Path:
     """Return the Python of .venv-site, with the packages of pyproject.toml's extra `site` at their pinned versions.
 
     Raises:
-        LabError: They cannot be installed.
+        LabError: The packages cannot be installed.
     """
     needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["site"]
     pins, python, stamp = ROOT / "setup/constraints.txt", ENVIRONMENT / "bin/python", ENVIRONMENT / ".ready"

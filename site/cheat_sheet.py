@@ -63,7 +63,6 @@ COMMANDS = {
     "labs results": "all runs, as a table",
     "labs report": "all runs, as a page with plots",
     "labs lint results": "find figures that cannot be right",
-    "labs exercises lab04": "its graded questions and tasks",
     "labs handin lab04": "one zip of what you hand in",
     "labs launch 2 train.py": "your own script, on two workers",
     "mpirun -np 2 python train.py": "the same, by MPI's launcher",

@@ -19,13 +19,11 @@ from labs.run.text import one_line
 
 ABOUT = "Train on several GPUs with TensorFlow, Keras and Horovod; measure the speedup."
 COMMANDS = {
-    "list": "list the labs",
     "run": "run a lab on one or more workers",
     "launch": "run your own script on several workers",
     "sweep": "start every run that a lab's questions need; continues where it stopped",
     "data": "list, download and verify data sets",
     "results": "show finished runs as a table, or write them to a CSV file",
-    "exercises": "list the questions and tasks that are graded",
     "handin": "pack a lab's answers, notebook and records as one zip",
 }
 """The subcommands of this package, each with its line in `labs --help`."""
@@ -35,16 +33,13 @@ COMMANDS = {
 def tools() -> dict[str, tuple[str, str]]:
     """Return the subcommands of the folders in labs/tools: by name, the module and the line in `labs --help`.
 
-    A tool's subcommand is its `command.py`, a further one `command_NAME.py`; the line is the module's docstring. No
-    tool is imported, and any folder may be missing. Three are known by name: what `queue` and `cluster` pass on, and
-    that `accept-gpu` continues after Ctrl-C.
+    A tool's subcommand is its `command.py`; the line is the module's docstring. No tool is imported, and any folder may
+    be missing. Two are known by name, for what they pass on: `queue` and `cluster`.
     """
     found = {}
-    for path in sorted(Path(__file__).parents[1].glob("tools/*/command*.py")):
-        name = path.stem.partition("_")[2] or path.parent.name
+    for path in sorted(Path(__file__).parents[1].glob("tools/*/command.py")):
         summary = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").rstrip(".")
-        found[name.replace("_", "-")] = (f"labs.tools.{path.parent.name}.{path.stem}",
-                                         summary[:1].lower() + summary[1:])
+        found[path.parent.name] = f"labs.tools.{path.parent.name}.command", summary[:1].lower() + summary[1:]
     return found
 
 
@@ -53,7 +48,7 @@ def summaries() -> dict[str, str]:
     return COMMANDS | {name: summary for name, (_, summary) in tools().items()}
 
 
-TAKE_A_LAB = ("run", "sweep", "results", "exercises", "handin")
+TAKE_A_LAB = ("run", "sweep", "results", "handin")
 TAKE_LAB_OPTIONS = ("run", "sweep")
 """Subcommands that pass options which they do not know on to the lab."""
 EXAMPLES = """\
@@ -83,15 +78,14 @@ def main() -> None:
             sys.stdout.flush()  # Errors can be reported here; when Python exits it is too late.
     except KeyboardInterrupt as stopped:
         stop.ignore_requests()
-        again = "; the same command continues"
-        cure = {"sweep": again, "accept-gpu": again, "run": f"; to continue: {stopped}" if str(stopped) else ""}
+        cure = {"sweep": "; the same command continues", "run": f"; to continue: {stopped}" if str(stopped) else ""}
         with contextlib.suppress(OSError):  # The terminal has been closed.
             print(f"labs: interrupted{cure.get(sys.argv[1], '')}", file=sys.stderr)
         code = 130
     except (LabError, OSError) as problem:
         if lost := _output_failed(problem):
             _discard_output()
-        if isinstance(problem, BrokenPipeError):  # `labs list | head` is not an error; 141 is what SIGPIPE gives.
+        if isinstance(problem, BrokenPipeError):  # `labs results | head` is not an error; 141 is what SIGPIPE gives.
             sys.exit(141)
         if lost:
             sys.exit(f"{ERROR_PREFIX}cannot write to standard output: {getattr(problem, 'strerror', problem)}")
@@ -138,7 +132,10 @@ def dispatch(words: Sequence[str]) -> int:
     Raises:
         LabError: The command line is wrong, or the subcommand failed.
     """
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words:
+        print(_labs())
+        return 0
+    if words[0] in ("-h", "--help", "help"):
         parser(()).print_help()
         return 0
     if words[0] == "--version":
@@ -160,6 +157,15 @@ def dispatch(words: Sequence[str]) -> int:
         args.parser.error(f"unrecognized arguments: {unknown[0]}")
     args.lab_options = unknown
     return args.main(args) or 0
+
+
+def _labs() -> str:
+    """Return the labs, each with its subject, and how to go on."""
+    from labs.run import catalogue
+
+    titles = [(name, catalogue.load_lab(name).title.partition(": ")[2]) for name in catalogue.lab_names()]
+    return "\n".join([*(terminal.folded(f"{name:18} {title}", 19) for name, title in titles), "",
+                      "labs run LAB --help   a lab's options", "labs --help           all commands"])
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -21,8 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                           "end, and the last line names the cause. Ctrl-C ends all workers.")
     parser.add_argument("--oversubscribe", action="store_true", help=LAUNCH["oversubscribe"])
     parser.add_argument("--stall-seconds", type=usage.number, metavar="FLOAT", default=Options.stall_seconds,
-                        help="end the script when its ranks have waited for each other for this many seconds, or for "
-                             "one of them ten times as long (default: %(default)s)")
+                        help="end the script when all ranks have waited for each other for this many seconds, or when "
+                             "some have waited ten times as long for one that works (default: %(default)s)")
     parser.add_argument("workers", type=usage.count, metavar="N", help="number of workers")
     parser.add_argument("script", type=usage.path, metavar="SCRIPT", help="the script: a Python file that uses Horovod")
     rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the script")
@@ -55,7 +55,7 @@ def _refuse(script: Path, workers: int) -> None:
     """Refuse a script that is not a file.
 
     Raises:
-        LabError: Says what the path is, and what to type.
+        LabError: The script is not a file; the message says what it is and what to type.
     """
     if script.is_file():
         return

@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _next(record: dict[str, Any], words: Sequence[str]) -> str:
-    """Return the end of a run's output: three commands to paste, each with its purpose.
+    """Return the end of a run's output: commands to paste, each with its purpose.
 
     Args:
         record: The run's record.
@@ -55,8 +55,6 @@ def _next(record: dict[str, Any], words: Sequence[str]) -> str:
         again = [*(["cluster"] if cluster_state.inside() else []), "run", lab.name, "--workers", str(other),
                  *command_line.to_argv(config), *root]
         commands.append((again, f"the same on {plural(other, 'worker')}"))
-    else:
-        commands.append((["exercises", lab.name], "its questions"))
     lines = [f"  {labs_command()} {shlex.join(command)}" for command, _ in commands]
     width, limit = max(map(len, lines[:2])), terminal.width() or math.inf
     explained = [f"{line:{width}}  # {why}" for line, (_, why) in zip(lines, commands, strict=True)]

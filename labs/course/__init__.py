@@ -1,4 +1,4 @@
-"""Teaching material: exercises and grading, drawings, scaling laws, a model of large runs, reports, plausibility."""
+"""Teaching material: exercises and grading, drawings, scaling laws, a model of large runs, reports."""
 
 from typing import TYPE_CHECKING
 

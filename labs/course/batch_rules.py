@@ -33,7 +33,7 @@ def studied(runs: Sequence[Mapping[str, Any]], study: str, optimizer: str) -> pd
         optimizer: "sgd" or "adam".
 
     Raises:
-        LabError: There are no such runs.
+        LabError: No run has this study.
     """
     import pandas as pd
 
@@ -52,7 +52,7 @@ def misses(runs: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return the mean miss of one large step by k, completed epochs and seed: a row per seed, columns (k, epochs).
 
     Raises:
-        LabError: No run measured it.
+        LabError: No run measured the miss.
     """
     import pandas as pd
 

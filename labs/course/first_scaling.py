@@ -176,7 +176,7 @@ def by_order(runs: Runs) -> pd.DataFrame:
     `high`, hold together.
 
     Raises:
-        LabError: There are no such runs.
+        LabError: No run has this study.
     """
     import pandas as pd
 

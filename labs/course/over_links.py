@@ -26,7 +26,7 @@ def shares(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         runs: Records of lab 5's study "links".
 
     Raises:
-        LabError: There are none.
+        LabError: The runs have no such measurement.
     """
     rows = _rows(runs, "links")
     nominal = rows["bandwidth"].map(bits_per_second) / 1e6
@@ -42,7 +42,7 @@ def cells(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         runs: Records of lab 5's study "bandwidth" (lab 11's until November 2026).
 
     Raises:
-        LabError: There are none.
+        LabError: The runs have no such measurement.
     """
     return _rows(runs, "cells")
 

@@ -60,14 +60,13 @@ def speedup(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size", referen
     return _scaling(frame, by, "speedup", "speedup: throughput(n) / throughput(1)", reference, axes)
 
 
-def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size",
-            reference: pd.DataFrame | None = None) -> Figure:
+def scaling(frame: pd.DataFrame, by: str | Sequence[str] = "batch_size") -> Figure:
     """Draw speedup and scaling efficiency, speedup / workers, side by side; arguments as in `speedup`."""
     figure = empty(10, 3.5)
     left, right = figure.subplots(1, 2)
-    speedup(frame, by, reference, left)
+    speedup(frame, by, axes=left)
     left.get_legend().remove()
-    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", reference, right)
+    return _scaling(frame, by, "scaling_efficiency", "scaling efficiency: speedup / n", None, right)
 
 
 def _scaling(frame, by, value, title, reference, axes) -> Figure:
@@ -228,10 +227,6 @@ def _batch_axis(axes: Axes, ticks: Sequence[int]) -> None:
     axes.minorticks_off()
 
 
-
-
-
-
 def _logarithmic(axes: Axes) -> None:
     """Make the vertical axis logarithmic, with ticks at 1, 2, 5, 10."""
     from matplotlib.ticker import LogLocator, NullLocator
@@ -240,59 +235,6 @@ def _logarithmic(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(NullLocator())
-
-
-def busbw(frame: pd.DataFrame, by: Sequence[str], value: str = "busbw",
-          axes: Axes | None = None) -> Figure:
-    """Draw bus bandwidth over message size on logarithmic axes, one line per transport.
-
-    Points are medians of the rows that are equal in `by` and `bytes`; bars are their 95 % intervals. A single row has
-    its own interval, `seconds_low` to `seconds_high`, if it was recorded.
-
-    Args:
-        frame: Rows of the table "collectives" (`records.rows_of`): columns `bytes` and `busbw`, in bytes and bytes per
-            second, and those of `by`.
-        by: The columns whose values distinguish the lines; those with one value are left out of the legend.
-        value: "busbw", "algbw" (bytes per second) or "seconds".
-        axes: The axes to draw on; by default those of a new figure.
-    """
-    axes = axes or empty(6.4, 3.8).subplots()
-    scale = 1 if value == "seconds" else 1e9
-    varying = [column for column in by if column in frame and frame[column].nunique() > 1]
-    for number, (name, rows) in enumerate(_lines(frame, varying)):
-        points = {size: _point(same, value, scale) for size, same in rows.groupby("bytes")}
-        middle, below, above = zip(*points.values(), strict=True)
-        axes.errorbar(list(points), middle, [below, above], marker="o", markersize=3, capsize=2, label=name,
-                      color=COLOURS[number % len(COLOURS)], linestyle=("-", "--", ":")[number // len(COLOURS) % 3])
-    axes.set(yscale="log", xlabel="message (bytes)",
-             ylabel="seconds" if value == "seconds" else f"{value} (GB/s, 10$^9$ bytes per second)")
-    axes.set_xscale("log", base=16)
-    axes.xaxis.set_major_formatter(_bytes)
-    return finished(axes)
-
-
-def _point(rows: pd.DataFrame, value: str, scale: float) -> tuple[float, float, float]:
-    """Return the median of some rows, and the lengths of their interval below and above it."""
-    from labs.results.noise import geometric_interval
-
-    middle = float(rows[value].median())
-    low, high = geometric_interval(rows[value])
-    if len(rows) == 1 and "seconds_low" in rows:
-        times = rows.iloc[0]
-        ends = [middle * (times[end] / times["seconds"] if value == "seconds" else times["seconds"] / times[end])
-                for end in ("seconds_low", "seconds_high")]
-        low, high = min(ends), max(ends)
-    low, high = (low, high) if low == low else (middle, middle)
-    return middle / scale, max(0.0, middle - low) / scale, max(0.0, high - middle) / scale
-
-
-def _bytes(count: float, _: float = 0) -> str:
-    """Write a number of bytes with the unit that leaves the shortest number."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return ""
 
 
 def pictures(images: Sequence[np.ndarray], titles: Sequence[str], height: float) -> Figure:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.course.plausibility import checker, reading, table
-from labs.results.tables import Grid
+from labs.lint import checker, table
+from labs.lint.tables import read
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 
@@ -42,30 +41,6 @@ def paths(lab: str) -> list[Path]:
     return [*sorted(folder.glob(f"{lab[:5]}_*.csv")), *(folder / f"{name}.csv" for name in ALSO.get(lab, ()))]
 
 
-def tables(lab: str) -> list[tuple[Grid, list[str]]]:
-    """Return the tables of the course reports, each with the findings of lint."""
-    return [(_grid(path), _findings(path)) for path in paths(lab)]
-
-
-def _grid(path: Path) -> Grid:
-    with open(path, newline="") as file:
-        head, *rows = csv.reader(file)
-    return Grid(path.name, [name.replace("_", " ") for name in head], [[_short(cell) for cell in row] for row in rows])
-
-
-def _short(cell: str) -> str:
-    """Return a figure with at most four decimals."""
-    head, point, digits = cell.partition(".")
-    return f"{float(cell):.4f}" if point and head.isdigit() and digits.isdigit() and len(digits) > 4 else cell
-
-
-def _findings(path: Path) -> list[str]:
-    try:
-        return table.brief(checker.check_csv(path))
-    except LabError:
-        return []  # A table of words.
-
-
 def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     """Return the speedups computed from a course report's times: columns size, speedup, efficiency, some of `by`.
 
@@ -76,7 +51,7 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     rows, count = [], 0
     for path in paths(lab):
         try:
-            results, bad = reading.read_csv(path), _lines(path)
+            results, bad = read(path), _lines(path)
         except LabError:
             continue
         for measure, family in table.families(results):

@@ -64,7 +64,7 @@ class Cluster:
         """Run `labs cluster ...` and return what it prints.
 
         Raises:
-            LabError: It failed.
+            LabError: The command failed.
         """
         done = subprocess.run([sys.executable, "-P", "-m", "labs", "cluster", *map(str, words)], cwd=ROOT, text=True,
                               capture_output=True, stdin=subprocess.DEVNULL, check=False,
@@ -165,7 +165,7 @@ def _await(cluster: Cluster, is_complete: Callable[[list[dict[str, Any]]], bool]
     """Return the queue once it is complete and two readings agree.
 
     Raises:
-        LabError: This takes more than PATIENCE seconds.
+        LabError: The queue is not complete after PATIENCE seconds.
     """
     last, deadline = None, time.monotonic() + PATIENCE
     while time.monotonic() < deadline:

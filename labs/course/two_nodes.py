@@ -66,7 +66,7 @@ def large_batches(runs: Runs) -> pd.DataFrame:
         runs: Records of lab 11's sweep "large".
 
     Raises:
-        LabError: There are none.
+        LabError: The runs have no such measurement.
     """
     import pandas as pd
 
@@ -115,7 +115,7 @@ def slept(runs: Runs) -> pd.DataFrame:
         runs: Records of lab 11's study "sleep".
 
     Raises:
-        LabError: There are none.
+        LabError: The runs have no such measurement.
     """
     import pandas as pd
 

@@ -80,7 +80,7 @@ def read_mnist(path: str | Path) -> Arrays:
         path: The file or its folder.
 
     Raises:
-        LabError: It is not such a file. Pickled objects in it are never loaded.
+        LabError: The file has another format. Pickled objects in it are never loaded.
     """
     path = Path(path) / "mnist.npz" if Path(path).is_dir() else Path(path)
     try:

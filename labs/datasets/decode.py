@@ -46,7 +46,7 @@ def read_image(path: str | os.PathLike, size: int) -> np.ndarray:
         size: Width and height of the result in pixels.
 
     Raises:
-        LabError: It cannot be decoded.
+        LabError: The image cannot be decoded.
     """
     try:
         return decode_file(path, size)

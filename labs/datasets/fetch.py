@@ -208,7 +208,7 @@ def verify_dataset(name: str) -> str:
         name: A name in the registry.
 
     Raises:
-        LabError: Something differs, or nothing has been downloaded yet.
+        LabError: A file differs, or nothing has been downloaded yet.
     """
     dataset, lines = get(name), []
     home, record = paths.data_dir() / dataset.folder, _record(dataset)

@@ -109,7 +109,7 @@ def _check_classes(root: Path, names: list[str], images_outside: bool) -> None:
         images_outside: Whether it has images outside of them.
 
     Raises:
-        LabError: Names the cause.
+        LabError: The tree cannot be classified; the message names the cause and what to do.
     """
     if len(names) < 2:
         cause = (f"{printable(root)} has images of one class only ({printable(names[0])})" if names else

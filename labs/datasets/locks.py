@@ -50,7 +50,7 @@ def make_once(folder: Path, lock: Path, doing: str) -> Iterator[bool]:
     """Hold a lock in this block, which makes a folder unless it is there; yield whether it is missing.
 
     Raises:
-        LabError: As for `exclusive`.
+        LabError: The lock cannot be taken (see `exclusive`).
     """
     if folder.is_dir():
         yield False

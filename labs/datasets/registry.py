@@ -108,7 +108,7 @@ def locate(name: str, data: str) -> Path:
             folder may hold any tree with one folder per class; the tree's reader checks it.
 
     Raises:
-        LabError: It is not there, or not in that layout.
+        LabError: The folder does not exist, or has another layout.
     """
     dataset = get(name)
     if data == "embedded":

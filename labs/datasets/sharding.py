@@ -41,7 +41,7 @@ def refuse_large_batch(global_batch_size: int, images: int) -> None:
     """Refuse a step for which there are too few images: most of its work would be on padding.
 
     Raises:
-        LabError: Names both numbers.
+        LabError: The batch is larger than the set; the message names both sizes.
     """
     if global_batch_size > images:
         raise LabError(f"a step of {global_batch_size:,} images (--batch-size times workers) is more than the "
@@ -52,7 +52,7 @@ def refuse_unequal(batch_size: int, micro_batches: int) -> None:
     """Refuse a batch that cannot be split into equal micro-batches.
 
     Raises:
-        LabError: Names both numbers.
+        LabError: The micro-batches would be unequal; the message names both numbers.
     """
     if batch_size % micro_batches:
         raise LabError(f"a batch of {batch_size} cannot be split into {micro_batches} equal micro-batches; "

@@ -88,7 +88,7 @@ def from_tree(root: Path, image_size: int, test_split: float, validation_split: 
     """Read and split a tree like `from_folder`, but keep its own test set if it has one (Training/CLASS, Test/CLASS).
 
     Raises:
-        LabError: As for `from_folder`, or the test has a class that the training lacks.
+        LabError: The tree cannot be split (see `from_folder`), or the test set has a class that the training set lacks.
     """
     if not index.train_and_test_folders(root):
         return from_folder(root, image_size, test_split, validation_split, seed)

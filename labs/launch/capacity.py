@@ -45,7 +45,7 @@ def _unused_gpus(granted: allocation.Allocation) -> str:
     if gpus == 0:
         return ""
     return (f"each node of this job has {plural(gpus, 'GPU')}, but the job asked for none and trains on CPUs; "
-            f"{slurm.ask_for_gpus(gpus)}")
+            f"to use them: sbatch --gpus-per-node={gpus} --ntasks-per-node={gpus}")
 
 
 def slots() -> int:
@@ -60,7 +60,7 @@ def check_slots(workers: int) -> None:
     """Refuse more workers than cores.
 
     Raises:
-        LabError: Names the number that fits and the option that overrides it.
+        LabError: The workers are too many; the message names the number that fits and the option that overrides it.
     """
     if workers > slots():
         quota = "" if allocation.current() or mpirun.host_slots() else resources.describe_quota()

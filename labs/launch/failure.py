@@ -15,43 +15,43 @@ from labs.run.heartbeat import AwakeClock
 from labs.run.text import one_line
 
 ERROR_LINE = re.compile(r"\b\w*Error: |\berror: |\bsignal \d")
-"""What a line looks like that names an error, in any program's output."""
+"""Matches a line that names an error, in the output of any program."""
 WORKER_PREFIX = re.compile(r"^\[\d+\]<std(?:out|err)>:")
-"""What horovodrun writes before each line of a worker."""
+"""The prefix that horovodrun adds to each line of a worker."""
 BOX = "-" * 60
-"""How the first and the last line of a message of Open MPI's launcher begin."""
+"""The start of the first and of the last line of a message of Open MPI's launcher."""
 WORKER_ENDS = (
     r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exited on signal (?P<signal>\d+)",
     r"rank (?P<rank>\d+) .*?on node (?P<node>\S+) exiting improperly",
     r"Process name: \[\S+,(?P<rank>\d+)\] Exit code: +(?P<code>\d+)",
 )
-"""How Open MPI's launcher reports which worker was the first to end, and how."""
+"""Open MPI's reports of the worker that ended first, and of how it ended."""
 LOST_NODE = re.compile(r"Remote host: +(\S+)|Remote daemon: .*? on node (\S+)")
-"""How Open MPI's launcher reports, on either stream, that it has lost its daemon on a node."""
+"""Open MPI's reports, on either stream, that its launcher has lost its daemon on a node."""
 HARMLESS = re.compile(r"plm:ssh: Warning: setpgid\(")
-"""What Open MPI's launcher prints if the program that it starts on another node is faster than itself."""
+"""Open MPI's launcher prints this if a program on another node starts before the launcher is ready for it."""
 GLOO_ABORT = re.compile(r"terminate called .* 'gloo::")
-"""What a worker prints when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
-but not in `hvd.init`, where Gloo may time out, or another program may connect to its port before the other worker."""
+"""A worker prints this when an uncaught exception of Gloo aborts it. Horovod catches Gloo's exceptions during training,
+but not in `hvd.init`. There Gloo may time out, or a program that is no worker may connect to its port first."""
 STALL_WARNING = re.compile(r"stall_inspector\.cc:\d+\] One or more tensors")
-"""How Horovod's rank 0 warns that some ranks wait for others. It repeats this while they wait."""
+"""Horovod's rank 0 prints this while some ranks wait for others, again and again."""
 MISSING = re.compile(r"Missing ranks:$|(?P<rank>\d+): \[(?P<tensors>.*)\]$")
-"""A line below such a warning: a rank, and the tensors for which others wait."""
+"""A line below such a warning: a rank, and the tensors that it has not sent and for which others wait."""
 SECONDS_TO_START = 300.0
-"""How long the workers may take to start and to load TensorFlow, during which they may send no heartbeat."""
+"""The longest time to start the workers and to load TensorFlow; until then they may send no heartbeat."""
 LONGEST_GAP = 2.0
-"""`labs run` polls its launcher every 0.3 s; a longer gap than this means that it was stopped."""
+"""`labs run` polls its launcher every 0.3 s. A longer gap than this means that `labs run` itself was stopped."""
 SECONDS_OF_SILENCE = 4.0
-"""A node counts as silent after this time at the earliest: when a worker has died, those on other nodes live two
-seconds longer (mpirun's mpi_abort_delay)."""
+"""A node counts as silent after this time at the earliest. When a worker dies, those on other nodes live two seconds
+longer (mpirun's mpi_abort_delay)."""
 
 
 def of_program(code: int, errors: str) -> str:
-    """Return why a program failed, as the end of a sentence that begins with its name.
+    """Return why a program failed, as the end of a sentence that begins with the program's name.
 
     Args:
-        code: Its exit code; below 0, the signal that killed it.
-        errors: Its error stream; the last line that names an error counts, else the last line with any text.
+        code: The exit code; below 0, the signal that killed the program.
+        errors: The error stream; the last line that names an error counts, else the last line with any text.
     """
     if code < 0:
         return _killed(-code)
@@ -67,12 +67,12 @@ def proof_verdict(output: str) -> str:
 
 
 def stall_check_seconds(stall_seconds: float) -> int:
-    """Return after how many seconds of a stall Horovod is to warn, again and again."""
+    """Return the seconds between two warnings of Horovod's about the same stall."""
     return max(1, int(stall_seconds / 4))
 
 
 def horovod_stall_check(stall_seconds: float) -> dict[str, str]:
-    """Return the environment variables with which Horovod warns of a stall, and `supervise` ends the run."""
+    """Return the environment variables that make Horovod warn of a stall; `supervise` ends the run."""
     # Horovod: its own limit would also count time in which all workers were stopped.
     return {"HOROVOD_STALL_CHECK_TIME_SECONDS": str(stall_check_seconds(stall_seconds)),
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0"}
@@ -83,50 +83,47 @@ def _killed(number: int) -> str:
 
 
 class Evidence:
-    """Collects from a run's output the facts for its last line.
+    """Collects the facts for the last line of a run from the run's output.
 
     Args:
-        stall_seconds: How long a worker may take between two steps.
-        own_script: The workers run a student's script. There a rank may work alone for longer: on rank 0 it may
+        stall_seconds: The longest time between two steps of a worker.
+        own_script: Whether the workers run a student's script. There a rank may work alone for longer: rank 0 may
             validate.
     """
 
     def __init__(self, stall_seconds: float, own_script: bool = False):
         self.stall_seconds, self.own_script = stall_seconds, own_script
         self.patience = stall_seconds * (10 if own_script else 2)
-        """For how many seconds a worker may be silent, or work while the others wait for it. In a run a worker ends
-        itself after `stall_seconds` without a step; twice that is for a stall that no worker detects."""
+        """The most seconds for which a worker may be silent, or work while the others wait for it. A worker of a lab
+        ends itself after `stall_seconds` without a step; twice that is for a stall that no worker detects."""
         self.clock = AwakeClock(LONGEST_GAP)
-        """It pauses while this process and its workers are stopped."""
+        """The clock pauses while this process and its workers are stopped."""
         self.error = ""
         """The first error that a worker has reported."""
         self.error_time = 0.0
-        """When it was reported, on `clock`."""
+        """The time of that report, on `clock`."""
         self.launcher_message = ""
         self.gloo_aborted = False
         """Whether a worker has aborted because Gloo could not connect it to the others."""
         self.last_beats: dict[int, tuple[heartbeat.Beat, float]] = {}
-        """Each rank's last heartbeat and when it came; a rank that has left the run is removed."""
+        """The last heartbeat of each rank and its time; a rank that has left the run is removed."""
         self.finish_time = math.inf
-        """When the last rank finished the run, on `clock`; infinite while any rank sends heartbeats."""
+        """The time at which the last rank finished, on `clock`; infinite while any rank sends heartbeats."""
         self._stalls: dict[tuple[int, str], float] = {}
-        """The last stall warning: a rank, the tensors for which others wait, and since which warning in a row."""
+        """The time of the first of the same stall warnings, by rank and the tensors that the rank has not sent."""
         self._earlier_stalls: dict[tuple[int, str], float] = {}
         self._in_warning, self._warned = False, 0.0
-        """Whether the next line may belong to a stall warning, and when the last one came."""
+        """Whether the next line may belong to a stall warning, and the time of the last warning."""
         self._blocked, self._heard = False, 0.0
-        """Whether the error stream's reader is blocked, and when it last went on."""
+        """Whether the reader of the error stream is blocked, and the time at which it last went on."""
 
     def add_error(self, text: str) -> None:
-        """Add what a worker's error line says; only the first one counts."""
+        """Add the text of a worker's error line; only the first one counts."""
         if not self.error:
             self.error, self.error_time = text.strip(), self.clock.now()
 
     def note_stall(self, text: str) -> bool:
-        """Read a line of the error stream, and return whether it belongs to a stall warning.
-
-        Horovod could end such a run itself, but it would count the time in which all workers were stopped.
-        """
+        """Read a line of the error stream, and return whether it belongs to a stall warning."""
         if STALL_WARNING.search(text):
             self._earlier_stalls = self._stalls if self._is_stalled() else {}
             self._stalls, self._in_warning, self._warned = {}, True, self.clock.now()
@@ -143,9 +140,10 @@ class Evidence:
         return self.clock.now() - self._warned < 2.5 * stall_check_seconds(self.stall_seconds) and bool(self._stalls)
 
     def stall(self) -> tuple[str, float]:
-        """Return where the ranks wait for each other, and which part of the time limit has passed; "" if they do not.
+        """Return a message on ranks that wait for each other, and the share of the time limit that has passed.
 
-        If each rank lacks a tensor that another one waits for, none can go on. Otherwise a rank works alone.
+        The message is empty if no rank waits. Some ranks may be late: they have sent none of the tensors, and still
+        work. If no rank is late, each waits for another one, and none can go on.
         """
         stalls = dict(self._stalls)  # A copy: another thread adds to it.
         if not stalls or not self._is_stalled():
@@ -156,20 +154,20 @@ class Evidence:
         waiting = self._places({*self.last_beats} - {*late})
         cure = EQUAL_STEPS if self.own_script else "frozen, overloaded or lost"
         if late:
-            return (f"{self._places(late)}: the others have waited for it for {waited:.0f} s ({waiting}; "
+            return (f"{self._places(late)}: the other ranks have waited for {waited:.0f} s ({waiting}; "
                     f"--stall-seconds); {cure}", waited / self.patience)
         return (f"the ranks have waited for each other for {waited:.0f} s ({waiting}; --stall-seconds); {EQUAL_STEPS}",
                 waited / self.stall_seconds)
 
     def _places(self, ranks: Iterable[int]) -> str:
-        """Return where ranks are, by their last heartbeats; of many, where the first four are."""
+        """Return the places of ranks from their last heartbeats; of more than four ranks, those of the first four."""
         beats = dict(self.last_beats)  # A copy: another thread adds to it.
         known = [str(beats[rank][0]) if rank in beats else f"rank {rank}" for rank in sorted(ranks)]
         return ", ".join(known[:4]) + ", ..." * (len(known) > 4)
 
     @contextlib.contextmanager
     def blocked(self) -> Iterator[None]:
-        """Count no silence in this block: a terminal that is held (Ctrl-S) blocks the reader of the heartbeats."""
+        """Do not count the time of this block as silence: a held terminal (Ctrl-S) blocks the heartbeats' reader."""
         began, self._blocked = self.clock.now(), True
         try:
             yield
@@ -179,7 +177,7 @@ class Evidence:
             self._blocked = False
 
     def silence(self) -> str:
-        """Return a message if a worker, or each of them, has been silent for too long, else an empty string."""
+        """Return a message if one worker, or every worker, has been silent for too long, else an empty string."""
         beats, now = [*self.last_beats.values()], self.clock.now()
         if self._blocked:
             return ""
@@ -192,7 +190,7 @@ class Evidence:
         if most <= (self.patience if silent.moved else starting):
             return ""
         if len(beats) > 1 and min(seconds for seconds, _ in silences) > self.patience / 2:
-            return (f"no heartbeat from any worker for {most:.0f} s: the launcher, the workers or their machine are "
+            return (f"no worker has sent a heartbeat for {most:.0f} s: the launcher, all workers or the machine may be "
                     f"frozen; last heartbeats: {self._places(self.last_beats)}")
         return f"{silent}: no heartbeat for {most:.0f} s; frozen or overloaded"
 
@@ -215,9 +213,9 @@ class Evidence:
         return self.clock.now() - self.finish_time
 
     def silent_node(self, seconds: float) -> str:
-        """Return a message on a node that fell silent at least `seconds` before the others, or an empty string.
+        """Return a message on a node that was silent for more than `seconds` while others were not, or "".
 
-        Silence is counted up to the last heartbeat of any node, so that it does not grow while this process sleeps.
+        Silence ends with the last heartbeat of any node, so that it does not grow while this process is stopped.
         """
         beats = [*self.last_beats.values()]  # A copy: another thread adds to it.
         last: dict[str, float] = {}
@@ -231,7 +229,12 @@ class Evidence:
                 "node is lost or frozen")
 
     def cause(self, code: int, folder: Path) -> str:
-        """Return why the run in a folder has failed, or an empty string if it has not; `code` is the launcher's."""
+        """Return why the run in a folder failed, or an empty string if it did not.
+
+        Args:
+            code: The exit code of the launcher.
+            folder: The run's folder.
+        """
         if code == 0 and (folder / "record.json").exists():
             return ""
         silent = self.silent_node(max(self.stall_seconds / 2, SECONDS_OF_SILENCE))
@@ -239,7 +242,7 @@ class Evidence:
                         or self._lost_launcher(code))
 
     def _lost_worker(self, beats: Path) -> str:
-        """Name the worker that ended without an error line, from the launcher's message and the last heartbeat."""
+        """Return which worker ended without an error line, from the launcher's message and the last heartbeat."""
         match = next(filter(None, (re.search(end, self.launcher_message) for end in WORKER_ENDS)), None)
         if not match:
             return ""
@@ -258,7 +261,7 @@ class Evidence:
         return f"{worker}: killed by {killer.name}{hint.get(killer, '')}"
 
     def _lost_launcher(self, code: int) -> str:
-        """Say how the launcher ended, if no worker is known to be the cause."""
+        """Return how the launcher ended, where no worker is known to be the cause."""
         last = f"; last heartbeats: {self._places(self.last_beats)}" if self.last_beats else ""
         if last and (match := LOST_NODE.search(self.launcher_message)):
             return f"node {match[1] or match[2]} is lost: the launcher's daemon there has ended{last}"

@@ -47,7 +47,7 @@ def run(lab: str | ModuleType | Lab, args: Any = (), workers: int | None = None,
     Raises:
         LabError: The command line is wrong, or the run failed: with rank, host, step and cause.
         InterruptedAfterRecord: The run was interrupted after it had written its record.
-        KeyboardInterrupt: It was interrupted; its text is the command that resumes it, if anything is saved.
+        KeyboardInterrupt: The run was interrupted; the text is the command that resumes it, if anything is saved.
     """
     environment.refuse_harmful()
     lab = catalogue.load_lab(lab)
@@ -97,7 +97,7 @@ def _refuse_run(lab: Lab, config: Any, folder: Path, options: Options, workers: 
     """Refuse a run that is locked, finished or cannot be resumed like this; report if there is nothing to resume.
 
     Raises:
-        LabError: Names the cause.
+        LabError: The run is locked or finished, or cannot be resumed like this; the message names the cause.
     """
     run_lock.refuse_held(folder)
     run_lock.refuse_taken(lab.name, folder, options, config, workers)
@@ -111,7 +111,7 @@ def _refuse_config(lab: Lab, config: Any, workers: int) -> None:
     """Refuse what the workers would find only after they have loaded TensorFlow, or at the end of the run.
 
     Raises:
-        LabError: Names the cause.
+        LabError: The workers could not run this Config; the message names the cause.
     """
     lab.check(config, workers)
     records.refuse_unreadable(lab.name, config)

@@ -16,6 +16,10 @@ from types import FrameType, TracebackType
 
 from labs.run import heartbeat, stop, worker
 from labs.run.errors import EQUAL_STEPS
+from labs.run.paths import ROOT
+
+NOT_THE_STUDENTS = tuple(f"{folder}{os.sep}" for folder in (sys.prefix, ROOT / "labs", ROOT / "horovod_keras3"))
+"""Folders of packages, which may lie below the folder of a student's script."""
 
 
 def main() -> None:
@@ -35,7 +39,7 @@ def main() -> None:
         here = heartbeat.error_prefix() or f"rank {heartbeat.rank()} on {socket.gethostname()}: "
         line = _line(script, folder, reversed([*traceback.walk_tb(problem.__traceback__)]))
         worker.leave(problem.with_traceback(_of_script(problem.__traceback__)), here,
-                     f"waited at {line}, for a rank that has ended; {EQUAL_STEPS}")
+                     f"waited at {line} for a rank that has ended; {EQUAL_STEPS}")
 
 
 def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> str:
@@ -48,7 +52,7 @@ def _line(script: str, folder: str, frames: Iterable[tuple[FrameType, int]]) -> 
     """
     for frame, number in frames:
         file = frame.f_code.co_filename
-        own = file.startswith(folder + os.sep) and not file.startswith((sys.prefix + os.sep, os.path.dirname(__file__)))
+        own = file.startswith(folder + os.sep) and not file.startswith(NOT_THE_STUDENTS)
         if file == script or own:
             return f"{os.path.basename(file)}, line {number}"
     return f"the start or the end of {os.path.basename(script)}"

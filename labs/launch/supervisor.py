@@ -32,7 +32,7 @@ SECONDS_AFTER_WORKERS = 20.0
 """How long mpirun may take to exit after its last worker has finished. There are reports that Open MPI 5's mpirun
 misses a worker's exit and then hangs (openpmix/prrte issues 1839 and 2709)."""
 SECONDS_OF_ONE_REQUEST = 1.0
-"""Signals that follow each other faster than this are one request to end the run."""
+"""Signals within this time of the first are one request to end the run."""
 POLL_SECONDS = 0.3
 """How often to check whether a launcher that has not ended should end."""
 
@@ -250,8 +250,8 @@ class Requests:
         if number == signal.SIGHUP:  # The shell sends a second one after the kernel's.
             signal.signal(number, signal.SIG_IGN)
         now = time.monotonic()
-        self.count += now - self._last > SECONDS_OF_ONE_REQUEST
-        self._last = now
+        if now - self._last > SECONDS_OF_ONE_REQUEST:
+            self.count, self._last = self.count + 1, now
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ class Unfinished(NamedTuple):
 def run_sweep(lab: str | ModuleType | Lab, todo: Sequence[Cell], results_root: Path,
               oversubscribe: bool = False) -> Unfinished:
     """Run the cells without a record, and return those that are still without one."""
-    from tqdm import tqdm  # Here: `labs list` loads every lab, and tqdm would take a fifth of its time.
+    from tqdm import tqdm  # Here: `labs` alone loads every lab, and tqdm would take a fifth of its time.
 
     tqdm.monitor_interval = 0  # Its thread would only redraw the bar, and a Ctrl-C while it starts ends in a traceback.
     lab = catalogue.load_lab(lab)

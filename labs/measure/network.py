@@ -37,7 +37,7 @@ def bandwidths(text: str) -> list[str]:
     """Return the bandwidths of a list such as "100mbit,1gbit".
 
     Raises:
-        LabError: One of them cannot be read.
+        LabError: An item of the list is not a bandwidth.
     """
     listed = [bandwidth.strip() for bandwidth in text.split(",")]
     for bandwidth in listed:

@@ -132,7 +132,7 @@ def errors(cells: Sequence[Mapping[str, Any]], predicted: str = "predicted_secon
         predicted: Name of the prediction: before the measurement, or "predicted_in_turn_seconds".
 
     Raises:
-        LabError: There are none.
+        LabError: No step was both predicted and measured.
     """
     if not cells:
         raise LabError("no predicted steps to compare")

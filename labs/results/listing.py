@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("lab", "run", "size", "nodes", "batch_size", "global_batch_size", "images_per_sec", "seconds_per_epoch",
            "val_accuracy", "test_accuracy")
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First characters of a cell that a spreadsheet would evaluate."""
 
 
 def load(lab: str | None, root: Path, kept: str | None = None) -> pd.DataFrame:
@@ -79,25 +77,14 @@ def cell(value: Any) -> str:
 
 
 def csv(frame: pd.DataFrame) -> str:
-    """Return all columns as CSV that is safe to open in a spreadsheet: no formulas, and counts as whole numbers."""
-    texts = {name: frame[name].map(_quoted) for name in frame.select_dtypes(exclude="number")}
+    """Return all columns as CSV, a line each run, with counts as whole numbers."""
+    texts = {name: frame[name].map(lambda value: printable(value) if isinstance(value, str) else value)
+             for name in frame.select_dtypes(exclude="number")}
     whole = {name: "Int64" for name in frame.select_dtypes("float") if _counts(frame[name])}
-    quoted = frame.assign(**texts).astype(whole)
-    quoted.columns = [_quoted(name) for name in quoted]
-    return quoted.to_csv(index=False)
+    return frame.assign(**texts).astype(whole).rename(columns=printable).to_csv(index=False)
 
 
 def _counts(column: pd.Series) -> bool:
     """Return whether a column holds whole numbers that pandas made floats because some are missing."""
     present = column.dropna()
     return 0 < len(present) < len(column) and bool((present.abs() < 2**53).all() and (present % 1 == 0).all())
-
-
-def _quoted(value: Any) -> Any:
-    """Return text with an apostrophe in front if a spreadsheet would evaluate it.
-
-    The text becomes one line, because pandas does not quote a carriage return, after which a new row would begin.
-    """
-    if not isinstance(value, str):
-        return value
-    return "'" * value.startswith(FORMULA) + printable(value)

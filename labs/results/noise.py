@@ -356,7 +356,7 @@ def uneven(seconds: Collection[float], of: str = "") -> str:
 
     Args:
         seconds: The times of the repeats.
-        of: What they are; by default their number.
+        of: The repeats in words; by default their number.
     """
     ratio = max(seconds) / min(seconds) if len(seconds) > 1 and min(seconds) > 0 else 1.0
     if ratio <= UNEVEN:

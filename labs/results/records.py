@@ -57,7 +57,7 @@ def parse(content: bytes, path: str) -> Record:
     """Parse a record from the bytes of its file.
 
     Raises:
-        LabError: It is damaged, or is not a record; names `path` and the problem.
+        LabError: The file is damaged or is not a record; the message names `path` and the problem.
     """
     try:
         record = _parsed(content)
@@ -92,7 +92,7 @@ def refuse_unreadable(lab: str, config: Any) -> None:
     """Refuse a Config whose record could not be read at the end of the run.
 
     Raises:
-        LabError: Names the field and the problem.
+        LabError: The Config has a value that a record cannot hold; the message names the field and the problem.
     """
     draft = {"lab": lab, "run": "draft", "started": "", "config": dataclasses.asdict(config),
              "layout": {"size": 1, "nodes": 1, "global_batch_size": 1}, "history": [],

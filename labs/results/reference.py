@@ -44,7 +44,7 @@ def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.R
     """Return the records of a set of reference runs, or those of one lab, oldest first.
 
     Raises:
-        LabError: There is no such set, or a line is damaged.
+        LabError: No set has this name, or a line is damaged.
     """
     if not (folder / name).is_dir():
         raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")

@@ -103,7 +103,7 @@ def check(record: Any) -> None:
     """Raise unless a record fits the schema.
 
     Raises:
-        LabError: Names the field and the problem.
+        LabError: The record does not fit; the message names the field and the problem.
     """
     try:
         msgspec.convert(record, Required)  # First: its messages name the field within a part.

@@ -91,7 +91,7 @@ def check_step(environ: Mapping[str, str] = os.environ) -> None:
     For the launcher, and for a worker whose `hvd.size()` is 1.
 
     Raises:
-        LabError: Names the way that works.
+        LabError: srun started several tasks without MPI; the message names the command that works.
     """
     tasks = _number("SLURM_STEP_NUM_TASKS", environ, 1)
     # mpirun's workers inherit the variables of the srun step that started its daemons.

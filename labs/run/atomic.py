@@ -43,7 +43,7 @@ def refuse_special(path: Path, option: str) -> None:
     device, too.
 
     Raises:
-        LabError: It exists, and is not a regular file.
+        LabError: The path exists and is not a regular file.
     """
     if path.exists() and not path.is_file():
         raise LabError(f"cannot write {path}: it is not a regular file; choose another {option}")
@@ -57,8 +57,8 @@ def open_regular(path: str | os.PathLike, largest: int) -> int:
         largest: Its largest allowed size in bytes.
 
     Raises:
-        LabError: It is not a regular file (reading a pipe may block, a device may never end), or it is too large.
-        OSError: It does not exist, or may not be read.
+        LabError: The path is not a regular file (a pipe may block, a device may never end), or the file is too large.
+        OSError: The file does not exist, or may not be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -159,7 +159,7 @@ def bits_per_second(bandwidth: str) -> float:
     """Return a bandwidth such as "100mbit" as bits per second; infinity for UNLIMITED.
 
     Raises:
-        LabError: It cannot be read, or is outside 100 kbit/s to 100 Gbit/s.
+        LabError: The text is not a bandwidth, or is outside 100 kbit/s to 100 Gbit/s.
     """
     if bandwidth == UNLIMITED:
         return float("inf")
@@ -174,7 +174,7 @@ def seconds(latency: str) -> float:
     """Return a latency such as "200us" as seconds; 0 for an empty string.
 
     Raises:
-        LabError: It cannot be read, or is longer than 10 s.
+        LabError: The text is not a latency, or is longer than 10 s.
     """
     if not latency:
         return 0.0

@@ -1,4 +1,4 @@
-"""A lab's command line, made from its Config, and the reverse.
+"""Command-line options from a lab's Config, and a Config's command line.
 
     python -m labs.lab10_caltech --preset paper --batch-size 64
 """
@@ -27,13 +27,13 @@ from labs.run.paths import labs_command
 
 TYPES: dict[type, tuple[Callable[[str], Any], str]] = {
     int: (usage.whole_number, "INT"), float: (usage.number, "FLOAT"), str: (str, "STR"), Path: (Path, "PATH")}
-"""How the values of an option are read, and their name in its help."""
+"""The function that reads an option's value, and the name of that value in the help, by type."""
 
 
 def parse_run(lab: Lab, arguments: Sequence[str], launches: bool = False) -> tuple[Any, Options]:
-    """Parse the command line of a run that begins or resumes: what a resumed run was started with is its default.
+    """Parse the command line of a run; the defaults of a resumed run are the settings with which it was started.
 
-    Arguments and errors as in `parse`.
+    Arguments and errors are those of `parse`.
     """
     config, options = parse(lab, arguments, launches)
     run = run_lock.resumed(lab.name, options)
@@ -49,8 +49,8 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False, known: Seq
         lab: The lab.
         arguments: The command line without the options of the launch.
         launches: Whether --help shows the options of the launch as well.
-        known: Other options of the command, to be suggested for a misspelled one.
-        begun: The "config" and the "options" to take as defaults; see `run_lock.started_with`.
+        known: Other options of the command, suggested for a misspelled one.
+        begun: The "config" and "options" of a run to resume, which become the defaults; see `run_lock.started_with`.
 
     Raises:
         LabError: The command line is wrong.
@@ -66,7 +66,7 @@ def parse(lab: Lab, arguments: Sequence[str], launches: bool = False, known: Seq
     else:
         _refuse_launch_options(lab, arguments)
     add_options(parser, lab, preset)
-    # As a default, a text is read like the option's value.
+    # argparse reads a default that is text like a value of the command line.
     parser.set_defaults(**{name: value for name, value in saved.items() if value is not None})
     given = vars(parser.parse_args(arguments))
     config, options = (
@@ -119,7 +119,7 @@ def _add_fields(group: argparse._ArgumentGroup, defaults: Any) -> None:
             group.add_argument(option, type=read, metavar=metavar, **about)
 
 
-@functools.cache  # The file may change during a run, which parses options again at its end.
+@functools.cache  # The source file may change during a run, and the run parses options again at its end.
 def _docstrings(settings: type) -> dict[str, str]:
     """Return the docstring below each field of a dataclass, in one line; Python itself does not keep them."""
     definition: Any = ast.parse(textwrap.dedent(inspect.getsource(settings))).body[0]
@@ -136,7 +136,7 @@ def _refuse_launch_options(lab: Lab, arguments: Sequence[str]) -> None:
 
 
 def to_argv(config: Any) -> list[str]:
-    """Return the options that turn a lab's defaults into a Config: `parse`, reversed."""
+    """Return the command-line options from which `parse` makes a Config."""
     argv = []
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -152,7 +152,7 @@ def to_argv(config: Any) -> list[str]:
 
 
 def split_preset(lab: Lab, arguments: Sequence[str], default: str = Options.preset) -> tuple[str, list[str]]:
-    """Split `--preset NAME` from the arguments: the preset decides the defaults of all other options."""
+    """Split `--preset NAME` from the arguments; the preset determines the defaults of all other options."""
     parser = usage.Parser(f"labs run {lab.name}", add_help=False)
     parser.add_argument("--preset", default=default)
     known, rest = parser.parse_known_args(arguments)

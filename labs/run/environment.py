@@ -93,7 +93,7 @@ def refuse_harmful(horovod: bool = True) -> None:
         horovod: Refuse what breaks Horovod as well.
 
     Raises:
-        LabError: Names the variable, the package or the file, and the cure.
+        LabError: The environment is harmful; the message names the variable, the package or the file, and the cure.
     """
     for rule, value in harmful(RULES):
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
@@ -167,7 +167,7 @@ def refuse_numpy() -> None:
     """Refuse a numpy for which TensorFlow was not compiled.
 
     Raises:
-        LabError: As all of these functions, it names the cause and the cure.
+        LabError: TensorFlow was compiled for another numpy; the message names the cause and the cure.
     """
     numpy = str(version("numpy"))
     if numpy.partition(".")[0] not in ("0", "1") and _series("tensorflow") < (2, 18):

@@ -74,7 +74,7 @@ def check(config: Any) -> None:
     """Refuse numbers that are out of range and text that is not UTF-8, before anything starts.
 
     Raises:
-        LabError: Names the option and its range.
+        LabError: A value is out of range or not UTF-8; the message names the option and its range.
     """
     for field in dataclasses.fields(config):
         check_text(field.name, getattr(config, field.name))
@@ -89,7 +89,7 @@ def check_text(name: str, value: Any) -> None:
     """Refuse a value whose text is not UTF-8: it could be neither printed nor written to a record.
 
     Raises:
-        LabError: Names the option.
+        LabError: The value is not UTF-8; the message names the option.
     """
     text = str(value)
     if text.encode(errors="replace").decode() != text:

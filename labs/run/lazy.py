@@ -1,4 +1,4 @@
-"""Lazy public names of a package (PEP 562), which type checkers see: `labs list` loads no TensorFlow.
+"""Lazy public names of a package (PEP 562), which type checkers see: `labs` alone loads no TensorFlow.
 
 Written here and not taken from a library, because `labs check` has to run where no package is installed.
 """

@@ -63,7 +63,7 @@ def check_name(name: str, option: str = "--name") -> None:
         option: The option that names it.
 
     Raises:
-        LabError: Names the problem.
+        LabError: The name is not allowed; the message says why.
     """
     fits = name.isprintable() and len(name.encode()) <= LONGEST_NAME
     if not fits or not re.fullmatch(r"[^.\-\s/]([^/]*[^\s/])?", name):

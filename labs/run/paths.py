@@ -29,7 +29,7 @@ def named(path: str | os.PathLike, source: str) -> Path:
         source: Where it comes from, such as "--results" or "LABS_DATA".
 
     Raises:
-        LabError: It begins with the home folder of an unknown user.
+        LabError: The path begins with the home folder of an unknown user.
     """
     try:
         return Path(path).expanduser()
@@ -60,7 +60,7 @@ def check_working_folder() -> None:
     """Refuse a working folder that has been deleted: mpirun and many libraries need one.
 
     Raises:
-        LabError: It has.
+        LabError: The working folder has been deleted.
     """
     try:
         os.getcwd()
@@ -120,7 +120,7 @@ def own_temporary_dir() -> Path:
     """Make this user's folder of files that runs share, and return it. All workers of a machine find the same one.
 
     Raises:
-        OSError: It cannot be made, or it is not a folder that this user owns and no other can access: the folder of
+        OSError: The path cannot be made, or is not a folder that this user owns and no other can access: the folder of
             temporary files may be open to all users, and another one may have made a folder or a link of this name.
     """
     folder = temporary_dir() / f"labs-{os.getuid()}"

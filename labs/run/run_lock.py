@@ -22,11 +22,11 @@ from labs.run.options import Options
 from labs.run.text import printable
 
 PATIENCE = 3.0
-"""Seconds to wait for the lock: by then its holder has written its name."""
+"""Seconds to wait for the lock; after them its holder has written its name."""
 STARTED = "run.json"
-"""The file in a run's folder that says how it was started: its workers, its Config and its Options."""
+"""The file in a run's folder with the number of workers, the Config and the Options of its first start."""
 BOOKKEEPING = {".lock", ".launch", "holder", "hosts", "heartbeats", "timeline.json", STARTED}
-"""Files of a run's folder that exist before the run has saved anything."""
+"""Files in a run's folder before the run has saved anything."""
 
 
 def run_lock(folder: Path) -> Lock:
@@ -36,16 +36,16 @@ def run_lock(folder: Path) -> Lock:
 
 @contextlib.contextmanager
 def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterator[str]:
-    """Choose a run's name and lock its folder in this block.
+    """Choose a run's name, lock its folder in this block, and yield the name.
 
     Args:
         lab: Name of the lab.
-        options: Where the run is stored.
+        options: The run's Options.
         workers: The run's number of workers; 0 if it may change.
         config: The lab's Config.
 
     Raises:
-        LabError: Another process holds the run, or it is finished, or it was interrupted and is not to be resumed.
+        LabError: Another process holds the run, or the run is finished, or it was interrupted and --resume is missing.
     """
     with (reserved(lab, resumed(lab, options), workers) as folder,
           _signed(run_lock(folder), PATIENCE, lambda: refuse_taken(lab, folder, options, config, workers))):
@@ -59,7 +59,7 @@ def hold(lab: str, options: Options, workers: int, config: Any = None) -> Iterat
 
 
 def resumed(lab: str, options: Options) -> Options:
-    """Return the options; to resume without --name, with the newest unfinished run that is idle."""
+    """Return the options; --resume without --name gets the name of the newest unfinished run that no process holds."""
     if options.name or not options.resume:
         return options
     runs = options.results_root / lab
@@ -73,12 +73,12 @@ def resumed(lab: str, options: Options) -> Options:
 def reserved(lab: str, options: Options, workers: int) -> Iterator[Path]:
     """Make a run's folder, so that no other run takes its name, and yield it.
 
-    The folder is removed if the block fails or is interrupted before there is anything to resume: wrong data, for
-    example, may be detected only after it is made.
+    The folder is removed if the block fails or is interrupted before anything is saved: wrong data, for example, may be
+    detected only after the folder is made.
 
     Args:
         lab: Name of the lab.
-        options: Where the run is stored; without a name the folder gets that of the second, and a number if it exists.
+        options: The run's Options. Without a name the folder is named after the time, with a number if it exists.
         workers: The run's number of workers.
 
     Raises:
@@ -120,7 +120,7 @@ def _remove_unused(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _signed(lock: Lock, patience: float = 0.0, check: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold one of a run's locks in this block and record the holder, if a check passes; raises as `hold` does."""
+    """Hold one of a run's locks in this block and record the holder, if a check passes; raise as `hold` does."""
     folder = lock.path.parent
     with contextlib.ExitStack() as held:
         try:
@@ -162,23 +162,27 @@ def _is_held(folder: Path) -> bool:
 
 
 def refuse_held(folder: Path) -> None:
-    """Raise if a worker holds a run, before anything is started for it or changed in it.
+    """Raise if a worker holds a run; called before anything is started or changed for the run.
 
     Raises:
-        LabError: Names the holder.
+        LabError: A worker holds the run; the message names it.
     """
     if run_lock(folder).is_held():
         raise _held(folder)
 
 
 def refuse_taken(lab: str, folder: Path, options: Options, config: Any, workers: int | None = None) -> None:
-    """Refuse a finished run, and an interrupted one that is not to be resumed, or not with these settings.
+    """Refuse a run that is finished, that was interrupted if --resume is missing, or that has other settings.
 
     Args:
-        workers: How many it is to have, if that is known.
+        lab: Name of the lab.
+        folder: The run's folder.
+        options: The run's Options.
+        config: The lab's Config, or None.
+        workers: The number of workers, if it is known.
 
     Raises:
-        LabError: Names the cause.
+        LabError: The run is finished or cannot be resumed like this; the message names the cause.
     """
     if (folder / "record.json").exists():
         raise LabError(f"run {folder.name!r} of {lab} is finished ({folder}); choose another --name")
@@ -203,7 +207,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def started_with(folder: Path) -> dict[str, Any]:
-    """Return how a run was started: its "workers", its "config" and its "options"; {} if that is not known."""
+    """Return "workers", "config" and "options" of a run's first start; {} if they are not known."""
     try:
         started = json.loads(atomic.read_bytes(folder / STARTED, 2**20))
         return {"workers": int(started["workers"]), "config": dict(started["config"]),
@@ -213,22 +217,22 @@ def started_with(folder: Path) -> dict[str, Any]:
 
 
 def refuse_changed(run: str, before: Mapping[str, Any], now: Mapping[str, Any], are_options: bool = True) -> None:
-    """Refuse to resume a run with other settings, except for its epochs.
+    """Refuse to resume a run with other settings; only the number of epochs may change.
 
     Args:
-        run: Its name.
-        before: The settings that it was started with.
-        now: Those it is to be resumed with.
-        are_options: The settings are those of the command line.
+        run: The run's name.
+        before: The settings of its first start.
+        now: The settings of the resumed run.
+        are_options: Whether the settings are options of the command line.
 
     Raises:
-        LabError: Names the settings that differ, with both values.
+        LabError: A setting differs; the message names each such setting with both values.
     """
     now = json.loads(json.dumps(dict(now), default=str))
     differing = [f"{'--' + name.replace('_', '-') if are_options else name} {before.get(name)}, not {value}"
                  for name, value in now.items() if name != "epochs" and value != before.get(name)]
     if differing:
-        cure = "leave that out" if are_options else "resume it with the former"
+        cure = "omit what differs when you resume" if are_options else "resume it with the earlier settings"
         raise LabError(f"run {run!r} was started with {', and '.join(differing)}; {cure}, or choose another --name")
 
 
@@ -237,13 +241,13 @@ def refuse_fewer_epochs(folder: Path, epochs: int) -> None:
 
     Args:
         folder: The run's folder.
-        epochs: What --epochs asks for.
+        epochs: The value of --epochs.
 
     Raises:
-        LabError: Names the number of epochs to ask for.
+        LabError: The run has begun a later epoch; the message names the smallest number of epochs to ask for.
     """
     last = max((path.stem for path in folder.glob("checkpoints/epoch-*.npz")), default="")
     match = re.fullmatch(r"epoch-(\d+)(-step-\d+)?", last)
     if match and (begun := int(match[1]) + bool(match[2])) > epochs:
-        raise LabError(f"run {folder.name!r} has begun epoch {begun}, and --epochs {epochs} would end before it; give "
-                       f"--epochs {begun} or more, or choose another --name")
+        raise LabError(f"run {folder.name!r} has begun epoch {begun}, and --epochs {epochs} would end before it; omit "
+                       f"--epochs when you resume, give --epochs {begun} or more, or choose another --name")

@@ -29,7 +29,8 @@ def refuse_packages() -> None:
     """Refuse files that hide a package of the environment.
 
     Raises:
-        LabError: Names the file. A complete installation on PYTHONPATH may hide packages, except those of MATCHED.
+        LabError: A file hides a package; the message names it. A complete installation on PYTHONPATH may hide packages,
+            except those of MATCHED.
     """
     installed = {entry.partition(".")[0] for folder in site.getsitepackages() for entry in _entries(folder)}
     for name, file in _hiding(installed - HARMLESS):

@@ -64,6 +64,8 @@ train."""
 
 HOROVOD_DEFAULTS = {"HOROVOD_CPU_OPERATIONS": "mpi", "HOROVOD_CYCLE_TIME": "1.0",
                     "HOROVOD_FUSION_THRESHOLD": str(128 * 2**20)}
+_horovod_read: dict[str, str] = {}
+"""The environment that Horovod read when the kit started it in this process."""
 
 
 def horovod_defaults(nccl: bool) -> dict[str, str]:
@@ -87,10 +89,20 @@ def set_horovod_defaults(nccl: bool) -> None:
         os.environ[name] = os.environ.get(name) or value
 
 
+def remember_horovod() -> None:
+    """Remember the environment that Horovod, about to start, will read: later changes have no effect on it."""
+    _horovod_read.clear()
+    _horovod_read.update(os.environ)
+
+
+def horovod_environment() -> dict[str, str]:
+    """Return the environment that Horovod has, with its defaults; this process's if the kit has not started it."""
+    return HOROVOD_DEFAULTS | {name: value for name, value in (_horovod_read or os.environ).items() if value}
+
+
 def horovod_settings() -> dict[str, float]:
     """Return the settings that Horovod has: its cycle in milliseconds and its fusion threshold in MiB."""
-    cycle, fusion = (float(os.environ.get(name) or HOROVOD_DEFAULTS[name])
-                     for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
+    cycle, fusion = (float(horovod_environment()[name]) for name in ("HOROVOD_CYCLE_TIME", "HOROVOD_FUSION_THRESHOLD"))
     return {"cycle_time_ms": cycle, "fusion_threshold_mb": fusion / 2**20}
 
 

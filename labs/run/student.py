@@ -22,7 +22,7 @@ def student_id() -> str | None:
     """Return the student's id, or None if `LABS_STUDENT` is not set.
 
     Raises:
-        LabError: It is not an id.
+        LabError: The variable's value is not an id.
     """
     text = os.environ.get(VARIABLE) or None
     if text and not is_id(text):

@@ -33,7 +33,7 @@ def identity(workers: int, **subsets: Subset | None) -> dict[str, Any]:
     """Return what determines a run's result besides its Config: its data, and the settings and versions of its workers.
 
     Args:
-        workers: Their number; 0 if it may change.
+        workers: The number of workers; 0 if it may change.
         subsets: The data, by name, as in `train=...`.
     """
     given = {name: subset for name, subset in subsets.items() if subset is not None}
@@ -50,17 +50,17 @@ def check_same_on_all_workers(**items: Any) -> None:
         items: By name: the config, the versions, a digest of the data manifest ...; anything that JSON can hold.
 
     Raises:
-        LabError: Names the item, the first rank that differs from rank 0, and both values.
+        LabError: An item differs; the message names it, the first rank that differs from rank 0, and both values.
     """
     mine = {name: json.dumps(value, sort_keys=True, default=str) for name, value in items.items()}
-    # Horovod: each worker was started by itself; only this shows that all were started alike.
+    # Horovod: workers are started independently; only this shows that all have the same inputs.
     by_rank = hvd_ops.gather_object(mine)
     for name in mine:
         for rank, theirs in enumerate(by_rank):
             if theirs[name] != by_rank[0][name]:
                 raise LabError(f"workers differ in {name}: {_difference(by_rank[0][name], theirs[name], rank)}; "
-                               "start all workers from the same clone, data and command line, and change no file "
-                               "while they read it")
+                               "start all workers from the same clone, with the same data and command line, and "
+                               "do not change files while workers read them")
 
 
 def _difference(zero: str, other: str, rank: int) -> str:
@@ -79,12 +79,12 @@ def compare_weights(model: tf.keras.Model, when: str) -> None:
         model: Compiled and built.
 
     Raises:
-        LabError: Names the first variable that differs and the rank that holds the other value.
+        LabError: A variable differs; the message names the first one and the rank that holds the other value.
     """
     mine = checksums(model)
     by_rank = hvd_ops.gather(mine.values())
     ranks, columns = np.nonzero(by_rank != by_rank[0])
     if len(ranks):
         variable = list(mine)[columns[0]]
-        raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} is not rank 0's; "
-                       "the run is invalid: was the optimizer wrapped and the initial state broadcast?")
+        raise LabError(f"workers hold different weights {when}: {variable!r} of rank {ranks[0]} differs from rank "
+                       "0's, so the run is invalid; wrap the optimizer, and broadcast the initial state")

@@ -157,6 +157,7 @@ def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, 
     run, saved = path.parents[1].name, meta.get("identity")
     if saved is None:
         raise LabError(f"an older version of the kit saved {path}; choose another --name")
+    # run.json, which the run lock compares, may be lost, or of another run than a copied checkpoint.
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:
         raise LabError(f"the data has changed since {run!r} saved {path.name} "
@@ -229,7 +230,7 @@ class Saver:
         """Stop after an epoch if the run was asked to.
 
         Raises:
-            Stopped: It was.
+            Stopped: The run was asked to stop.
         """
         if self._due()[1]:
             self.stop()

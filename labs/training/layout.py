@@ -57,7 +57,7 @@ def current_layout(gpu: str | None, threads: int, asked: str = "auto") -> Layout
     """Return the layout of Horovod's current workers; every worker must call it, with its GPU, threads and backend.
 
     Raises:
-        LabError: As in `backend` and `check_shared_gpus`.
+        LabError: The backend cannot exchange the gradients, or workers share a GPU (see `check_shared_gpus`).
     """
     gpus_by_rank = hvd_ops.gather_object((node_name(), gpu))
     hosts = tuple(host for host, _ in gpus_by_rank)
@@ -85,7 +85,7 @@ def check_shared_gpus(gpus: Sequence[tuple[str, str]], carrier: str) -> None:
         carrier: What exchanges the gradients.
 
     Raises:
-        LabError: They do, NCCL exchanges the gradients, and NCCL_MULTI_RANK_GPU_ENABLE is not 1.
+        LabError: Workers share a GPU, NCCL exchanges the gradients, and NCCL_MULTI_RANK_GPU_ENABLE is not 1.
     """
     different = len(set(gpus))
     if different < len(gpus) and carrier == "NCCL" and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":

@@ -138,7 +138,7 @@ def refuse_too_large(model: tf.keras.Model, batch_size: int) -> None:
         batch_size: Images that pass through the model at once.
 
     Raises:
-        LabError: Names the memory needed and the memory available.
+        LabError: The batch is too large; the message names the memory needed and the memory available.
     """
     largest = 0  # Bytes per image of the largest output of a layer.
     for layer in model.layers:

@@ -134,12 +134,13 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
         _refuse_late_settings(environment or {})
     else:  # In a notebook, an earlier run may have left its settings of Horovod.
         surroundings.refuse_harmful()
+        os.environ.update(environment or {})
+        # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
+        os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
+        os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
+        speed_settings.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
+        speed_settings.remember_horovod()
     surroundings.restore_keras(tf.keras.backend)
-    os.environ.update(environment or {})
-    # Horovod: its own stall check (rank 0 alone runs it) covers the time before the first step.
-    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", str(int(stall_seconds)))
-    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", str(int(2 * stall_seconds)))
-    speed_settings.set_horovod_defaults(backend in ("auto", "nccl") and has_nccl())
     # Horovod: find the other workers; from here on rank, size and local_rank are known.
     with gloo_rendezvous(node_name()):
         hvd.init()
@@ -155,7 +156,7 @@ def init(seed: int, stall_seconds: float = Options.stall_seconds, environment: M
 
 def _refuse_late_settings(environment: Mapping[str, str]) -> None:
     """Refuse settings that Horovod, which has started in this process, does not have."""
-    has = speed_settings.HOROVOD_DEFAULTS | os.environ
+    has = speed_settings.horovod_environment()
     if late := [name for name, value in environment.items() if has.get(name) != value]:
         raise LabError(f"Horovod has started in this process without this run's {', '.join(late)}; start it in a new "
                        "process: labs.launch.local.run(lab, config, workers=1)")

@@ -14,7 +14,7 @@ from labs.launch import failure, supervisor
 from tests.results.test_records import record
 from tests.waiting import ends
 
-COMMANDS = [["list"], ["results", "--help"], ["report"]]
+COMMANDS = [[], ["results", "--help"], ["report"]]
 
 
 def labs(arguments, **how) -> subprocess.CompletedProcess:
@@ -46,7 +46,7 @@ def test_a_full_disk_is_reported_in_one_line_and_a_closed_pipe_is_silent(argumen
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["report"], ["nosuch"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [[], ["report"], ["nosuch"]], ids=" ".join)
 def test_output_to_a_closed_standard_output_is_discarded(arguments, root):
     for closed in (">&-", "<&- >&-"):
         done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "labs", *arguments],

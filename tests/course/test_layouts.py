@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.course import layouts, reports
-from labs.tools.report import page
-from tests.course.plausibility.test_lint import sound, write_runs
+from labs.course import layouts
+from tests.lint.test_lint import sound
 
 PAPER = lab.PRESETS["paper"]
 
@@ -83,13 +82,3 @@ def test_the_summary_shows_what_there_is():
     of_one_epoch = layouts.summary([run(1, 1, None), run(2, 1, None)])
     assert "2 x 1" in of_one_epoch
     assert "scaling\n" not in of_one_epoch.lower()
-
-
-def test_the_report_page_has_it_for_runs_that_no_sweep_started(tmp_path):
-    write_runs(tmp_path, run(1, 1, 100), run(4, 1, 360))
-    page.write(tmp_path, tmp_path / "report.html")
-    text = (tmp_path / "report.html").read_text()
-    assert "What each layout trains" in text
-    assert "lab02_mnist_accuracy.csv" in text
-    assert {path.stem for path in reports.paths("lab11_multinode")} == {
-        "lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"}

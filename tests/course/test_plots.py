@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 from labs.course import plots, step_cost
+from labs.results import scaling
+from tests.results.test_records import HISTORY, record
 
 
 def test_measured_and_reported_lines_of_one_batch_size_have_one_colour():
@@ -77,3 +79,46 @@ def test_a_band_reaches_from_the_lowest_to_the_highest_seed_around_their_mean():
     assert {(x, round(y, 6)) for x, y in band} >= {(1, 2.0), (1, 2.4), (2, 1.0), (2, 1.6)}
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["linear", "one seed"]
+
+
+def speedups() -> pd.DataFrame:
+    frame = pd.DataFrame([
+        {"lab": "x", "batch_size": batch, "seed": seed, "size": size, "nodes": 1,
+         "images_per_sec": batch * size**0.8 * (1 + 0.05 * seed)}
+        for batch in (32, 128) for size in (1, 2, 4) for seed in (1, 2)
+    ])
+    frame.attrs["config"] = ["batch_size", "seed"]
+    return scaling.speedups(frame)
+
+
+def test_speedups_are_drawn_with_intervals_and_the_ideal():
+    reference = pd.DataFrame({"batch_size": [32, 32], "size": [1, 8], "speedup": [1, 2.0]})
+    axes = plots.speedup(speedups(), reference=reference).axes[0]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert sorted(labels) == ["batch 128", "batch 32", "ideal", "report, batch 32"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("workers", "speedup: throughput(n) / throughput(1)")
+    bars = axes.containers[0].lines[2][0].get_segments()
+    row = speedups().iloc[1]
+    assert bars[1][:, 1].tolist() == pytest.approx([row["speedup_low"], row["speedup_high"]])
+    assert axes.get_xticks().tolist() == [1, 2, 4, 8]
+    assert axes.get_ylim()[0] == 0
+
+
+def test_the_parts_of_a_ledger_stand_on_each_other():
+    """Bars are means, as in the table: the medians of these three runs would not sum to the wall time."""
+    ledger = {"wall": 10.0, "input": 1.0, "compute": 6.0, "communication": 2.0, "start": 0.0, "other": 1.0}
+    parts = [ledger | {"wall": 7.0, "compute": 3.0}] * 2 + [ledger | {"wall": 16.0, "compute": 12.0}]
+    frame = pd.DataFrame([{f"ledger_{part}_seconds": value for part, value in each.items()} | {"size": 2}
+                          for each in parts])
+    axes = plots.ledger(frame).axes[0]
+    assert [bar.get_height() for bar in axes.patches] == [1, 6, 2, 0, 1]
+    assert [bar.get_y() for bar in axes.patches] == [0, 1, 7, 9, 9]
+    assert axes.get_ylabel() == "seconds of one epoch"
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["workers 2"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_curves_of_nothing_warn_of_nothing():
+    plots.curves([record() | {"history": []}, record() | {"history": [HISTORY[0]]}])
+    plots.curves([record() | {"history": []}])
+    plots.curves([])

@@ -9,7 +9,7 @@ import pytest
 
 from labs import lab07_vit as lab
 from labs.course import transports
-from tests.course.plausibility.test_lint import sound
+from tests.lint.test_lint import sound
 
 DEMO = lab.PRESETS["demo"]
 

@@ -35,7 +35,7 @@ PARSED = {
         "changes the machine, or needs another program; tests/setup/test_containers.py and "
         "tests/launch/test_read_only.py have the like",
     r"labs sweep \w+ --preset paper(?!.*--sbatch)|python3\.13 -m venv gpu|pip install -c |"
-    r"sbatch .*accept-gpu|labs accept-gpu$": "on GPU nodes",
+    r"sbatch .*test-gpu": "on GPU nodes",
 }
 """The commands that are not run, and why."""
 

@@ -89,9 +89,9 @@ def settings(here, monkeypatch):
     (replaced, {}, r"\(the training and validation images .*: a file or the test set differs\)"),
     (first("train", renamed), {}, r"epoch-00002.npz \(other training images or labels\)"),
     (first("validation", renamed), {}, r"epoch-00002.npz \(other validation images or labels\)"),
-    (settings, {}, "was started with ONEDNN_DEFAULT_FPMATH_MODE None, not BF16; resume it with the former"),
-    (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; give --epochs 2 or more"),
-    (None, {"momentum": 0.5}, "was started with --momentum 0.9, not 0.5; leave that out"),
+    (settings, {}, "was started with ONEDNN_DEFAULT_FPMATH_MODE None, not BF16; resume it with the earlier"),
+    (None, {"epochs": 1}, "run 'it' has begun epoch 2, and --epochs 1 would end before it; omit --epochs when you"),
+    (None, {"momentum": 0.5}, "was started with --momentum 0.9, not 0.5; omit what differs"),
 ])
 def test_a_run_does_not_go_on_with_anything_else(here, monkeypatch, change, config, cause):
     if change:
@@ -119,9 +119,9 @@ EARLY = [
     ("lab10 --results results --name it", "run 'it' of lab10_caltech was interrupted"),
     ("lab10 --results results --name done", "run 'done' of lab10_caltech is finished"),
     ("lab10 --results results --name it --resume --batch-size 32 --seed 7",
-     "'it' was started with --batch-size 8, not 32, and --seed 1, not 7; leave that out"),
-    ("lab10 --results results --resume --preset paper", "was started with --preset demo, not paper; leave"),
-    ("lab10 --results results --resume --data embedded", "was started with --data rgb, not embedded; leave"),
+     "'it' was started with --batch-size 8, not 32, and --seed 1, not 7; omit what differs"),
+    ("lab10 --results results --resume --preset paper", "was started with --preset demo, not paper; omit"),
+    ("lab10 --results results --resume --data embedded", "was started with --data rgb, not embedded; omit"),
     ("lab10 --results results --resume --epochs 1", "run 'it' has begun epoch 2"),
     ("lab10 --results results --resume --workers 2 --oversubscribe", "'it' was started with --workers 1, not 2"),
     ("lab01 --workers 2 --oversubscribe", "lab 1 measures one worker"),

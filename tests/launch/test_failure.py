@@ -81,10 +81,10 @@ BOTH = "rank 0 on n1 (epoch 2, step 7), rank 1 on n2 (epoch 2, step 7)"
 
 
 @pytest.mark.parametrize(("missing", "limit", "text"), [
-    (["1: [loss]"], 16, "rank 1 on n2 (epoch 2, step 7): the others have waited for it for 8 s (rank 0 on n1 (epoch 2, "
+    (["1: [loss]"], 16, "rank 1 on n2 (epoch 2, step 7): the other ranks have waited for 8 s (rank 0 on n1 (epoch 2, "
                         "step 7); --stall-seconds); frozen, overloaded or lost"),
-    (["0: [g1, g2]", "1: [loss]"], 8, f"the ranks have waited for each other for 8 s ({BOTH}; --stall-seconds); do all "
-                                      "ranks take equally many steps?"),
+    (["0: [g1, g2]", "1: [loss]"], 8, f"the ranks have waited for each other for 8 s ({BOTH}; --stall-seconds); let "
+                                      "all ranks take the same number of steps"),
 ], ids=["one is late", "deadlock"])
 def test_a_stall_says_which_ranks_wait_where_and_ends(evidence, missing, limit, text):
     listen(evidence, 1, 0, 1)
@@ -101,7 +101,7 @@ def test_silence_of_one_and_of_all_is_an_error_after_twice_the_limit_but_not_whi
     assert evidence.silence() == "rank 1 on n2 (epoch 2, step 7): no heartbeat for 17 s; frozen or overloaded"
     listen(evidence, 1, 1)
     evidence.clock.seconds += 17
-    assert re.fullmatch(r"no heartbeat from any worker for 18 s: .* frozen; last heartbeats: .*", evidence.silence())
+    assert re.fullmatch(r"no worker has sent a heartbeat for 18 s: .* frozen; last heartbeats: .*", evidence.silence())
     with evidence.blocked():  # Ctrl-S
         assert not evidence.silence()
         evidence.clock.seconds += 100

@@ -42,6 +42,7 @@ def test_the_node_with_the_fewest_cpus_per_task_counts(tasks, cpus, each, expect
 @pytest.mark.parametrize(("name", "requested", "expected"), [
     ("GPUS_PER_NODE", "4", 4), ("GPUS_PER_NODE", "gpu:a100:4", 4), ("GPUS_PER_NODE", "a100:2,v100:1", 3),
     ("GPUS", "a100:3", 2), ("GPUS_PER_TASK", "2", 2), ("TRES_PER_TASK", "cpu=2,gres/gpu=1", 1),
+    ("TRES_PER_TASK", "gres/gpu:a100=2,gres/gpu=2", 2), ("TRES_PER_TASK", "gpu:a100:4(S:0-1),nvme:1", 4),
 ])
 def test_gpus_as_asked_for(name, requested, expected):
     """As salloc's shell has them; on a node, Slurm sets SLURM_GPUS_ON_NODE."""

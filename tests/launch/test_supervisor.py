@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import psutil
 import pytest
@@ -100,3 +101,23 @@ def test_many_signals_at_once_are_one_request_and_leave_no_lock_held():
                 program.send_signal(signal.SIGINT)
             ended = line
         assert (program.wait(), ended) == (0, "interrupted\n")
+
+
+IMPATIENT = """
+import os, sys
+from labs.launch import failure, supervisor
+supervisor.SECONDS_TO_SAVE = 600.0
+code = "trap '' USR1; echo ready; while true; do sleep 0.1; done"
+supervisor.supervise(["bash", "-c", code], os.environ, sys.stdout, failure.Evidence(60), is_mpirun=True)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_again_and_again_does_not_wait_for_workers_that_do_not_save():
+    program = subprocess.Popen([sys.executable, "-c", IMPATIENT], stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.DEVNULL)
+    with ends(60):
+        assert program.stdout.readline() == "ready\n"
+        while program.poll() is None:
+            program.send_signal(signal.SIGINT)
+            time.sleep(0.5)

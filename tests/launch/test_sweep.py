@@ -21,7 +21,7 @@ from labs.launch.sweep import run_sweep
 from labs.results import speed_tables
 from labs.run.errors import LabError
 from labs.run.sweeps import Sweep, cells, finished
-from tests.course.plausibility.test_lint import sound, write_runs
+from tests.lint.test_lint import sound, write_runs
 from tests.tools.report.test_page import cells as records_of
 
 DEMO = lab.PRESETS["demo"]

@@ -69,7 +69,7 @@ def test_lines_appear_above_the_live_line():
     assert longest == "epoch 1:  50%".ljust(35, "|") + " 1/2", "cut before its tail"
 
 
-COMMANDS = (["--help"], ["list"], ["results"], ["data", "list"], ["exercises", "lab04"],
+COMMANDS = ([], ["--help"], ["results"], ["data", "list"],
             ["check", "--only", "packages", "--only", "datasets"], ["sweep", "lab04", "--list"], ["run", "lab10", "-h"])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from labs.cli import commands
 from labs.course import plots
-from labs.course.plausibility import checker
+from labs.lint import checker
 from labs.measure import throughput
 from labs.results import records, run_record, scaling, schema, speed_tables
 from labs.run.errors import LabError

@@ -54,7 +54,7 @@ def test_commands_that_only_print_load_no_tensorflow():
     program = "import sys; sys.argv = ['labs', *{!r}]\nfrom labs import cli\n" \
               "try: cli.main()\nexcept SystemExit: pass\n" \
               "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
-    for arguments in ([], ["--version"], ["list"], ["run"], ["run", "lab10", "--help"], ["data", "list"],
+    for arguments in ([], ["--version"], ["run"], ["run", "lab10", "--help"], ["data", "list"],
                       ["check", "--only", "python", "--only", "datasets"]):
         done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,
                               timeout=60, check=False)

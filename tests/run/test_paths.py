@@ -29,7 +29,7 @@ def test_a_tilde_is_the_home_folder_everywhere(tmp_path, monkeypatch, capsys):
     assert Options(results=Path("~/mine")).results == tmp_path / "mine"
     (tmp_path / "mnist.npz").touch()
     assert locate("mnist", "~/mnist.npz") == tmp_path / "mnist.npz"
-    (tmp_path / "table.csv").write_text("workers,epoch_seconds\n1,20\n2,11\n")
+    (tmp_path / "table.csv").write_text("workers,seconds_per_epoch\n1,20\n2,11\n")
     commands.dispatch(["lint", "~/table.csv"])
     assert capsys.readouterr().out.startswith("table.csv: ")
     (tmp_path / "hosts").write_text("node1 slots=2\n")

@@ -47,13 +47,12 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --epocsh 2", "did you mean --epochs?"),
     ("sweep lab04 --name x", "--name is for one run"),
-    ("list lab10", "unexpected argument 'lab10'"),
     ("check --quik", "unknown option '--quik'; did you mean --quick?"),
     ("queue nosuch", "'nosuch' is not a job number"),
     ("data", "required"),
     ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),
     ("results --csv", "--csv needs a value"),
-    ("exercises lab04 lab05", "unexpected argument 'lab05'"),
+    ("handin lab04 lab05", "unexpected argument 'lab05'"),
 ]
 
 

@@ -38,7 +38,7 @@ def test_the_commands_in_the_comments_work(site, file):
     check = check.replace("labs", f"{shlex.quote(sys.executable)} -m labs", 1)
     submit = submit.replace("sbatch", "sbatch --test-only")
     printed = site.run("bash", "-c", f"{source} && {check} && {submit}")
-    assert f"asks partition {PARTITIONS[file]} for " in printed
+    assert f" in partition {PARTITIONS[file]}\nsubmit it: " in printed
     assert f"in partition {PARTITIONS[file]}" in printed.splitlines()[-1]
 
 

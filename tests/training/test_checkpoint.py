@@ -105,7 +105,7 @@ def test_a_checkpoint_of_an_older_kit_is_named(tmp_path):
 def test_a_run_may_become_longer_but_not_another(tmp_path):
     save(tmp_path / "it/checkpoints", network(1), Position(1))
     assert restore(tmp_path / "it/checkpoints", network(1), Config(epochs=9)).epoch == 1
-    with pytest.raises(LabError, match=r"'it' was started with --base-lr 0.1, not 0.2; leave that out"):
+    with pytest.raises(LabError, match=r"'it' was started with --base-lr 0.1, not 0.2; omit what differs"):
         restore(tmp_path / "it/checkpoints", network(1), Config(base_lr=0.2))
     with pytest.raises(LabError, match="holds another model"):
         restore(tmp_path / "it/checkpoints", network(1, units=5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -64,6 +65,7 @@ def test_what_gloo_and_mpi_cannot_do_is_refused(monkeypatch, variables, gloo, ca
 
 
 LATE = """
+import os
 import tensorflow as tf
 
 from labs import LabError, lab02_horovod, lab05_allreduce
@@ -71,6 +73,8 @@ from labs import LabError, lab02_horovod, lab05_allreduce
 tf.config.threading.set_intra_op_parallelism_threads(3)
 tf.constant(0)  # TensorFlow starts.
 print(lab02_horovod.run(lab02_horovod.Config(images=128, epochs=1))["layout"]["threads"], "threads")
+os.environ["HOROVOD_CYCLE_TIME"] = "5.0"  # Horovod has started, and does not read it.
+print(lab02_horovod.run(lab02_horovod.Config(images=128, epochs=1))["machine"]["cycle_time_ms"], "ms")
 for lab, config in ((lab02_horovod, {"threads": 1}), (lab05_allreduce, {"cycle_time_ms": 5.0})):
     try:
         lab.run(lab.Config(**config))
@@ -85,8 +89,9 @@ def test_a_run_in_a_process_that_has_started_has_what_its_record_says(tmp_path):
     """As in a notebook whose own TensorFlow has trained: neither its threads nor Horovod's settings can change."""
     done = subprocess.run([sys.executable, "-c", LATE], env=os.environ | {"LABS_RESULTS": str(tmp_path)}, text=True,
                           capture_output=True, check=True)
-    *_, threads, asked, late = done.stdout.splitlines()
-    assert threads == "3 threads"
+    threads, cycle = re.findall("^.* (?:threads|ms)$", done.stdout, re.MULTILINE)
+    *_, asked, late = done.stdout.splitlines()
+    assert (threads, cycle) == ("3 threads", "1.0 ms")
     assert asked.startswith("TensorFlow has started in this process, with 3 threads, and this run needs 1;")
     assert late.startswith("Horovod has started in this process without this run's HOROVOD_CYCLE_TIME;")
-    assert len(list(tmp_path.rglob("record.json"))) == 1
+    assert len(list(tmp_path.rglob("record.json"))) == 2

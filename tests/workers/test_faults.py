@@ -129,8 +129,8 @@ def test_when_nobody_is_heard_the_run_ends(labs, frozen):
         each.suspend()
     code, last = end(process, timeout=16 + 30)
     assert code == 1
-    assert re.fullmatch(r"labs: error: no heartbeat from any worker for \d+ s: .* frozen; last heartbeats: rank 0 .*, "
-                        r"rank 1 on \S+ \(epoch \d+, step \d+\)", last), last
+    assert re.fullmatch(r"labs: error: no worker has sent a heartbeat for \d+ s: .* frozen; last heartbeats: "
+                        r"rank 0 .*, rank 1 on \S+ \(epoch \d+, step \d+\)", last), last
     assert_all_gone(everyone)
 
 

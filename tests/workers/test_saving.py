@@ -58,7 +58,7 @@ def test_it_goes_on_between_two_steps(run, undisturbed, end):
     if end == "stopped":
         assert f"asked to stop, and saved after step {int(result[1])} of epoch 2" in first.stderr
         fewer, _ = run(end, "resumed", size=1)
-        assert f"'{end}' was started with --workers 2, not 1; leave that out" in fewer.stderr
+        assert f"'{end}' was started with --workers 2, not 1; omit what differs" in fewer.stderr
     again, _ = run(end, "resumed")
     assert f"resumed after epoch 1, step {int(result[1])}" in again.stdout, again.stderr
     (arrays, history), (expected, expected_history) = outcome(folder), undisturbed

@@ -79,7 +79,7 @@ def test_the_last_line_names_it_and_no_process_is_left(folder, monkeypatch, capf
 
 
 @pytest.mark.parametrize(("fault", "cause"), [
-    ("1 sleeps", r"rank 1 on \S+ \(before the first step\): the others have waited for it for \d+ s \(.*frozen"),
+    ("1 sleeps", r"rank 1 on \S+ \(before the first step\): the other ranks have waited for \d+ s \(.*frozen"),
     ("0 freezes", r"rank 0 on \S+ \(before the first step\): no heartbeat for \d+ s"),
 ])
 def test_a_worker_that_never_takes_a_step_is_named(folder, monkeypatch, fault, cause):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from labs.run.errors import LabError, quoted
 from labs.run.student import student_id
 from labs.run.text import printable
 
-__all__ = ["check", "entries", "judged", "listing", "runs", "show"]
+__all__ = ["check", "entries", "judged", "runs", "show"]
 
 
 def entries(lab: str) -> dict[str, Question | Task]:
@@ -139,18 +139,6 @@ def runs(question: str, results_root: Path | None = None) -> list[Record]:
         return _about(*_find(question), results_root)
     except AssertionError as missing:
         raise AssertionError(f"{question}: {missing}") from None
-
-
-def listing(lab: str) -> Iterator[str]:
-    """Yield the lines of `labs exercises`: each exercise, with its runs or with what makes them."""
-    every = records.read_all(catalogue.resolve(lab))  # Once: each bad record is reported once.
-    for name, entry in entries(lab).items():
-        yield f"{name}  {entry.text}"
-        yield f"    answer: {entry.answer}"
-        try:
-            yield from [f"    about: {_names(entry.select_runs(every))}"] if isinstance(entry, Question) else []
-        except AssertionError as missing:
-            yield f"    {missing}"
 
 
 def _about(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:

@@ -38,19 +38,18 @@ def slurm() -> Finding | list[Finding]:
 def _partitions() -> Finding:
     """Check the partition that jobs go to, and list all."""
     try:
-        partitions, nodes = commands.partitions(), commands.nodes()
+        states = commands.rows("sinfo", "--noheader", "--format=%R|%P|%a|%T")
     except LabError as error:
         return refused(error)
-    up = [name for name, partition in partitions.items() if partition.state == "UP"
-          and any(node.up for node in nodes if node.partition == name)]
-    listed = ", ".join(name + "*" * partition.default + " (down)" * (name not in up)
-                       for name, partition in partitions.items())
-    named = os.environ.get("SBATCH_PARTITION")
-    chosen = named or next((name for name, partition in partitions.items() if partition.default), None)
+    is_default = {name: starred.endswith("*") for name, starred, *_ in states}
+    up = [name for name, _, available, nodes in states
+          if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", nodes)]
+    listed = ", ".join(name + "*" * is_default[name] + " (down)" * (name not in up) for name in is_default)
+    chosen = os.environ.get("SBATCH_PARTITION") or next((name for name in is_default if is_default[name]), None)
     cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
     if chosen is None:
         return warn(f"none is the default, so sbatch needs a name; there are: {listed}", cure)
     if chosen not in up:
-        why = "is down or has no node that is up" if chosen in partitions else "does not exist"
+        why = "is down or has no node that is up" if chosen in is_default else "does not exist"
         return fail(f"{chosen}, where jobs would go, {why}; there are: {listed}", cure)
     return ok(listed)

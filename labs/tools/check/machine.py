@@ -63,7 +63,7 @@ def gpus() -> Finding:
 
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        _, names = driver()
+        names = _names()
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
@@ -75,8 +75,8 @@ def gpus() -> Finding:
     return ok(f"{capacity.visible_gpus()} of {len(names)}: {', '.join(sorted(set(names)))}")
 
 
-def driver() -> tuple[str, list[str]]:
-    """Return the version of NVIDIA's driver and the names of this machine's GPUs.
+def _names() -> list[str]:
+    """Return the names of this machine's GPUs.
 
     Raises:
         pynvml.NVMLError: There is no driver, or it does not work.
@@ -85,7 +85,7 @@ def driver() -> tuple[str, list[str]]:
 
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-    return pynvml.nvmlSystemGetDriverVersion(), [pynvml.nvmlDeviceGetName(handle) for handle in handles]
+    return [pynvml.nvmlDeviceGetName(handle) for handle in handles]
 
 
 def nccl() -> Finding:

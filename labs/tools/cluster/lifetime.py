@@ -76,7 +76,7 @@ def down() -> bool:
     """End the cluster with everything that runs on it; return whether one was up.
 
     Raises:
-        LabError: One is being started, or this is a host of the cluster.
+        LabError: A cluster is being started, or this is one of its hosts.
     """
     _refuse_inside()
     if not state.folder().exists():
@@ -175,7 +175,7 @@ def _own_folder() -> Path:
     """Return the cluster's folder, which only this user may enter. It is deleted in the end, with all that is in it.
 
     Raises:
-        LabError: Someone else has made it, or it has other files.
+        LabError: The folder belongs to another user, or has other files.
     """
     folder = state.folder()
     with contextlib.suppress(FileExistsError):
@@ -198,7 +198,7 @@ def _shared_folders(named: Iterable[Path]) -> list[Path]:
         named: Folders of the user.
 
     Raises:
-        LabError: One of the user's is not below /tmp.
+        LabError: A folder that the user has named is not below /tmp.
     """
     named = [path.resolve() for path in named]
     if outside := [path for path in named if head.TMP not in path.parents]:

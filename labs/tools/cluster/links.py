@@ -89,7 +89,7 @@ def _run(host: str, command: Sequence[str], may_fail: bool = False) -> str:
     """Run a command on a host, and return what it says if it fails.
 
     Raises:
-        LabError: It failed, and may not.
+        LabError: The command failed, although `may_fail` is false.
     """
     done = subprocess.run(enter.command(host, command), capture_output=True, text=True, check=False)
     if done.returncode and not may_fail:

@@ -69,7 +69,7 @@ def start(cluster: state.Cluster) -> None:
     """Start Slurm's daemons, and wait until every node is idle.
 
     Raises:
-        LabError: They did not start in time; the error quotes the last line of each log.
+        LabError: The daemons did not start in time; the message quotes the last line of each log.
     """
     folder = state.folder()
     conf = _configure(folder, cluster)

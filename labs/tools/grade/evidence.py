@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labs.course.hand_ins import HandIn
-from labs.course.plausibility import checker, rules
+from labs.lint import checker, rules
 from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.student import personal_seed

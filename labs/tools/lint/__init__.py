@@ -1,1 +1,1 @@
-"""`labs lint`; its rules are in `labs.course.plausibility`."""
+"""`labs lint`; its rules are in `labs.lint`."""

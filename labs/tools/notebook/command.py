@@ -47,7 +47,7 @@ def update(work: Path) -> None:
     """Bring the working copies up to date; print which edited ones are older than their notebooks.
 
     Raises:
-        LabError: They cannot be written, as in a clone that a class shares.
+        LabError: The copies cannot be written, as in a clone that a class shares.
     """
     try:
         outdated = working_copies.update(ROOT / "notebooks", work)

@@ -1,4 +1,4 @@
-"""Write all results as one HTML page: tables, plots, the course reports' figures."""
+"""Write all results as one HTML page: tables, plots, warnings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=usage.path, default=results_dir(), help="the results folder")
     parser.add_argument("--output", type=usage.path,
                         help="the page to write; default: report.html in the results folder")
-    parser.add_argument("--markdown", type=usage.path,
-                        help="write the report as Markdown too, with a folder of plots beside it")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
 
 
@@ -26,12 +24,8 @@ def main(args: argparse.Namespace) -> None:
     """Write the page and print its path."""
     output = args.output or args.results / "report.html"
     atomic.refuse_special(output, "--output")
-    if args.markdown:
-        atomic.refuse_special(args.markdown, "--markdown")
     with usage.writing_to("--output"), terminal.ticking("labs: drawing the plots,"):
-        page.write(args.results, output, args.markdown)
-    print("\n".join(shown(path.absolute()) for path in (output, args.markdown) if path))
-    address = output.absolute().as_uri()
-    print(address)
-    if args.open and not webbrowser.open(address):
+        page.write(args.results, output)
+    print(shown(output.absolute()), output.absolute().as_uri(), sep="\n")
+    if args.open and not webbrowser.open(output.absolute().as_uri()):
         raise LabError("cannot start a browser here; open the page above yourself, or copy it to a machine with one")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labs.course import exercises
-from labs.course.plausibility import checker
+from labs.lint import checker
 from tests.course.exercises import planted
 
 

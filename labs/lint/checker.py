@@ -13,9 +13,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.course.plausibility import rules, timing_rules
-from labs.course.plausibility.reading import read_csv
-from labs.course.plausibility.table import Finding, Row, Table
+from labs.lint import rules, tables, timing_rules
+from labs.lint.table import Finding, Row, Table
 from labs.results import noise, records
 from labs.run.errors import LabError
 
@@ -49,7 +48,7 @@ def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:
                 yield dataclasses.replace(verdict, findings=[*verdict.findings, *timing_rules.copied(earlier, rows)])
                 earlier += rows
             else:
-                yield _judged(path.name, read_csv(path))
+                yield _judged(path.name, tables.read(path))
         except LabError as problem:
             yield problem
 
@@ -73,7 +72,7 @@ def check_csv(path: Path) -> list[Finding]:
     Raises:
         LabError: The table cannot be read, or nothing in it can be checked.
     """
-    return _judged(path.name, read_csv(path)).findings
+    return _judged(path.name, tables.read(path)).findings
 
 
 def _read_folder(root: Path) -> Table:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.table import (
+from labs.lint.table import (
     Finding,
     Row,
     Table,

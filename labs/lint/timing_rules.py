@@ -8,7 +8,7 @@ import operator
 import re
 from collections.abc import Iterator
 
-from labs.course.plausibility.table import (
+from labs.lint.table import (
     TIMES,
     Finding,
     Row,

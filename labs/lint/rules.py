@@ -10,8 +10,8 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-from labs.course.plausibility import setting_rules, speedup_rules, timing_rules, traffic_rules
-from labs.course.plausibility.table import Finding, Row, Table, finding
+from labs.lint import setting_rules, speedup_rules, timing_rules, traffic_rules
+from labs.lint.table import Finding, Row, Table, finding
 from labs.results import tolerant
 from labs.run.text import short
 

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from labs.course.plausibility.spellings import TEXT
-
 Row = dict[str, Any]
+
+TEXT = {"model", "experiment"}
 
 ROUNDED = 0.02
 """How far a figure may be from what it is computed from: typed tables are rounded."""

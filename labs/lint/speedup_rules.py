@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 
 import numpy as np
 
-from labs.course.plausibility.table import (
+from labs.lint.table import (
     Family,
     Finding,
     Row,

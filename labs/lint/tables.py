@@ -1,0 +1,117 @@
+"""Typed tables of results: CSV files with the columns of `COLUMNS`, which `labs lint --template` prints."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from labs.lint.table import Table
+from labs.run import usage
+from labs.run.errors import LabError, quoted
+from labs.run.text import plural
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXTS = {
+    "part": "any words about the row; they are not compared",
+    "experiment": "what the rows show together, such as: strong scaling",
+    "model": "the network, such as: ResNet50",
+    "data": "the data set",
+    "device": "cpu, or the GPU, such as: H100",
+}
+SETTINGS = {
+    "workers": "all workers, as hvd.size() counts them",
+    "nodes": "the nodes on which they ran",
+    "processes_per_node": "the workers on each node",
+    "threads_per_process": "threads of each worker",
+    "batch_size_per_worker": "images of one step of one worker",
+    "global_batch_size": "images of one step of all workers",
+    "learning_rate": "as used, after any scaling",
+    "seed": "where a setting ran several times",
+    "images": "training images of an epoch",
+    "epochs": "epochs of the run",
+    "epoch": "the epoch of this row's figures",
+    "steps": "steps of the run; of an epoch, without a column epochs",
+    "gradient_bytes": "bytes of all gradients: 4 per parameter",
+    "link_gb_per_sec": "what the link between the workers can carry, GB/s",
+}
+FIGURES = {
+    "images_per_sec": "of all workers",
+    "seconds_per_epoch": "without the first epoch",
+    "train_seconds": "of all epochs",
+    "total_seconds": "of the whole run, with start-up",
+    "speedup": "throughput(n) / throughput(1)",
+    "scaling_efficiency": "speedup / n",
+    "accuracy": "share of right answers, 0 to 1, on images that the source does not name",
+    "train_accuracy": "on the training images",
+    "test_accuracy": "on the test images",
+    "train_loss": "on the training images",
+    "input_seconds": "part of seconds_per_epoch: waiting for data",
+    "compute_seconds": "part of seconds_per_epoch: forward and backward pass",
+    "communication_seconds": "part of seconds_per_epoch: exchange of gradients",
+    "other_seconds": "part of seconds_per_epoch: the rest",
+    "bandwidth_gb_per_sec": "of the exchange, GB/s (busbw)",
+    "forward_bytes": "bytes that were sent in the forward pass",
+    "backward_bytes": "bytes that were sent in the backward pass",
+    "allreduce_bytes": "bytes that the all-reduce sent",
+}
+COLUMNS = TEXTS | SETTINGS | FIGURES
+"""The columns that a table may have, with their meanings and units."""
+
+RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size", "threads_per_process": "threads",
+           "seconds_per_epoch": "epoch_seconds", "bandwidth_gb_per_sec": "bandwidth", "link_gb_per_sec": "link"}
+"""The rules' names of some columns."""
+CONFIG = ("model", "data", "device", "threads", "epochs", "batch_size", "processes_per_node")
+"""The columns that tell configurations apart."""
+
+
+def read(path: Path) -> Table:
+    """Read a typed table: its rows by the names of records, with `row`, the line in the file.
+
+    Raises:
+        LabError: It cannot be read, or has an unknown column, a text for a number, or no figure.
+    """
+    frame = _frame(path)
+    if unknown := [name for name in frame if name not in COLUMNS]:
+        similar = usage.suggestion(unknown[0], COLUMNS)
+        raise LabError(f"{path.name}: unknown column {quoted(unknown[0])}{similar}; fill in the table that `labs lint "
+                       f"--template` prints; known are {', '.join(COLUMNS)}")
+    if not FIGURES.keys() & set(frame):
+        raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
+    for name in frame.columns.difference(list(TEXTS)):
+        frame[name] = _numbers(path, frame[name])
+    frame = frame.rename(columns=RENAMED)
+    rows = [row | {"row": line, "id": line, "where": path.name}
+            for line, row in zip(frame.index, frame.to_dict("records"), strict=True)]
+    return Table(rows, frozenset(frame), CONFIG, plural(len(rows), "row"))
+
+
+def _frame(path: Path) -> pd.DataFrame:
+    """Return the cells of a file as text, by the line."""
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings(action="error"):  # A longer first line only warns.
+            frame = pd.read_csv(path, dtype=str, encoding="utf-8-sig", index_col=False, skip_blank_lines=False)
+    except OSError as problem:
+        raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
+    except (ValueError, pd.errors.ParserWarning) as problem:
+        raise LabError(f"{path.name} is not a table: {problem}; save it as CSV in UTF-8, with a comma between the "
+                       "cells, and quotes around a text that holds one") from None
+    frame.index += 2
+    return frame.dropna(how="all").dropna(axis="columns", how="all")
+
+
+def _numbers(path: Path, cells: pd.Series) -> pd.Series:
+    """Return a column as numbers; NaN where a cell is empty."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(cells, errors="coerce").astype(float)
+    for line, cell in cells[cells.notna() & ~np.isfinite(numbers)].items():
+        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is not a number; write it with a "
+                       "decimal point and without a unit, or leave the cell empty")
+    return numbers

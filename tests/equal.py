@@ -1,0 +1,68 @@
+"""Whether the labs train bit for bit as at another commit: `python -m tests.equal COMMIT`, about ten minutes.
+
+Each lab's demo runs here and in a worktree of that commit, on one worker and on two; histories, metrics and data of the
+records are compared without their times, and the weights of the last checkpoint. An interrupted comparison goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from labs.run.paths import ROOT
+from tests.workers.test_digests import digest
+
+LABS = ("lab01", "lab02", "lab03", "lab04", "lab06", "lab07", "lab08", "lab09", "lab10", "lab12")
+TIMES = ("seconds", "_ms", "per_sec", "speedup", "bytes", "started", "pid", "time")
+
+
+def main() -> None:
+    """Compare; exit with 1 if a lab differs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.equal", description=__doc__)
+    parser.add_argument("commit")
+    commit = parser.parse_args().commit
+    there = Path(tempfile.gettempdir()) / f"labs-equal-{os.getuid()}-{commit}"
+    if not there.exists():
+        subprocess.run(["git", "worktree", "add", "--detach", "--quiet", there, commit], cwd=ROOT, check=True)
+    different = [name for lab in LABS for workers in (1, 2) if (name := f"{lab} on {workers}") and not _same(
+        name, _trained(there, lab, workers, commit), _trained(ROOT, lab, workers, "here"))]
+    sys.exit(f"different from {commit}: {', '.join(different)}" if different else 0)
+
+
+def _same(name: str, old: dict, new: dict) -> bool:
+    differing = [part for part in old if old[part] != new[part]]
+    print(f"{name}: {', '.join(differing) if differing else 'equal'}", flush=True)
+    return not differing
+
+
+def _trained(checkout: Path, lab: str, workers: int, name: str) -> dict:
+    """Return what a run of a checkout's lab computes, without times; a finished run of another commit is kept."""
+    results = Path(tempfile.gettempdir()) / f"labs-equal-{os.getuid()}-{name}-results"
+    command = [sys.executable, "-m", "labs", "run", lab, "--workers", str(workers), "--name", f"w{workers}"]
+    found = list(results.glob(f"{lab}*/w{workers}/record.json"))
+    if not found or name == "here":
+        for path in found:
+            subprocess.run(["rm", "-r", path.parent], check=True)
+        path = os.pathsep.join([str(checkout), str(checkout / "horovod_keras3")])
+        subprocess.run(command, cwd=checkout, env=os.environ | {"PYTHONPATH": path, "LABS_RESULTS": str(results)},
+                       check=True, stdout=subprocess.DEVNULL)
+        found = list(results.glob(f"{lab}*/w{workers}/record.json"))
+    record = json.loads(found[0].read_text())
+    checkpoints = sorted(found[0].parent.glob("checkpoints/epoch-*.npz"))
+    return {part: _untimed(record[part]) for part in ("config", "data", "history", "metrics")} | {
+        "weights": digest(checkpoints[-1]) if checkpoints else None}
+
+
+def _untimed(value):
+    if isinstance(value, dict):
+        return {key: _untimed(each) for key, each in value.items() if not any(time in key for time in TIMES)}
+    return [_untimed(each) for each in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    main()
