@@ -139,8 +139,8 @@ def _parse(members: Members) -> HandIn:
         if (total := total + len(files[name])) > LARGEST_TOTAL:
             raise LabError(f"more than {LARGEST_TOTAL >> 20} MiB")
     answers, notebook = (_json(files, name) for name in (ANSWERS, NOTEBOOK))
-    functions = {name[len("functions/"):-len(".py")]: _text(files, name)
-                 for name in files if name.startswith("functions/")}
+    functions = {name[len("functions/"):-len(".py")]: content.decode("utf-8-sig", "replace")
+                 for name, content in files.items() if name.startswith("functions/")}
     known = {manifests[0], *(folder + name for name in files)}
     others = [name for name in members if name not in known and not JUNK.fullmatch(name)]
     return HandIn(manifest, answers or {}, functions, notebook, *_records(files), others)
@@ -160,19 +160,12 @@ def _listed(members: Members, folder: str, name: str, digest: str) -> bytes:
     return content
 
 
-def _text(files: Mapping[str, bytes], name: str) -> str:
-    try:
-        return files[name].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise LabError(f"{name} is not UTF-8" + AS_WRITTEN) from None
-
-
 def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any] | None:
     """Return a file's JSON object; None if there is no such file."""
     if name not in files:
         return None
     try:
-        value = (exercises.child.loads if name == ANSWERS else json.loads)(_text(files, name))
+        value = (exercises.child.loads if name == ANSWERS else json.loads)(files[name].decode("utf-8-sig"))
     except (ValueError, RecursionError) as problem:
         raise LabError(f"{name} is not JSON: {problem}" + AS_WRITTEN) from None
     if not isinstance(value, dict):

@@ -2,8 +2,8 @@
 
     mpirun -np 2 python -m labs.training.step_trial CHILD FOLDER NAME
 
-CHILD is the file that defines the function NAME of a cell. The cell is `step.py` in FOLDER. A worker writes
-`started-RANK.json` there before its first step, and `RANK.json` at its end, with its weights or with an error.
+CHILD is the file that defines the function NAME of a cell. The cell is `step.py` in FOLDER. A worker writes `RANK.json`
+there before its first step, and again at its end, with its weights or with an error.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ def main(child: str, folder: Path, name: str) -> int:
     """Take the steps on this worker, write its report, and return the exit code."""
     # Horovod: find the other worker.
     hvd.init()
-    rank, size, source, its = hvd.rank(), hvd.size(), folder / "step.py", runpy.run_path(child)
-    images, labels = batches(size)
+    rank, source, its = hvd.rank(), folder / "step.py", runpy.run_path(child)
+    report, (images, labels) = folder / f"{rank}.json", batches(hvd.size())
     model, optimizer = network(), adam()
     initial, step = weights(model), None
     try:
         with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):  # It may print without end.
             step = its["define"](source.read_text(encoding="utf-8"), name, str(source), tf=tf)
-            atomic.write_json(folder / f"started-{rank}.json", {})
+            atomic.write_json(report, {"started": True})
             for number in range(STEPS):
                 step(model, images[number, rank], labels[number, rank], optimizer, hvd)
     except BaseException as error:  # A student's function may raise anything, such as SystemExit.
         plain = its["described"](error)
         where = _where(error, str(source))
         text = f"{type(error).__name__}{where}: {printable(' '.join(plain['text'].split())[:400])}"
-        atomic.write_json(folder / f"{rank}.json", {"error": text, "needs": "" if step else plain["needs"]})
+        atomic.write_json(report, {"error": text, "needs": "" if step else plain["needs"]})
         return 1
-    atomic.write_json(folder / f"{rank}.json", {
-        "steps": STEPS, "initial": initial, "final": weights(model), "alone": one_worker(images, labels)})
+    atomic.write_json(report, {"steps": STEPS, "initial": initial, "final": weights(model),
+                               "alone": one_worker(images, labels)})
     return 0
 
 

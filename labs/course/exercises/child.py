@@ -28,7 +28,6 @@ from typing import Any
 import numpy as np
 
 KIT = ("labs", "solutions", "tests")
-EXERCISES = "labs.course.exercises"
 MEMORY = 4 << 30
 """Memory that the cell may use, in bytes."""
 LARGEST_FILE = 64 << 20
@@ -89,13 +88,30 @@ class Kit(types.ModuleType):
     def __getattr__(self, name: str) -> Kit:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Kit(f"{self.__name__}.{name}")
+        return _kit(f"{self.__name__}.{name}")
 
     def __call__(self, *args: Any, **options: Any) -> None:
-        if self.__name__ not in GRADED:
-            raise KitError(f"this cell calls the kit's own `{self.__name__}`, which a fresh process does not have: "
-                           "write it in this cell")
-        GRADED[self.__name__](*args, **options)
+        raise KitError(f"this cell calls the kit's own `{self.__name__}`, which a fresh process does not have: write "
+                       "it in this cell")
+
+
+class Exercises(Kit):
+    """A stand-in for `labs.course.exercises`, which notes what the cell gives it, by the id of the exercise."""
+
+    answers: dict[str, Any] = {}
+
+    def show(self, answers: Mapping[str, Any], results_root: Any = None) -> None:
+        self.answers.update(answers)
+
+    def check(self, question: str, answer: Any, results_root: Any = None) -> None:
+        self.answers[question] = answer
+
+
+EXERCISES = Exercises("labs.course.exercises")
+
+
+def _kit(name: str) -> Kit:
+    return EXERCISES if name == EXERCISES.__name__ else Kit(name)
 
 
 class Finder:
@@ -106,27 +122,10 @@ class Finder:
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if known else None  # type: ignore[arg-type]
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Kit:
-        return Kit(spec.name)
+        return _kit(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Do nothing: a stand-in has no code."""
-
-
-ANSWERS: dict[str, Any] = {}
-"""What the cell gave to `exercises.show` and `exercises.check`, by the id of the exercise."""
-
-
-def show(answers: Mapping[str, Any], results_root: Any = None) -> None:
-    """Note the answers, as `exercises.show` takes them."""
-    ANSWERS.update(answers)
-
-
-def check(question: str, answer: Any, results_root: Any = None) -> None:
-    """Note an answer, as `exercises.check` takes it."""
-    ANSWERS[question] = answer
-
-
-GRADED: dict[str, Callable[..., None]] = {f"{EXERCISES}.show": show, f"{EXERCISES}.check": check}
 
 
 class Nothing:
@@ -136,7 +135,7 @@ class Nothing:
         return lambda *args, **options: None
 
 
-ALWAYS = {"np": np, "math": math, "exercises": Kit(EXERCISES), "get_ipython": Nothing, "display": Nothing().display}
+ALWAYS = {"np": np, "math": math, "exercises": EXERCISES, "get_ipython": Nothing, "display": Nothing().display}
 """What a cell may use without an import, in the notebook's check as in `labs grade`."""
 
 
@@ -159,7 +158,7 @@ def define(cell: str, name: str, file: str = "", **more: Any) -> Callable[..., A
     sys.modules["__main__"] = page = types.ModuleType("__main__")
     vars(page).update(ALWAYS, **more)
     exec(compile(cell, file or f"{name}.py", "exec", dont_inherit=True), vars(page))
-    given = [answer for task, answer in ANSWERS.items() if task.partition(".")[2] == name]
+    given = [answer for task, answer in EXERCISES.answers.items() if task.partition(".")[2] == name]
     function = given[-1] if given else vars(page).get(name)
     if not callable(function):
         raise NameError(f"the cell defines no function {name}", name=name)

@@ -180,7 +180,7 @@ def numbers(value: Any, count: int) -> list[float] | None:
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """Return a list or tuple of arrays with given shapes as a list, and None for anything else."""
-    if not isinstance(value, list | tuple | np.ndarray) or len(value) != len(like):
+    if not isinstance(value, list) or len(value) != len(like):
         return None
     plain = [array for array in map(_array, value) if array is not None]
     return plain if [array.shape for array in plain] == [other.shape for other in like] else None

@@ -27,6 +27,7 @@ from labs.course.exercises.grading import (
     grade_number,
     grade_speedup,
     images_per_sec,
+    is_number,
     multi_worker,
     newest,
     pair_with_one_worker,
@@ -167,12 +168,8 @@ def _shards(run: StudentFunction, indices: np.ndarray, size: int) -> Call:
 
 
 def _indices(shard) -> list:
-    """Return a shard as a list; one of NaN if it is not a list of numbers."""
-    try:
-        plain = np.asarray(shard)
-    except (TypeError, ValueError):
-        return [float("nan")]
-    return plain.tolist() if plain.ndim == 1 and plain.dtype.kind in "iuf" else [float("nan")]
+    """Return a shard; a list of NaN if it is not a list of numbers."""
+    return shard if isinstance(shard, list) and all(map(is_number, shard)) else [math.nan]
 
 
 def _expect_new_orders(run: StudentFunction, indices: np.ndarray) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
+import io
 import os
 from collections import defaultdict
 from collections.abc import Sequence
@@ -44,6 +46,7 @@ def main(args: argparse.Namespace) -> None:
         raise LabError(f"{args.folder} has no hand-in; `labs handin LAB` writes one")
     where = None if args.trust else container.command()
     with (terminal.ticking(f"labs: grading {plural(len(paths), 'hand-in')},"),
+          contextlib.redirect_stdout(io.StringIO()),  # Takes what functions print that run without a container.
           concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool):
         every = list(pool.map(lambda path: judge.judge(path, rules, where), paths))
     graded, conflicts = _settled(every, args.folder)

@@ -113,8 +113,8 @@ def copies(hand_ins: Sequence[HandIn]) -> list[tuple[tuple[str, ...], str]]:
     groups: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
     for trace in (trace for trace, owners in where.items() if len(owners) > 1 and trace in suspect):
         groups[trace[0], *sorted(where[trace])].append(where[trace])
-    return [(tuple(students), f"{', '.join(students)}: {SHARED[kind]}; such as {' and '.join(shared[0].values())}"
-             + f" ({len(shared)} in all)" * (len(shared) > 1))
+    return [(tuple(students), f"{', '.join(students)}: {SHARED[kind]}; such as "
+             + " and ".join([*dict.fromkeys(shared[0].values())][:2]) + f" ({len(shared)} in all)" * (len(shared) > 1))
             for (kind, *students), shared in sorted(groups.items()) if kind != "times" or len(shared) > 1]
 
 

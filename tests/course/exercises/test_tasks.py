@@ -174,7 +174,8 @@ def efficiency(images_per_sec_1, images_per_sec_n, n):
                            "get_ipython().run_line_magic('matplotlib', 'inline')\n" + EXCESS % "many[k] - one[k] / n"),
     "what the page gives": ("lab04.excess", "def excess(one, many, n):\n    'An earlier try.'\n"
                             "def mine(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
-                            "display(mine)\nexercises.check(question='lab4.excess', answer=mine)\n"),
+                            "display(mine)\nfrom labs.course.exercises import check\n"
+                            "check(question='lab4.excess', answer=mine)\n"),
     "a data class that is pickled": ("lab04.excess", "import dataclasses, pickle\n@dataclasses.dataclass\n"
                                      "class Part:\n    n: int\nassert Part.__annotations__ == {'n': int}\n"
                                      + EXCESS % "many[k] - one[k] / pickle.loads(pickle.dumps(Part(n))).n"),

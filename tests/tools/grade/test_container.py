@@ -53,7 +53,8 @@ def test_a_function_that_never_ends_is_ended_with_all_that_it_started(monkeypatc
 
 
 def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path, monkeypatch):
-    packed.write(tmp_path, "s1")
+    cell = "print('9 hand-ins')\ndef excess(one, many, n):\n    return {k: many[k] - one[k] / n for k in one}\n"
+    packed.write(tmp_path, "s1", functions={"lab04.excess": cell})
     words = [sys.executable, "-m", "labs", "grade", str(tmp_path)]
     env = os.environ | {"PATH": "", "PYTHONPATH": str(ROOT)}
     refused = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
@@ -63,6 +64,7 @@ def test_without_bubblewrap_nothing_is_graded_unless_it_is_trusted(tmp_path, mon
     assert not (tmp_path / "graded").exists()
     trusted = subprocess.run([*words, "--trust"], cwd=ROOT, capture_output=True, text=True, check=True, env=env)
     assert trusted.stdout.startswith("1 hand-in, 0 not graded")
+    assert "9 hand-ins" not in trusted.stdout
     assert "s1,lab04_speedup,15,15," in (tmp_path / "graded/grades.csv").read_text()
     monkeypatch.setattr(container, "SYSTEM", ())  # As where the kernel makes no namespace: bubblewrap fails.
     with pytest.raises(LabError, match=r"bubblewrap makes no container here \(.*\), and .*--trust"):

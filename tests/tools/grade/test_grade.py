@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 
 import pytest
@@ -69,27 +69,19 @@ def packed_again(folder) -> None:
     """Write one hand-in in each form in which it may come back: all are graded."""
     made = folder.parent / "made"
     made.mkdir()
-    forms = {name: packed.write(made, name) for name in ("upper", "tar", "folder", "mac", "windows", "nested")}
-    for name, path in forms.items():
-        with zipfile.ZipFile(path) as archive:
-            files = {member: archive.read(member) for member in archive.namelist()}
-        if name == "upper":
-            shutil.copy(path, folder / "UPPER.ZIP")
-        elif name == "tar":
-            with zipfile.ZipFile(path) as archive, tarfile.open(folder / "tar.tar.gz", "w:gz") as tar:
-                archive.extractall(made / "tar")
-                tar.add(made / "tar", "./lab04")
-        elif name == "folder":
-            with zipfile.ZipFile(path) as archive:
-                archive.extractall(folder / "Ann 12/lab04_speedup-folder")
-        elif name == "mac":
-            names = "__MACOSX/my/._answers.json", "my/.DS_Store", "my/._manifest.json", "my/notes.txt"
-            more = dict.fromkeys(names, b"")
-            rezip(folder / "mac.zip", {f"my/{member}": content for member, content in files.items()} | more)
-        elif name == "windows":
-            rezip(folder / "windows.zip", {f"my/{member}".replace("/", "\\"): files[member] for member in files})
-        else:
-            rezip(folder / "nested.zip", {path.name: path.read_bytes()})
+    shutil.copy(packed.write(made, "upper"), folder / "UPPER.ZIP")
+    shutil.unpack_archive(packed.write(made, "folder"), folder / "Ann 12/lab04_speedup-folder")
+    nested = packed.write(made, "nested")
+    rezip(folder / "nested.zip", {nested.name: nested.read_bytes()})
+    names = "__MACOSX/my/._answers.json", "my/.DS_Store", "my/._manifest.json", "my/notes.txt"
+    rezip(folder / "mac.zip", dict.fromkeys(names, b"") | members(packed.write(made, "mac"), "my/"))
+    rezip(folder / "windows.zip", members(packed.write(made, "windows"), "my\\"))
+
+
+def members(path, prefix: str) -> dict[str, bytes]:
+    """Return the files of a zip, with the folder in front of their names and its separator in them."""
+    with zipfile.ZipFile(path) as archive:
+        return {prefix + name.replace("/", prefix[-1]): archive.read(name) for name in archive.namelist()}
 
 
 def rezip(path, files: dict[str, bytes]) -> None:
@@ -109,6 +101,7 @@ def a_class(tmp_path_factory):
                  functions={"lab04.excess": "def excess(one, many, n):\n    return {e: many[e] - one[e] for e in one}"})
     packed.write(folder, "copied", runs=changed_copy(runs, "copied"))
     (folder / "notes.txt").write_text("not a hand-in")
+    (folder / "tar.tar.gz").write_bytes(gzip.compress(b"a tar archive"))
     packed.write(folder, "hostile", functions={"lab04.excess": EVIL})
     (folder / "lab04_speedup-broken.zip").write_bytes(b"PK\3\4 no more")
     (folder / "Ann").mkdir()
