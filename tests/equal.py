@@ -17,7 +17,9 @@ from pathlib import Path
 from labs.run.paths import ROOT
 from tests.workers.test_digests import digest
 
-LABS = ("lab02", "lab03", "lab04", "lab06", "lab07", "lab08", "lab09", "lab10", "lab12")
+LABS = ("lab01", "lab02", "lab03", "lab04", "lab06", "lab07", "lab08", "lab09", "lab10", "lab12")
+ALONE = ("lab01", "lab12")
+"""Run on one worker only: lab 12 kills a worker at a random moment if it has two."""
 TIMES = ("seconds", "time")
 LEARNED = ("accuracy", "loss", "mae", "psnr")
 """What the names of metrics contain that a busy machine does not change."""
@@ -31,7 +33,7 @@ def main() -> None:
     there = Path(tempfile.gettempdir()) / f"labs-equal-{os.getuid()}-{commit}"
     if not there.exists():
         subprocess.run(["git", "worktree", "add", "--detach", "--quiet", there, commit], cwd=ROOT, check=True)
-    different = [name for lab in LABS for workers in (1, 2) if (name := f"{lab} on {workers}") and not _same(
+    different = [name for lab in LABS for workers in (1, 2)[:1 if lab in ALONE else 2] if (name := f"{lab} on {workers}") and not _same(
         name, _trained(there, lab, workers, commit), _trained(ROOT, lab, workers, "here"))]
     sys.exit(f"different from {commit}: {', '.join(different)}" if different else 0)
 
