@@ -7,6 +7,7 @@ records are compared without their times, and the weights of the last checkpoint
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -33,15 +34,14 @@ def main() -> None:
     there = Path(tempfile.gettempdir()) / f"labs-equal-{os.getuid()}-{commit}"
     if not there.exists():
         subprocess.run(["git", "worktree", "add", "--detach", "--quiet", there, commit], cwd=ROOT, check=True)
-    different = [name for lab in LABS for workers in (1, 2)[:1 if lab in ALONE else 2] if (name := f"{lab} on {workers}") and not _same(
-        name, _trained(there, lab, workers, commit), _trained(ROOT, lab, workers, "here"))]
+    different = []
+    for lab, workers in itertools.product(LABS, (1, 2)):
+        if workers == 1 or lab not in ALONE:
+            old, new = _trained(there, lab, workers, commit), _trained(ROOT, lab, workers, "here")
+            parts = [part for part in old if old[part] != new[part]]
+            print(f"{lab} on {workers}: {', '.join(parts) or 'equal'}", flush=True)
+            different += [f"{lab} on {workers}"] * bool(parts)
     sys.exit(f"different from {commit}: {', '.join(different)}" if different else 0)
-
-
-def _same(name: str, old: dict, new: dict) -> bool:
-    differing = [part for part in old if old[part] != new[part]]
-    print(f"{name}: {', '.join(differing) if differing else 'equal'}", flush=True)
-    return not differing
 
 
 def _trained(checkout: Path, lab: str, workers: int, name: str) -> dict:
