@@ -103,7 +103,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     refuse_numpy()
     refuse_tensorflow()
     refuse_keras()
-    keras_settings()
+    refuse_keras_settings()
     if horovod:
         refuse_horovod()
 
@@ -130,15 +130,15 @@ def keras_file() -> Path:
     return Path(os.path.expanduser(os.path.join(os.environ.get("KERAS_HOME", default), "keras.json")))
 
 
-def keras_settings() -> dict[str, Any]:
-    """Return the settings in keras.json that differ from KERAS_DEFAULTS; `restore_keras` sets them back."""
-    try:
-        settings = json.loads(keras_file().read_text())
-    except (OSError, ValueError):  # Keras itself ignores a file that is not JSON.
-        return {}
-    if not isinstance(settings, dict):
-        raise LabError(f"{keras_file()} does not hold Keras's settings; rm {keras_file()}")
-    return {key: settings[key] for key, value in KERAS_DEFAULTS.items() if settings.get(key, value) != value}
+def refuse_keras_settings() -> None:
+    """Refuse a settings file of Keras in which Keras itself would find no settings.
+
+    Raises:
+        LabError: The file is JSON, but not an object. Keras ignores a file that is not JSON.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if not isinstance(json.loads(keras_file().read_text()), dict):
+            raise LabError(f"{keras_file()} does not hold Keras's settings; rm {keras_file()}")
 
 
 def restore_keras(backend: Any) -> None:

@@ -316,6 +316,8 @@ def begin(folder: Path, rank: int, stall_seconds: float, host: str) -> Heartbeat
     """Start this process's heartbeat; arguments as in `Heartbeat`."""
     global _current
     _current = Heartbeat(folder, rank, stall_seconds, host)
+    if _sender:  # At once: a worker that freezes within a second would count as one that is still starting.
+        _sender.send()
     return _current
 
 

@@ -55,7 +55,7 @@ def test_commands_that_only_print_load_no_tensorflow():
               "try: cli.main()\nexcept SystemExit: pass\n" \
               "assert not {{'tensorflow', 'horovod', 'pandas', 'matplotlib'}} & set(sys.modules)"
     for arguments in ([], ["--version"], ["run"], ["run", "lab10", "--help"], ["data", "list"],
-                      ["check", "--only", "python", "--only", "datasets"]):
+                      ["check", "--only", "python", "--only", "packages"]):
         done = subprocess.run([sys.executable, "-c", program.format(arguments)], capture_output=True, text=True,
                               timeout=60, check=False)
         assert done.returncode == 0, done.stderr

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from labs.run import resources
 from labs.run.paths import ROOT
-from tests.tools.check.machine import Machine
-from tests.tools.check.test_check import quota_of_one_core
 
 V1 = "33 31 0:30 {} /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct"
 V2 = "33 31 0:30 {} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate"
@@ -49,20 +50,34 @@ def test_a_quota_of_a_group_or_of_one_above_it_counts(tmp_path, monkeypatch, cas
     assert resources.cpus(tmp_path) == expected
 
 
+@contextlib.contextmanager
+def quota_of_one_core() -> Iterator[list[str]]:
+    """Yield the words before a command that run it in a control group below one that may use one core."""
+    for file, quota in (("cpu/cpu.cfs_quota_us", "100000"), ("cpu.max", "100000 100000")):  # By version.
+        limit = Path("/sys/fs/cgroup", file)
+        group = limit.parent / f"labs-quota-{os.getpid()}"
+        try:
+            (group / "inner").mkdir(parents=True)
+            (group / limit.name).write_text(quota)
+            yield ["sh", "-c", f'echo $$ > {group}/inner/cgroup.procs && exec "$@"', "sh"]
+            return
+        except OSError:
+            continue
+        finally:
+            for each in (group / "inner", group):
+                each.exists() and each.rmdir()
+    pytest.skip("no control group can be made here")
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is a limit already")
 def test_under_a_quota_of_one_core_two_workers_are_refused(tmp_path):
     """Everything that counts cores counts the quota."""
-    machine = Machine(tmp_path)
-    try:
-        quota_of_one_core(machine)
-        program = ("from labs.training import layout\nfrom labs.run import resources\n"
-                   "print(layout.share_of_cores(1), layout.machine()['cores'], resources.cores())")
-        run = [sys.executable, "-m", "labs", "run", "lab02", "--workers", "2"]
-        counted, refused = (subprocess.run([*machine.before, *words], env=machine.env, cwd=ROOT, capture_output=True,
-                                           text=True, check=False)
+    program = ("from labs.training import layout\nfrom labs.run import resources\n"
+               "print(layout.share_of_cores(1), layout.machine()['cores'], resources.cores())")
+    run = [sys.executable, "-m", "labs", "run", "lab02", "--workers", "2", "--results", tmp_path]
+    with quota_of_one_core() as inside:
+        counted, refused = (subprocess.run([*inside, *words], cwd=ROOT, capture_output=True, text=True, check=False)
                             for words in ([sys.executable, "-c", program], run))
-    finally:
-        machine.repair()
     assert counted.stdout == "1 1 1\n", counted.stderr
     assert refused.stderr == ("labs: error: 2 workers on 1 core (the CPU quota is 1) would wait for each other; "
                               "ask for at most 1, or add --oversubscribe\n")

@@ -47,7 +47,7 @@ WRONG = [  # What is typed behind `labs`, words of the one line.
     ("sweep lab04 --repaets 2", "did you mean --repeats?"),
     ("sweep lab04 --epocsh 2", "did you mean --epochs?"),
     ("sweep lab04 --name x", "--name is for one run"),
-    ("check --quik", "unknown option '--quik'; did you mean --quick?"),
+    ("check --jsom", "unknown option '--jsom'; did you mean --json?"),
     ("queue nosuch", "'nosuch' is not a job number"),
     ("data", "required"),
     ("data fetsh mnist", "'fetsh' is not one of list, fetch, verify; did you mean fetch?"),

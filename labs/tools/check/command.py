@@ -4,49 +4,53 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib
+import functools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from labs.run import terminal
-from labs.run.errors import LabError, quoted
-from labs.tools.check.findings import Finding, absent, fail, refused
+from labs.run import environment, paths, shadows, terminal
+from labs.run.environment import install, pins, version, version_number
+from labs.run.errors import CURE_SEPARATOR, LabError, quoted
+from labs.run.paths import ROOT, shown
 
-CHECKS = {
-    "python": "software.python",
-    "packages": "software.packages",
-    "keras": "software.keras",
-    "mpi": "software.mpi",
-    "variables": "variables.variables",
-    "cores": "machine.cores",
-    "memory": "machine.memory",
-    "shm": "machine.shared_memory",
-    "tmp": "storage.temporary",
-    "results": "storage.results",
-    "data": "storage.data",
-    "cache": "storage.cache",
-    "datasets": "storage.datasets",
-    "slurm": "cluster.slurm",
-    "gpus": "machine.gpus",
-    "tensorflow": "software.tensorflow",
-    "horovod": "software.horovod",
-    "nccl": "machine.nccl",
-    "proof": "software.proof",
-}
-"""The checks by name, as module.function, in the order of their lines: slow ones come last. A module is imported when
-its check is due, so that the first line appears at once, and a missing package costs a line, not the whole command."""
-NEEDS = {
-    "packages": ("python",),
-    "horovod": ("tensorflow", "mpi"),
-    "nccl": ("tensorflow", "horovod"),
-    "proof": ("python", "keras", "mpi", "tensorflow", "horovod"),
-}
-"""A check is not tried if one of these has failed: it would fail for the same reason."""
-WAITS = {
-    "tensorflow": "loading, with Horovod: 5 s, minutes from a cold disk",
-    "proof": "two workers: 15 s, minutes on a busy machine",
-}
-REPORT = "make env; if that does not help, report it: no check covers this problem"
+if TYPE_CHECKING:
+    from labs.launch.supervisor import Outcome
+
+NEEDS = {"packages": "python", "slurm": "packages", "tensorflow": "packages", "horovod": "tensorflow",
+         "gpus": "horovod", "proof": "horovod"}
+"""A check is skipped if another one has failed or was skipped: it would fail for the same reason."""
+WAITS = {"tensorflow": "loading, with Horovod: 5 s, minutes from a cold disk",
+         "proof": "two workers: 15 s, minutes on a busy machine"}
+NEEDED_MB, SHARED_MB = 100, 32
+"""The space for checkpoints and curves of a demo, and in /dev/shm, through which two workers exchange gradients."""
+ENDS: dict[int, str] = {signal.SIGILL: "this CPU lacks AVX, which TensorFlow's wheels need: use another machine",
+                        signal.SIGKILL: "the machine ran out of memory: end other programs"}
+TELL = "tell the cluster's administrator"
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One line of `labs check`."""
+
+    state: str
+    """"ok", "absent" (not here, and not needed), "warn" (slows a run or falsifies it) or "fail" (breaks the labs)."""
+    message: str
+    """What is there; if something is wrong, the cause."""
+    cure: str = ""
+    """What to do about it, as a command where possible."""
+    name: str = ""
+    """The subject of the line if it is not the check itself: a variable, a folder."""
+
+
+ok, absent, warn, fail = (functools.partial(Finding, state) for state in ("ok", "absent", "warn", "fail"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,72 +59,276 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Check whether this machine can run the labs. Prints a line for each check: ok, or a cause and its cure. "
         "Something that a laptop may lack, such as a GPU, is reported as absent, not as an error. The exit code is 1 "
         "if a check fails.")
-    parser.add_argument("--quick", action="store_true", help="skip the last check, in which two workers train a step")
     parser.add_argument("--only", action="append", default=[], metavar="NAME",
                         help="run this check alone; can be repeated: " + ", ".join(CHECKS))
-    parser.add_argument("--json", action="store_true", help="print a JSON object for each check")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each line")
 
 
 def main(args: argparse.Namespace) -> int:
     """Run the checks, print their findings, and return the exit code: 1 if something breaks the labs.
 
     Raises:
-        LabError: There is no check of that name.
+        LabError: No check has the given name.
     """
     if unknown := [name for name in args.only if name not in CHECKS]:
         raise LabError(f"unknown check {quoted(unknown[0])}; there are: {', '.join(CHECKS)}")
-    names = args.only or [name for name in CHECKS if not (args.quick and name == "proof")]
-    failed: list[str] = []
-    for each in findings(sorted(names, key=list(CHECKS).index), failed):
-        print(_json(each) if args.json else line(each), flush=True)
+    failed, broken = [], set[str]()
+    for name in args.only or CHECKS:
+        with terminal.ticking(f"...     {name:10}  {WAITS.get(name, '')}"):
+            findings = _run(name, broken)
+        failed += [name] * any(each.state == "fail" for each in findings)
+        for each in findings:
+            print(json.dumps(dataclasses.asdict(each)) if args.json else _line(each), flush=True)
     if not (args.only or args.json):
-        print(f"this machine cannot run the labs yet: {', '.join(failed)}" if failed else
-              "this machine can run the labs" + ", as far as can be seen without the proof" * args.quick)
+        print(f"this machine cannot run the labs yet: {', '.join(failed)}" if failed
+              else "this machine can run the labs")
     return int(bool(failed))
 
 
-def findings(names: Iterable[str], failed: list[str]) -> Iterator[Finding]:
-    """Run checks and yield their findings as they arrive.
-
-    Args:
-        names: Names of checks, in the order of CHECKS.
-        failed: The names of those that fail are added to it.
-    """
-    for name in names:
-        with terminal.ticking(f"...     {name:10}  {WAITS.get(name, '')}"):
-            results = _run(name, failed)
-        failed += [name] if any(each.state == "fail" for each in results) else []
-        yield from results
-
-
-def _run(name: str, failed: Sequence[str]) -> list[Finding]:
-    """Run one check; an error in it is its finding."""
-    module, _, function = CHECKS[name].partition(".")
-    cause = next((need for need in NEEDS.get(name, ()) if need in failed), None)
+def _run(name: str, broken: set[str]) -> list[Finding]:
+    """Run one check; an error in it is its finding. Add it to `broken` if it fails or depends on one that has."""
+    needed = NEEDS.get(name)
     try:
-        if cause:
-            result = _not_tried(cause)
-        else:
-            result = getattr(importlib.import_module(f"labs.tools.check.{module}"), function)()
+        result = absent(f"skipped, because {needed} failed") if needed in broken else CHECKS[name]()
     except LabError as error:
-        result = refused(error)
+        cause, _, cure = str(error).partition(CURE_SEPARATOR)
+        result = fail(cause, cure)
     except Exception as problem:
-        missing = isinstance(problem, ImportError) and "packages" in failed
-        result = _not_tried("packages") if missing else fail(f"{type(problem).__name__}: {problem}", REPORT)
+        result = fail(f"{type(problem).__name__}: {problem}",
+                      "make env; if that does not help, report it: no check covers this problem")
     findings = result if isinstance(result, list) else [result]
+    if needed in broken or any(each.state == "fail" for each in findings):
+        broken.add(name)
     return [dataclasses.replace(each, name=each.name or name) for each in findings]
 
 
-def _not_tried(cause: str) -> Finding:
-    return absent(f"skipped, because {cause} failed")
-
-
-def _json(finding: Finding) -> str:
-    """Return a finding as JSON, with the keys that `labs check --json` has always had."""
-    return json.dumps({"state": finding.state, "found": finding.message, "cure": finding.cure, "name": finding.name})
-
-
-def line(finding: Finding) -> str:
-    """Return a finding as a line of `labs check`."""
+def _line(finding: Finding) -> str:
     cure = f" -> {finding.cure}" * bool(finding.cure)
     return terminal.folded(f"{finding.state:6}  {finding.name:10}  {finding.message}{cure}", 20)
+
+
+# Versions.
+
+def python() -> Finding:
+    """Check the interpreter's version."""
+    here = ".".join(map(str, sys.version_info[:3]))
+    if not (3, 11, 4) <= sys.version_info[:3] < (3, 14):
+        return fail(f"{sys.executable} is {here}; the labs need 3.11.4 to 3.13", "make env PYTHON=/path/to/python3.13")
+    return ok(f"{here} in {shown(Path(sys.prefix))}")
+
+
+def packages() -> Finding:
+    """Check the packages that the labs import, except TensorFlow and Horovod, which have their own checks."""
+    import tomllib
+
+    lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    versions = {name: version(name) for name in [re.findall(r"[\w-]+", line)[0] for line in lines
+                                                 if not line.startswith("tensorflow")]}
+    if missing := [name for name, known in versions.items() if known is None]:
+        return fail(f"not installed: {', '.join(missing)}", install(missing[0]))
+    environment.refuse_numpy()
+    environment.refuse_keras()
+    shadows.refuse_packages()
+    others = [name for name in [*versions, "keras"] if version(name) != pins().get(name, version(name))]
+    if others:
+        return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
+                    environment.cure(others[0]))
+    return ok(f"{len(versions)}, all at their pins" if pins() else f"{len(versions)}, all there")
+
+
+def tensorflow() -> Finding:
+    """Compare TensorFlow's version with the one that the labs are tested with, and import it in a separate process."""
+    environment.refuse_tensorflow()
+    facts, tested = _probe(), environment.tested()["tensorflow"]
+    if "tensorflow" not in facts:
+        return _not_loaded("tensorflow")
+    loaded = f"{facts['tensorflow']} with Keras {facts['keras']}, loaded in {facts['seconds']:.0f} s"
+    if version("tensorflow") != tested:
+        return warn(f"{loaded}; the labs are tested with {tested}", "docs/support-matrix.md")
+    return ok(loaded)
+
+
+def horovod() -> Finding:
+    """Compare the installed TensorFlow and MPI with those that Horovod was built for, and import Horovod."""
+    from labs.launch import mpirun
+
+    environment.refuse_horovod()
+    facts, launcher = _probe(), version_number(_output(mpirun.command(2)[0], "--version").out)
+    if "horovod" not in facts:
+        return _not_loaded("horovod")
+    if not facts["mpi"]:
+        return fail("it was built without MPI, which starts the workers", install("horovod"))
+    if launcher != version_number(facts["library"]):
+        return fail(f"it loads {facts['library'].split(',')[0]}, and mpirun is {launcher or 'broken'}: each worker "
+                    "would train alone", _unset("LD_LIBRARY_PATH") or install("horovod"))
+    if not facts["gloo"]:
+        return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
+    if not facts["safe"]:  # It lacks setup/horovod.patch.
+        return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not start it by `horovodrun`, "
+                    "nor lab 12's elastic study", install("horovod"))
+    return ok(f"{facts['horovod']} for TensorFlow {environment.built_for() or facts['tensorflow']}; MPI, Gloo"
+              f"{', NCCL' * facts['nccl']}; horovod_keras3 {version('horovod_keras3') or ''}".rstrip())
+
+
+def _probe() -> dict[str, Any]:
+    """Return the facts that import_probe.py reports on both libraries."""
+    lines = [json.loads(line) for line in _import().out.splitlines() if line.startswith("{")]
+    return {name: value for line in lines for name, value in line.items()}
+
+
+@functools.cache
+def _import() -> Outcome:
+    from labs.launch import mpirun
+
+    return _output(*mpirun.PYTHON, "-m", "labs.tools.check.import_probe", seconds=180, env=mpirun.environment())
+
+
+def _output(*command: str, seconds: float = 30, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run a program, and return its output and how it ended."""
+    from labs.launch.supervisor import complete  # Here: packages may be missing.
+
+    return complete(command, seconds, env)
+
+
+def _not_loaded(name: str) -> Finding:
+    """Return why a library did not load, with the environment variable that may be the reason."""
+    cure = ENDS.get(-(_import().code or 0)) or _harmful("TF_", "KERAS_", "PYTHON") or _unset("LD_LIBRARY_PATH")
+    return fail(f"it does not load: {_import().cause}", cure or install(name))
+
+
+# Environment variables.
+
+def variables() -> Finding | list[Finding]:
+    """Return a finding for each variable that breaks a run or falsifies it."""
+    from labs.launch import mpirun
+
+    findings = [Finding(rule.state, f"={value} {rule.cause}", f"unset {rule.name}", rule.name)
+                for rule, value in environment.harmful(environment.RULES)]
+    left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
+    if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
+        findings.append(fail("is left over from inside a run: a notebook's only worker would wait for others",
+                             f"unset {' '.join(left)}", left[0]))
+    return findings or ok("none is known to break or slow down a run")
+
+
+def _harmful(*prefixes: str) -> str:
+    """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
+    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful(environment.RULES)
+                     if rule.state == "fail" and rule.name.startswith(prefixes))
+
+
+def _unset(name: str) -> str:
+    """Return the command that unsets a variable, or an empty string if it is not set."""
+    return f"unset {name}" * bool(os.environ.get(name))
+
+
+# The machine.
+
+def disk() -> Finding | list[Finding]:
+    """Write a megabyte into each folder that a run uses, and check the free space."""
+    folders = {"LABS_RESULTS": paths.results_dir(), "LABS_DATA": paths.data_dir(), "LABS_CACHE": paths.cache_dir(),
+               "TMPDIR": Path(tempfile.gettempdir())}
+    elsewhere = {name: f"export {name}=FOLDER, one that you may write to" for name in folders}
+    checked = [_room(folder, NEEDED_MB, elsewhere[name], name) for name, folder in folders.items()]
+    checked.append(_room(Path("/dev/shm"), SHARED_MB, "rm what earlier runs have left there; in a container: "
+                         "docker run --shm-size=1g", "/dev/shm"))
+    return [each for each in checked if each.state == "fail"] or ok("; ".join(each.message for each in checked))
+
+
+def _room(folder: Path, needed_mb: int, cure: str, name: str) -> Finding:
+    """Check that a folder, or its nearest existing parent, can be written and has space."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(1 << 20))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return fail(f"{shown(there)} cannot be written: {error.strerror}", cure, name)
+    free = shutil.disk_usage(there).free / 1e6
+    if free < needed_mb:
+        return fail(f"{free:.0f} MB free for {shown(folder)}, and a run of two workers needs {needed_mb}", cure, name)
+    return ok(f"{free / 1e3:.1f} GB free for {shown(folder)}", name=name)
+
+
+def gpus() -> Finding:
+    """Compare the driver's GPUs with TensorFlow's, and check whether Horovod sends gradients directly between them."""
+    import pynvml
+
+    from labs.launch import capacity
+
+    try:
+        pynvml.nvmlInit()
+        present = pynvml.nvmlDeviceGetCount()
+        names = {pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(number)) for number in range(present)}
+    except pynvml.NVMLError_LibraryNotFound:
+        return absent("no NVIDIA driver; the labs run on the CPU")
+    except pynvml.NVMLError as error:
+        return fail(f"the GPUs' driver does not work: {error}", "tell the machine's administrator; nvidia-smi")
+    if not present:
+        return absent("none; the labs run on the CPU")
+    if not capacity.visible_gpus():
+        return warn(f"CUDA_VISIBLE_DEVICES={os.environ.get('CUDA_VISIBLE_DEVICES')} hides all {present}",
+                    "unset CUDA_VISIBLE_DEVICES")
+    if not _probe().get("gpus"):
+        return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
+                    "than 525.60", "make horovod; if that does not help: docs/gpu-environment.md")
+    if not _probe().get("nccl"):
+        return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
+    return ok(f"{capacity.visible_gpus()} of {present}: {', '.join(sorted(names))}; NCCL is built into Horovod")
+
+
+def slurm() -> Finding:
+    """Check Slurm's controller, and the partition that jobs go to."""
+    conf = os.environ.get("SLURM_CONF")
+    if shutil.which("scontrol") is None:
+        return absent("not on this machine")
+    if conf and not Path(conf).is_file():  # Slurm would wait a minute for it.
+        return fail(f"SLURM_CONF={conf} is not a file", "unset SLURM_CONF")
+    ping = _output("scontrol", "ping")
+    if "Could not establish a configuration source" in ping.err:
+        return absent("its programs are installed, but no cluster is configured (slurm.conf)")
+    if "fatal:" in ping.err:
+        return fail(ping.err.partition("error: ")[2].splitlines()[0], "unset SLURM_CONF" if conf else TELL)
+    if not re.search(r"at \S+ is UP", ping.out):
+        return fail(f"its controller does not answer ({(ping.out or ping.cause).splitlines()[0]})",
+                    "try again on a login node; if the problem persists, " + TELL)
+    return _partition([line.split("|") for line in _output("sinfo", "-h", "-o", "%R|%P|%a|%T").out.splitlines()])
+
+
+def _partition(rows: Sequence[Sequence[str]]) -> Finding:
+    """Check the partition that jobs go to, by sinfo's rows: name, name with * if it is the default, up, state."""
+    up = [name for name, _, available, state in rows
+          if available == "up" and not re.match(r"down|drain|fail|maint|unk|.*\*", state)]
+    default = next((name for name, starred, *_ in rows if starred.endswith("*")), None)
+    chosen, listed = os.environ.get("SBATCH_PARTITION") or default, ", ".join(dict.fromkeys(row[1] for row in rows))
+    cure = f"export SBATCH_PARTITION={up[0]}" if up else TELL
+    if chosen is None:
+        return warn(f"no partition is the default, so sbatch needs a name; there are: {listed}", cure)
+    if chosen not in up:
+        return fail(f"partition {chosen}, where jobs would go, does not exist or has no node that is up; there are: "
+                    f"{listed}", cure)
+    return ok(f"the controller answers; partitions: {listed}")
+
+
+# Training.
+
+def proof() -> Finding:
+    """Run setup/proof.py on two workers, started as `labs run` starts them: they take a step together."""
+    from labs.launch import capacity, failure, mpirun
+
+    env = mpirun.environment()
+    if capacity.visible_gpus() < 2:
+        env["CUDA_VISIBLE_DEVICES"] = ""  # NCCL refuses two workers on one GPU.
+    outcome = _output(*mpirun.command(2), sys.executable, str(ROOT / "setup/proof.py"), seconds=300, env=env)
+    verdict = failure.proof_verdict(outcome.out)
+    if outcome.code == 0:
+        return ok(verdict)
+    cure = _harmful("HOROVOD_", "OMPI_", "PYTHON", "TF_", "KERAS_") or install("horovod")
+    return fail(verdict or f"two workers could not complete a training step: {outcome.cause}", cure)
+
+
+CHECKS: dict[str, Callable[[], Finding | list[Finding]]] = {
+    check.__name__: check
+    for check in (python, packages, variables, disk, slurm, tensorflow, horovod, gpus, proof)}
+"""The checks in the order of their lines: slow ones come last."""

@@ -35,15 +35,15 @@ def main() -> None:
 
     # Keras is loaded here: TensorFlow imports it on first use.
     report(tensorflow=tf.__version__, keras=tf.keras.__version__, gpus=len(tf.config.list_physical_devices("GPU")),
-        seconds=time.monotonic() - began)
+           seconds=time.monotonic() - began)
     import horovod
     import horovod.tensorflow as hvd
     from horovod.runner.common.util import secret
 
-    import horovod_keras3  # noqa: F401 - the proof that it loads.
+    import horovod_keras3  # noqa: F401 - to see that it loads.
 
     report(horovod=horovod.__version__, mpi=hvd.mpi_built(), gloo=hvd.gloo_built(), nccl=bool(hvd.nccl_built()),
-        safe=hasattr(secret, "launch_key"), library=mpi_library())
+           safe=hasattr(secret, "launch_key"), library=mpi_library())
 
 
 if __name__ == "__main__":
