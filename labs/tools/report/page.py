@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots, reports, studies
-from labs.lint import checker, rules
-from labs.lint.table import Finding, brief
+from labs.lint import checker
+from labs.lint.rows import Finding, brief
 from labs.measure import ledger_columns
 from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, cell, grid, markdown
@@ -199,7 +199,7 @@ def _head(sections: Iterable[Section]) -> dict[str, list[tuple[str, str]]]:
 def _implausible(runs: list[records.Record]) -> dict[str, list[Finding]]:
     """Return what lint finds in the records, by lab."""
     wrong = defaultdict(list)
-    for finding in rules.judge(checker.recorded(runs), rules.RECORDED) if runs else ():
+    for finding in checker.check_records(runs):
         wrong[finding.where.partition("/")[0]].append(finding)
     return wrong
 
