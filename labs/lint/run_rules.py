@@ -9,6 +9,7 @@ import re
 from labs.lint.rows import SPEEDS, Row, grouped, having, near, text
 from labs.lint.speedup_rules import Found
 from labs.results import noise
+from labs.run.text import plural
 
 ACCURACIES = ("test_accuracy", "train_accuracy", "accuracy")
 TRAFFIC = ("forward_bytes", "backward_bytes", "allreduce_bytes")
@@ -26,9 +27,11 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
         steps, images = row["steps_per_epoch"], _images(row, alone.get(row.agree()))
         batches, last = images / row["batch_size"], row.global_batch / images  # The last step may be a partial one.
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
+            ran = round(batches / steps)
+            so = f"so {plural(ran, 'worker')} ran" if near(batches / steps, ran, 0.03) else "no number of workers"
             yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
-                   f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {batches / steps:.2f}, so "
-                   f"{batches / steps:.0f} workers ran (expected {batches / row.size:,.0f} steps)"), row
+                   f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {batches / steps:.2f}, {so} "
+                   f"(expected {batches / row.size:,.0f} steps)"), row
 
 
 def _images(row: Row, alone: Row | None) -> float:

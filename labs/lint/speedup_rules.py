@@ -60,7 +60,7 @@ def _ideal(row: Row, rows: list[Row]) -> float:
 def wrong_speedup(rows: list[Row]) -> Found:
     """Find speedups that are not throughput(n) / throughput(1) of one configuration, and say what they are instead."""
     right_lines, wrong = set(), dict[int, tuple[str, Row]]()
-    for by in SPEEDS:
+    for by in SPEEDS if having(rows, "speedup") else ():
         for base, cell in families(rows, by):
             for row in having(cell, "speedup"):
                 # A base of several workers may have a speedup itself.

@@ -122,6 +122,8 @@ def test_nothing_is_found_in_a_right_table(name, tmp_path):
 
 SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words of the text.
     ("accuracy", "40,2,6,128", "40,2,2,128", "steps of other workers", (5,), "so 6 workers ran"),
+    ("accuracy", "379.7,9375,1\n40,1,4,128,0.9903,203.6,", "203.63,9375,1\n40,1,4,128,0.9903,203.63,",
+     "identical clocks", (3, 4), "train_seconds 203.63 in 2 runs"),
     ("accuracy only", "0.9850", "0.9898", "difference within noise", (3, 4), "0.9898, 0.9903"),
     ("speedup", "20.92,1.30", "20.92,0.77", "wrong speedup", (3,), "inverted: it is that of line 2 over that of"),
     ("speedup", "19.88,1.37", "19.88,1.05", "wrong speedup", (4,), "the wrong base: it is that of line 4 over"),
