@@ -9,7 +9,6 @@ import re
 from labs.lint.rows import SPEEDS, Row, grouped, having, near, text
 from labs.lint.speedup_rules import Found
 from labs.results import noise
-from labs.run.text import plural
 
 ACCURACIES = ("test_accuracy", "train_accuracy", "accuracy")
 TRAFFIC = ("forward_bytes", "backward_bytes", "allreduce_bytes")
@@ -27,10 +26,11 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
         steps, images = row["steps_per_epoch"], _images(row, alone.get(row.agree()))
         batches, last = images / row["batch_size"], row.global_batch / images  # The last step may be a partial one.
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
-            ran = round(batches / steps)
-            so = f"so {plural(ran, 'worker')} ran" if near(batches / steps, ran, 0.03) else "no number of workers"
+            ran = batches / steps
+            whole = near(ran, max(1.0, float(f"{ran:.0f}")), 0.03)
+            so = f"so {ran:.0f} worker{'s' * (ran > 1.5)} ran" if whole else "no number of workers"
             yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
-                   f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {batches / steps:.2f}, {so} "
+                   f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {ran:.2f}, {so} "
                    f"(expected {batches / row.size:,.0f} steps)"), row
 
 
@@ -160,7 +160,9 @@ def parts_that_do_not_sum(rows: list[Row]) -> Found:
         whole, seconds = row["seconds_per_epoch"], {part: row.number(f"{part}_seconds") for part in PARTS}
         parts = {part: taken for part, taken in seconds.items() if not math.isnan(taken)}
         missing = whole - sum(parts.values())
-        if abs(missing) > 0.05 * whole > 0:
+        if not whole > 0:
+            continue
+        if abs(missing) > 0.05 * whole:
             terms = " + ".join(f"{part} {text(taken)}" for part, taken in parts.items())
             verdict = "not accounted for; show input and the rest" if missing > 0 else "too many"
             yield (f"{terms} = {text(whole - missing)} s of {text(whole)} s: {text(abs(missing))} s "

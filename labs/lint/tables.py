@@ -99,7 +99,8 @@ def _frame(path: Path) -> pd.DataFrame:
 
     try:
         with warnings.catch_warnings(action="error"):  # A longer first line only warns.
-            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False)
+            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False,
+                                skipinitialspace=True)
     except OSError as problem:
         raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
     except (ValueError, pd.errors.ParserWarning) as problem:
