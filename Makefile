@@ -109,8 +109,16 @@ notebook-run: env ## Execute one notebook: make notebook-run LAB=lab05
 site: env ## Make the course's pages with their outputs in build/site, to read without a network (needs Node.js)
 	@$(BIN)/python site/build.py
 
-release: env ## Write the archives for students and instructors into dist/, from the commit, without its history
-	@$(BIN)/python -m setup.release
+COMMIT = $(shell git rev-parse --short=8 HEAD)
+# Makes the archive for the readers $(1), with the attributes of the file $(2).
+archive = git -c tar.umask=0022 -c core.attributesFile=$(2) archive --prefix=labs-$(COMMIT)/ --add-file=dist/RELEASE \
+    -o dist/labs-$(COMMIT)-$(1).tar.gz HEAD
+release: ## Write the archives for students and instructors into dist/, from the commit, without its history
+	@git diff --quiet HEAD || { echo "$@: error: there are changes that are not committed; git stash, or commit them" >&2; exit 1; }
+	@mkdir -p dist && echo release-$(COMMIT) >dist/RELEASE
+	@$(call archive,students,setup/students.gitattributes)
+	@$(call archive,instructors,/dev/null)
+	@ls dist/labs-$(COMMIT)-*
 
 slurm: env ## Run the Slurm tests; they start their own Slurm daemons
 	@$(BIN)/python -m pytest -m slurm

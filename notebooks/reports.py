@@ -253,8 +253,8 @@ def lint(files: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """What `labs lint` finds in some tables: a row per rule."""
     for name in files:
         found: defaultdict[str, set[int]] = defaultdict(set)
-        for each in checker.check_csv(ROOT / f"data/reference/{name}.csv"):
-            found[each.rule].update(each.rows)
+        for each in checker.check_table(ROOT / f"data/reference/{name}.csv"):
+            found[each.rule].update(each.lines)
         for rule, lines in found.items():
             yield {"labs lint finds in": f"{name}.csv", "rule": rule, "lines": ", ".join(map(str, sorted(lines)))}
 

@@ -6,6 +6,6 @@
 
 A function `q1`, `q2`, ... takes the records that `exercises.runs` returns for its question, and returns the right
 answer. The others are themselves the answers to tasks: `exercises.check("lab02.shard", lab02_horovod.shard)`. `bug` is
-the answer about the script in `debugging/`; its repaired version is in `solutions/debugging/`. `train.py` is
-lab 2's script with the ten lines of Horovod. `rubric.md` has model answers to the open questions of the notebooks.
+the answer about the script in `debugging/`; `debugging.csv` has its repair, a row for each line. `train.py` is lab 2's
+script with the ten lines of Horovod. `rubric.md` has model answers to the open questions of the notebooks.
 """

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.lint import checker, table
+from labs.lint import run_rules
+from labs.lint.rows import families, measured_by
 from labs.lint.tables import read
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
@@ -44,31 +45,25 @@ def paths(lab: str) -> list[Path]:
 def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     """Return the speedups computed from a course report's times: columns size, speedup, efficiency, some of `by`.
 
-    Implausible rows are left out. Return None if no table has the columns `by`.
+    Rows whose steps belong to another number of workers are left out. Return None if no table has the columns `by`.
     """
     import pandas as pd
 
-    rows, count = [], 0
+    bases, rows = set(), []
     for path in paths(lab):
         try:
-            results, bad = read(path), _lines(path)
+            results = read(path)
         except LabError:
             continue
-        for measure, family in table.families(results):
-            count += 1
-            base = table.throughput(family[min(family)][0], measure)
-            if min(family)[0] != table.base_size(family[min(family)][0]):
-                continue
-            for row in (row for members in family.values() for row in members if row["row"] not in bad):
-                rows.append(row | {"speedup": table.throughput(row, measure) / base, "size": table.size(row)})
-    common = [name for name in by if all(table.known(row.get(name)) for row in rows)]
-    if not rows or (count > 1 and not common):
+        wrong = [id(row) for _, row in run_rules.steps_of_other_workers(results)]
+        measure = measured_by(results)
+        for (base, *_), cell in families(results, measure):
+            if 1 in (base.size, base.get("nodes")):
+                bases.add(id(base))
+                rows += [row | {"speedup": row.throughput(measure) / base.throughput(measure), "size": row.size}
+                         for row in cell if id(row) not in wrong]
+    common = [name for name in by if all(name in row for row in rows)]
+    if len({row["size"] for row in rows}) < 2 or (len(bases) > 1 and not common):
         return None
     frame = pd.DataFrame(rows)[[*common, "size", "speedup"]]
     return frame.assign(scaling_efficiency=frame["speedup"] / frame["size"])
-
-
-def _lines(path: Path) -> set[int]:
-    """Return the lines whose steps belong to another number of workers."""
-    wrong = [finding for finding in checker.check_csv(path) if finding.rule == "steps of other workers"]
-    return {line for finding in wrong for line in finding.rows}

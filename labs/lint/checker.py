@@ -1,109 +1,120 @@
-"""Plausibility checks of a results folder or of tables typed by hand, row by row.
+"""Check of results folders, and of tables typed by hand, by rules.
 
     labs lint                     the results folder
     labs lint RESULTS FILE.csv    another results folder, and a table typed by hand
-
-`rules.py` lists the rules, which are in the modules `*_rules.py`. `reading.py` reads tables.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
-from labs.lint import rules, tables, timing_rules
-from labs.lint.table import Finding, Row, Table
+from labs.lint import run_rules, speedup_rules, tables
+from labs.lint.rows import Finding, Row
+from labs.measure import ledger_columns
 from labs.results import noise, records
 from labs.run.errors import LabError
+from labs.run.text import plural
+
+Rule = Callable[[list[Row]], speedup_rules.Found]
+RULES: tuple[Rule, ...] = (
+    speedup_rules.efficiency_above_1, speedup_rules.wrong_speedup, speedup_rules.speedup_below_1,
+    speedup_rules.input_bound_baseline, speedup_rules.more_workers_longer, run_rules.steps_of_other_workers,
+    run_rules.other_layout_than_asked, run_rules.missing_workers, run_rules.wrong_global_batch,
+    run_rules.not_strong_scaling, run_rules.changed_learning_rate,
+    run_rules.two_things_changed, run_rules.difference_within_noise, run_rules.busy_machine, run_rules.identical_clocks,
+    run_rules.parts_that_do_not_sum, run_rules.impossible_share, run_rules.bandwidth_above_the_machine,
+    run_rules.loader_called_communication, run_rules.bytes_by_batch, run_rules.input_is_no_traffic,
+)
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What lint says about one path."""
-
-    where: str
-    reading: str
-    """How each column was read, and what was not used; empty for records."""
-    findings: list[Finding]
-    applied: list[str]
-    """The rules that had something to compare."""
-
-    def __str__(self) -> str:
-        """Return the line on what was read and what was checked."""
-        checked = f"checked {', '.join(self.applied)}"
-        return f"{self.where}: {'; '.join(part for part in (self.reading, checked) if part)}"
+def judge(rows: list[Row], rules: Collection[Rule] = RULES) -> list[Finding]:
+    """Return what rules find in some rows, by row."""
+    found = [Finding(about[0]["where"], tuple(row["line"] for row in about if row["line"]),
+                     rule.__name__.replace("_", " "), text) for rule in rules for text, *about in rule(rows)]
+    return sorted(found, key=lambda finding: (finding.where, finding.lines))
 
 
-def verdicts(paths: list[Path]) -> Iterator[Verdict | LabError]:
-    """Yield a verdict per path, or the LabError that says why there is none."""
-    earlier: list[Row] = []  # The records of the folders before, to find copies across students.
-    for path in reversed({os.path.realpath(path): path for path in reversed(paths)}.values()):
+def check_table(path: Path) -> list[Finding]:
+    """Return what is implausible in a table typed by hand.
+
+    Raises:
+        LabError: It cannot be read.
+    """
+    return judge(tables.read(path))
+
+
+def check_records(runs: list[records.Record]) -> list[Finding]:
+    """Return what is implausible in records."""
+    return judge(recorded(runs))
+
+
+def verdicts(paths: Collection[Path]) -> Iterator[tuple[str, list[Finding]] | LabError]:
+    """Yield what was read and the findings of each path, or the LabError that says why there are none."""
+    earlier: list[Row] = []  # Records of all folders so far, to find copies across students.
+    for path in {path.resolve(): path for path in paths}.values():
         try:
-            if path.is_dir():
-                table = _read_folder(path)
-                verdict = _judged(f"{path}: {len(table.rows):,} record{'s' * (len(table.rows) != 1)}", table)
-                rows = [row | {"where": f"{path}/{row['where']}"} for row in table.rows]
-                yield dataclasses.replace(verdict, findings=[*verdict.findings, *timing_rules.copied(earlier, rows)])
+            if not path.is_dir():
+                rows = tables.read(path)
+                yield f"{path.name}: {plural(len(rows), 'row')}", judge(rows)
+            elif rows := recorded(records.read_all(root=path), f"{path}/" * (len(paths) > 1)):
                 earlier += rows
+                mine = {row["where"] for row in rows}
+                copies = [each for each in judge(earlier, [run_rules.identical_clocks]) if each.where in mine]
+                yield f"{path}: {plural(len(rows), 'record')}", [*dict.fromkeys([*judge(rows), *copies])]
             else:
-                yield _judged(path.name, tables.read(path))
+                raise LabError(f"{path} holds no record; `labs run lab10_caltech --workers 2` makes one")
         except LabError as problem:
             yield problem
 
 
-def _judged(where: str, table: Table) -> Verdict:
-    """Return the verdict on a table; `where` names it.
+def recorded(runs: list[records.Record], folder: str = "") -> list[Row]:
+    """Return records as rows."""
+    computed_on = records.computed_on(runs)
+    names = dict.fromkeys(name for run in runs for name in run["config"] if name not in ("seed", "batch_size"))
+    rows = []
+    for index, run in enumerate(runs):
+        config, layout, last = run["config"], run["layout"], run["history"][-1] if run["history"] else {}
+        gpus = run["machine"].get("gpus")
+        rows.append(Row({
+            "where": f"{folder}{run['lab']}/{run['run']}", "line": 0,
+            "settings": {"lab": run["lab"], **{name: str(config.get(name, "")) for name in names},
+                         **{name: values[index] for name, values in computed_on.items()}},
+            "size": layout["size"], "nodes": layout["nodes"], "global_batch_size": layout["global_batch_size"],
+            "batch_size": config.get("batch_size"), "learning_rate": config.get("base_lr"), "seed": config.get("seed"),
+            "model": config.get("model"), "device": " ".join(gpus) if gpus else "cpu" if gpus == [] else "",
+            "images": last.get("images"), "steps_per_epoch": last.get("steps"), "clocks": _clocks(run),
+            "images_per_sec": run["timings"]["images_per_sec"], "asked": _asked(run),
+            "bandwidth_gb_per_sec": run["metrics"].get("busbw_gb_per_sec"),
+            "disturbed": noise.disturbance(run), "warning": noise.warning(run),
+            **{f"{part}_seconds".replace("wall_seconds", "seconds_per_epoch"): seconds
+               for part, seconds in ledger_columns.read(run["metrics"]).items()},
+        }))
+    return rows
 
-    Raises:
-        LabError: No rule had anything to compare.
+
+def _asked(run: records.Record) -> list[tuple[str, Any, Any]]:
+    """Return what was asked for, by the run's name and Config, and what ran."""
+    config, layout = run["config"], run["layout"]
+    # The names that `labs run` and `labs sweep` give to runs.
+    named = re.match(r"(?:\d{8}-\d{6}|sweep)-w(\d+)(?:-n(\d+))?", run["run"])
+    asked = [("workers", named and named[1], layout["size"]), ("nodes", named and named[2], layout["nodes"]),
+             ("threads", config.get("threads"), layout.get("threads"))]
+    backends = {"mpi", "gloo", "nccl"}
+    if {str(each.get("backend")).lower() for each in (config, layout)} <= backends:
+        asked.append(("backend", config["backend"], layout["backend"]))
+    return [each for each in asked if each[1]]
+
+
+def _clocks(run: records.Record) -> tuple[float, ...]:
+    """Return the seconds of a run's epochs.
+
+    Nothing if they are round, or those of the best trial of a search, or of an elastic run, whose workers change.
     """
-    findings, applied = rules.apply(table, rules.TYPED if table.reading else rules.RECORDED)
-    if not applied:
-        raise LabError(f"{where}: nothing could be checked: {table.reading}; a speedup needs workers and times or "
-                       "images/s, a bandwidth needs bytes and seconds")
-    return Verdict(where, table.reading, findings, applied)
-
-
-def check_csv(path: Path) -> list[Finding]:
-    """Return what is implausible in a table typed by hand.
-
-    Raises:
-        LabError: The table cannot be read, or nothing in it can be checked.
-    """
-    return _judged(path.name, tables.read(path)).findings
-
-
-def _read_folder(root: Path) -> Table:
-    runs = records.read_all(root=root)
-    if not runs:
-        raise LabError(f"{root} holds no record; `labs run lab10_caltech --workers 2` makes one")
-    return recorded(runs)
-
-
-def recorded(runs: list[records.Record]) -> Table:
-    """Return records as the rules need them: `records.flat`, with what the history and the machine add."""
-    rows, computed_on = [], records.computed_on(runs)
-    for index, record in enumerate(runs):
-        last = record["history"][-1] if record["history"] else {}
-        about: Row = {
-            "row": 0, "where": f"{record['lab']}/{record['run']}", "clocks": _clocks(record),
-            "disturbed": noise.disturbance(record), "shared_cores": noise.shared_cores(record),
-            "chosen": "trials" in record.get("tables", {}), "images": last.get("images"),
-            "steps_per_epoch": last.get("steps"), "bandwidth": record["metrics"].get("busbw_gb_per_sec"),
-            "gpus": record["machine"].get("gpus"), "machine_cores": record["machine"].get("cores"),
-            "measured": record["timings"] | record["metrics"] | last,
-        }
-        rows.append(records.flat(record) | about | {name: values[index] for name, values in computed_on.items()})
-    config = {name: None for record in runs for name in records.settings(record) if name != "seed"} | computed_on
-    return Table(rows, frozenset().union(*rows), ("lab", *config))
-
-
-def _clocks(record: records.Record) -> list[tuple[float, float]]:
-    """Return the seconds and steps of each epoch; nothing for an elastic run, whose number of workers changes."""
-    if "events" in record.get("tables", {}):
-        return []
-    rows = ((row.get("train_seconds"), row.get("steps", 1)) for row in record["history"])
-    return [(seconds, steps) for seconds, steps in rows
-            if isinstance(seconds, int | float) and isinstance(steps, int | float) and steps > 0]
+    if {"events", "trials"} & run.get("tables", {}).keys():
+        return ()
+    seconds = [row.get("train_seconds") for row in run["history"]]
+    measured = tuple(each for each in seconds if isinstance(each, float))
+    return measured if any(each != round(each, 3) for each in measured) else ()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from labs.lint.table import Table
+from labs.lint.rows import Row
 from labs.run import usage
 from labs.run.errors import LabError, quoted
-from labs.run.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,15 +61,14 @@ FIGURES = {
 COLUMNS = TEXTS | SETTINGS | FIGURES
 """The columns that a table may have, with their meanings and units."""
 
-RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size", "threads_per_process": "threads",
-           "seconds_per_epoch": "epoch_seconds", "bandwidth_gb_per_sec": "bandwidth", "link_gb_per_sec": "link"}
-"""The rules' names of some columns."""
-CONFIG = ("model", "data", "device", "threads", "epochs", "batch_size", "processes_per_node")
-"""The columns that tell configurations apart."""
+RENAMED = {"workers": "size", "batch_size_per_worker": "batch_size"}
+"""Columns that records call otherwise."""
+ALIKE = ("model", "data", "device", "threads_per_process", "epochs")
+"""The columns that must agree in a comparison."""
 
 
-def read(path: Path) -> Table:
-    """Read a typed table: its rows by the names of records, with `row`, the line in the file.
+def read(path: Path) -> list[Row]:
+    """Read a typed table.
 
     Raises:
         LabError: It cannot be read, or has an unknown column, a text for a number, or no figure.
@@ -84,10 +82,15 @@ def read(path: Path) -> Table:
         raise LabError(f"{path.name} holds no figures to check; give at least one of {', '.join(FIGURES)}")
     for name in frame.columns.difference(list(TEXTS)):
         frame[name] = _numbers(path, frame[name])
-    frame = frame.rename(columns=RENAMED)
-    rows = [row | {"row": line, "id": line, "where": path.name}
-            for line, row in zip(frame.index, frame.to_dict("records"), strict=True)]
-    return Table(rows, frozenset(frame), CONFIG, plural(len(rows), "row"))
+    return [_row(path, line, row) for line, row in frame.rename(columns=RENAMED).to_dict("index").items()]
+
+
+def _row(path: Path, line: Any, cells: dict[Any, Any]) -> Row:
+    """Return a line of a file as a row: its cells that are not empty."""
+    row = Row({name: cell for name, cell in cells.items() if cell == cell}, where=path.name, line=line)
+    row["steps_per_epoch"] = row.number("steps") / max(1.0, row.get("epochs", 1.0))
+    row["settings"] = {name: str(row.get(name, "")) for name in ALIKE}
+    return row
 
 
 def _frame(path: Path) -> pd.DataFrame:
@@ -96,7 +99,8 @@ def _frame(path: Path) -> pd.DataFrame:
 
     try:
         with warnings.catch_warnings(action="error"):  # A longer first line only warns.
-            frame = pd.read_csv(path, dtype=str, encoding="utf-8-sig", index_col=False, skip_blank_lines=False)
+            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False,
+                                skipinitialspace=True)
     except OSError as problem:
         raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
     except (ValueError, pd.errors.ParserWarning) as problem:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 RELEASE = "RELEASE"
-"""The file of a release that holds its commit: setup/release.py writes it, because a release has no history."""
+"""The file of a release that holds its commit: `make release` writes it, because a release has no history."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _distribution(name: str) -> Distribution | None:
 
 @functools.cache
 def commit() -> str:
-    """Return the kit's commit: "release-VERSION-COMMIT" in an unpacked release, "unknown" if nothing says it."""
+    """Return the kit's commit: "release-COMMIT" in an unpacked release, "unknown" if nothing says it."""
     with contextlib.suppress(OSError):
         return (ROOT / RELEASE).read_text().strip()
     git = ["git", "-C", str(ROOT), "rev-parse", "--short=12", "HEAD"]

@@ -1,4 +1,4 @@
-"""The examples: plain scripts that train the same on one worker and on two, and as the labs of the kit."""
+"""The examples: plain scripts that train the same on one worker and on two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import psutil
 import pytest
 from PIL import Image
 
-from labs.launch import local, mpirun
+from labs.launch import mpirun
 from labs.run.paths import ROOT
 from tests.tools.cluster.client import until
 
@@ -23,33 +23,20 @@ RUNNER = Path(__file__).parent / "programs/run_examples.py"
 pytestmark = pytest.mark.timeout(600)  # The first test of each number of workers waits for all files.
 
 TWO = {
-    "lab01_baseline": "--epochs 1",
     "lab02_horovod": "--epochs 2",
-    "lab03_lr_scaling": "--epochs 2 --data cifar10",
-    "lab07_vit": "--epochs 2",
-    "lab08_throughput": "--epochs 2",
     "lab09_fruits": "--epochs 2",
-    "lab10_caltech": "--epochs 1 --warmup-epochs 0",
     "lab12_elastic": "--epochs 2 --checkpoint two.npz",
 }
 """What two workers run."""
 ONE = {
     "lab02_horovod": "--epochs 2 --batch-size 64 --base-lr 0.002",
-    "lab03_lr_scaling": "--epochs 2 --batch-size 128 --data cifar10",
-    "lab07_vit": "--epochs 2 --batch-size 64",
-    "lab08_throughput": "--epochs 2 --batch-size 32",
-    "lab10_caltech": "--epochs 1 --batch-size 32 --base-lr 0.02 --warmup-epochs 0",
     "lab12_elastic": "--epochs 2 --batch-size 128 --base-lr 0.002 --checkpoint one.npz",
 }
-"""What one worker runs to compute the same. In labs 1 and 9 it cannot: dropout and batch norm depend on the workers."""
+"""What one worker runs to compute the same. In lab 9 it cannot: batch norm depends on the workers."""
 
 DATA = {
-    "lab01_baseline": ("--data mnist.npz", 300),
     "lab02_horovod": ("--data mnist.npz", 300),
-    "lab03_lr_scaling": ("", 2000),
-    "lab08_throughput": ("--data faces", 16),
     "lab09_fruits": ("--data classes", 15),
-    "lab10_caltech": ("--data classes", 12),
 }
 """What one worker runs on the data that an example does not use above, and its number of training images."""
 
@@ -74,34 +61,22 @@ def weights(folder: Path, name: str) -> list[np.ndarray]:
         return [file[key] for key in file.files]
 
 
-def write_cifar10(folder: Path, images: np.ndarray, labels: np.ndarray) -> Path:
-    """Write images in CIFAR-10's binary format, and the first of them as its test file."""
-    folder.mkdir(parents=True)
-    planes = images.transpose(0, 3, 1, 2).reshape(len(images), -1)
-    records = np.concatenate([labels.astype(np.uint8)[:, None], planes], axis=1)
-    records.tofile(folder / "data_batch_1.bin")
-    records[:20].tofile(folder / "test_batch.bin")
-    return folder
-
-
-def write_folders(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
-    """Write images as the other kinds of data that examples read."""
-    small = images[:, :28, :28, 0]
-    np.savez(folder / "mnist.npz", x_train=small, y_train=labels, x_test=small[:50], y_test=labels[:50])
+def write_data(folder: Path) -> None:
+    """Write images as the data that examples read: MNIST's file, and a folder for each of two classes."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, 300)
+    images = (random.integers(0, 128, (300, 28, 28)) + 10 * labels[:, None, None]).astype(np.uint8)
+    np.savez(folder / "mnist.npz", x_train=images, y_train=labels, x_test=images[:50], y_test=labels[:50])
     for number, image in enumerate(images[:20]):
-        for file in (f"faces/{20 + number}_face.jpg", f"classes/{'ab'[number % 2]}/{number}.jpg"):
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(image).save(folder / file)
+        file = folder / f"classes/{'ab'[number % 2]}/{number}.jpg"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).convert("RGB").save(file)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
-    random = np.random.default_rng(0)
-    labels = random.integers(0, 10, 300)
-    images = random.integers(0, 128, (300, 32, 32, 3)) + 10 * labels[:, None, None, None]
-    write_cifar10(folder / "cifar10", images.astype(np.uint8), labels)
-    write_folders(folder, images.astype(np.uint8), labels)
+    write_data(folder)
     run({stem: (stem, words) for stem, words in TWO.items()}, 2, folder)
     return folder
 
@@ -110,7 +85,7 @@ def two(tmp_path_factory):
 def one(two):
     folder = two / "one"
     folder.mkdir()
-    for name in ("cifar10", "mnist.npz", "faces", "classes"):
+    for name in ("mnist.npz", "classes"):
         (folder / name).symlink_to(two / name)
     same = {stem: (stem, words) for stem, words in ONE.items()}
     run(same | {f"{stem}-data": (stem, f"--epochs 1 {words}") for stem, (words, _) in DATA.items()}, 1, folder)
@@ -179,20 +154,6 @@ def test_an_example_reads_its_other_data(one, stem):
     assert outcome["images"] == DATA[stem][1]
     assert outcome["each image once"]
     assert np.isfinite(outcome["history"]["loss"]).all()
-
-
-@pytest.mark.workers
-@pytest.mark.parametrize(("stem", "words"), [("lab03_lr_scaling", ["--validation-split", "0"]),
-                                             ("lab07_vit", ["--no-traffic"])])
-def test_the_learning_curve_is_that_of_the_lab(two, tmp_path, monkeypatch, stem, words):
-    """Labs 3 and 7, on the same images; the other files say in their docstring what differs."""
-    monkeypatch.setenv("LABS_RESULTS", str(tmp_path / "results"))
-    with np.load(two / f"{stem}-images.npz") as file:
-        data = write_cifar10(tmp_path / "images", file["images"], file["labels"])
-    record = local.run(stem, ["--epochs", "2", "--data", str(data), *words], workers=2, oversubscribe=True)
-    for name in ("loss", "accuracy"):
-        curve = [row[name] for row in record["history"]]
-        assert result(two, stem)["history"][name] == pytest.approx(curve, rel=1e-3), name
 
 
 @pytest.mark.workers

@@ -211,7 +211,7 @@ def bug(lab: str, *, symptoms: Mapping[str, str], lines: Mapping[int, str], reas
     """Return the task to find the bug of a script.
 
     Args:
-        lab: "lab02": the script is debugging/lab02.py, the repaired one solutions/debugging/lab02.py.
+        lab: "lab02": the script is debugging/lab02.py; solutions/debugging.csv has the repair.
         symptoms: What the script might do wrong, each with what is wrong about that choice; RIGHT for the one it does.
         lines: Numbers of lines, each with what is wrong about that choice; RIGHT for the line with the bug.
         reason: Why that line has that symptom.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labs.course.hand_ins import HandIn
-from labs.lint import checker, rules
+from labs.lint import checker
 from labs.results import records, reference
 from labs.results.records import Record
 from labs.run.student import personal_seed
@@ -70,8 +70,7 @@ def findings(hand_in: HandIn, created: datetime.datetime | None, term: datetime.
     for problem, (first, *others) in about.items():
         more = f" and {plural(len(others), 'other record')}" if others else ""
         yield f"{first}{more}: {problem}"
-    if hand_in.records:
-        yield from map(str, rules.apply(checker.recorded(hand_in.records), rules.RECORDED)[0])
+    yield from map(str, checker.check_records(hand_in.records))
 
 
 def _run(record: Record) -> str:

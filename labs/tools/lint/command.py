@@ -36,7 +36,8 @@ def main(args: argparse.Namespace) -> int:
             failed = True
             print(f"{ERROR_PREFIX}{one_line(verdict)}", file=sys.stderr)
         else:
-            failed = failed or bool(verdict.findings)
-            for line in (verdict, *(verdict.findings or ("nothing implausible",))):
+            where, findings = verdict
+            failed = failed or bool(findings)
+            for line in (where, *(map(str, findings) if findings else ["nothing implausible"])):
                 print(terminal.folded(one_line(line), 4))
     return int(failed)

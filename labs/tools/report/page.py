@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labs.course import plots, reports, studies
-from labs.lint import checker, rules
-from labs.lint.table import brief
+from labs.lint import checker
+from labs.lint.rows import brief
 from labs.measure import ledger_columns
 from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, grid
@@ -83,7 +83,7 @@ def _page(runs: list[records.Record]) -> dict[str, Any]:
     by_lab, wrong = defaultdict(list), defaultdict(list)
     for run in runs:
         by_lab[run["lab"]].append(run)
-    for finding in rules.judge(checker.recorded(runs), rules.RECORDED):
+    for finding in checker.check_records(runs):
         wrong[finding.where.partition("/")[0]].append(finding)
     machines = Counter(map(_machine, runs))
     newest = records.table([mine[-1] for _, mine in sorted(by_lab.items())])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -19,6 +20,16 @@ def solution(question: str) -> Callable:
     """Return the function that answers a question from its records."""
     lab, _, number = question.partition(".")
     return getattr(importlib.import_module(f"solutions.{catalogue.resolve(lab)}"), number)
+
+
+def repaired_script(lab: str) -> str:
+    """Return a lab's script of debugging/ with the lines of solutions/debugging.csv: "lab02"."""
+    lines = (ROOT / f"debugging/{lab}.py").read_text().splitlines()
+    with (ROOT / "solutions/debugging.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["script"] == lab:
+                lines[int(row["line"]) - 1] = row["repair"]
+    return "\n".join(lines) + "\n"
 
 
 def solved(*questions: str, results_root=None) -> None:

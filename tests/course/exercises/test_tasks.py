@@ -19,7 +19,7 @@ from labs.course.exercises import code_tasks, fresh_process
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from tests.course.exercises import planted
-from tests.course.exercises.solved import solution, with_solutions
+from tests.course.exercises.solved import repaired_script, solution, with_solutions
 
 TASKS = {task: entry for lab in catalogue.lab_names() for task, entry in exercises.entries(lab).items()
          if isinstance(entry, code_tasks.Task)}
@@ -329,10 +329,8 @@ def test_the_page_has_the_stub_with_its_hole_and_has_run_it(task):
 
 def scripts(task: str) -> tuple[list[str], list[str]]:
     """Return the lines of the script with the bug, and of the repaired one."""
-    name = f"{task.partition('.')[0]}.py"
-    broken, repaired = ((ROOT / folder / name).read_text() for folder in ("debugging", "solutions/debugging"))
-    return broken.splitlines(), repaired.replace("Repaired.", "One bug is planted.").replace(
-        f"solutions/debugging/{name}", f"debugging/{name}").splitlines()
+    lab = task.partition(".")[0]
+    return (ROOT / f"debugging/{lab}.py").read_text().splitlines(), repaired_script(lab).splitlines()
 
 
 @with_solutions

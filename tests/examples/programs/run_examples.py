@@ -48,4 +48,3 @@ for name, (file, arguments) in cases.items():
         }
         (folder / f"{name}.json").write_text(json.dumps(result))
         np.savez(folder / f"{name}.npz", *weights[0])
-        np.savez(folder / f"{name}-images.npz", images=example["images"], labels=example["labels"])
