@@ -80,7 +80,8 @@ class Comparison:
         value = f"{self.value:{'' if self.ratio else '+'}.{digits}f} {self.unit}".strip()
         if math.isnan(self.low):
             return f"{value}, {self.problem}" if math.isfinite(self.value) else self.problem
-        together = f"; 95 % for all {self.comparisons} together" * (self.comparisons > 1)
+        both = "both" if self.comparisons == 2 else f"all {self.comparisons}"
+        together = f"; 95 % for {both} together" * (self.comparisons > 1)
         return f"{value} ({self.low:.{digits}f} to {self.high:.{digits}f}{together})"
 
     def _decimals(self) -> int:
