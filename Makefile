@@ -114,6 +114,7 @@ COMMIT = $(shell git rev-parse --short=8 HEAD)
 archive = git -c tar.umask=0022 -c core.attributesFile=$(2) archive --prefix=labs-$(COMMIT)/ --add-file=dist/RELEASE \
     -o dist/labs-$(COMMIT)-$(1).tar.gz HEAD
 release: ## Write the archives for students and instructors into dist/, from the commit, without its history
+	@git rev-parse --quiet --git-dir >/dev/null 2>&1 || { echo "$@: error: an archive has no history; run this in a clone" >&2; exit 1; }
 	@git diff --quiet HEAD || { echo "$@: error: there are changes that are not committed; git stash, or commit them" >&2; exit 1; }
 	@mkdir -p dist && echo release-$(COMMIT) >dist/RELEASE
 	@$(call archive,students,setup/students.gitattributes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from labs.lint import run_rules
@@ -15,15 +14,6 @@ from labs.run.paths import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ALSO = {
-    "lab03_lr_scaling": ("lab04_large_batch_accuracy",),
-    "lab05_allreduce": ("lab04_speedup", "lab07_backends", "lab07_transported_bytes"),
-    "lab06_memory": ("lab07_backends",),
-    "lab11_multinode": ("lab02_mnist_accuracy", "lab08_throughput", "lab08_speedup"),
-}
-"""Further tables of a lab, which are named after another lab."""
-
 
 CODE = r"\b[MCTAF]\d(?:\.\d)?\b"
 """The code of a question of the course reports, such as C3.2."""
@@ -36,12 +26,6 @@ def questions() -> dict[str, str]:
     return dict(re.findall(rf"^\| ({CODE}) \| (.+?) \|", text, re.MULTILINE))
 
 
-def paths(lab: str) -> list[Path]:
-    """Return the files of a lab's tables in the course reports."""
-    folder = ROOT / "data/reference"
-    return [*sorted(folder.glob(f"{lab[:5]}_*.csv")), *(folder / f"{name}.csv" for name in ALSO.get(lab, ()))]
-
-
 def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     """Return the speedups computed from a course report's times: columns size, speedup, efficiency, some of `by`.
 
@@ -50,7 +34,7 @@ def speedups(lab: str, by: list[str]) -> pd.DataFrame | None:
     import pandas as pd
 
     bases, rows = set(), []
-    for path in paths(lab):
+    for path in sorted((ROOT / "data/reference").glob(f"{lab[:5]}_*.csv")):
         try:
             results = read(path)
         except LabError:

@@ -20,7 +20,8 @@ from labs.run.text import plural
 
 Rule = Callable[[list[Row]], speedup_rules.Found]
 RULES: tuple[Rule, ...] = (
-    speedup_rules.efficiency_above_1, speedup_rules.wrong_speedup, speedup_rules.speedup_below_1,
+    speedup_rules.efficiency_above_1, speedup_rules.wrong_efficiency, speedup_rules.wrong_speedup,
+    speedup_rules.speedup_below_1,
     speedup_rules.input_bound_baseline, speedup_rules.more_workers_longer, run_rules.steps_of_other_workers,
     run_rules.other_layout_than_asked, run_rules.missing_workers, run_rules.wrong_global_batch,
     run_rules.not_strong_scaling, run_rules.changed_learning_rate,

@@ -53,7 +53,7 @@ class Row(dict[str, Any]):
     def throughput(self, by: str) -> float:
         """Return the throughput, in any unit, from one of the columns `SPEEDS`; NaN if it has none."""
         figure = _known(self.number(by))
-        return figure if by == "images_per_sec" else 1 / figure
+        return figure if by == "images_per_sec" else _known(self.number("images"), 1.0) / figure
 
     def agree(self, *free: str) -> Hashable:
         """Return the settings that must agree in a comparison, apart from some."""

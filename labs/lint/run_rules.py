@@ -21,7 +21,8 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
     """Find steps that fit another number of workers: steps x batch x workers are not the images of an epoch."""
     counted = [row for row in having(rows, "steps_per_epoch", "batch_size")
                if row["steps_per_epoch"] * row["batch_size"] > 0 and row.size > 0]
-    alone = {row.agree(): row for row in counted if row.size == 1}
+    # A smaller batch counts the images better: its last step pads fewer.
+    alone = {row.agree(): row for row in sorted(counted, key=lambda row: -row["batch_size"]) if row.size == 1}
     for row in counted:
         steps, images = row["steps_per_epoch"], _images(row, alone.get(row.agree()))
         batches, last = images / row["batch_size"], row.global_batch / images  # The last step may be a partial one.

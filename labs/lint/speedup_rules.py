@@ -11,17 +11,22 @@ import re
 from collections.abc import Hashable, Iterator
 from typing import Any
 
-from labs.lint.rows import SPEEDS, Row, families, grouped, having, measured_by, near, text
+from labs.lint.rows import SPEEDS, Row, families, grouped, having, near, text
 from labs.results import noise, scaling
 
 Found = Iterator[tuple[Any, ...]]
+PERCENT = 5
+"""A larger efficiency must be a percentage."""
 
 
 def efficiency_above_1(rows: list[Row]) -> Found:
     """Find n workers that are more than n times as fast as one."""
-    by = measured_by(rows)
-    compared = [(base, cell) for base, cell in families(rows, by) if cell[0].size > base[0].size]
-    for base, cell in compared:
+    compared: dict[int, tuple[str, list[Row], list[Row]]] = {}
+    for by in SPEEDS:
+        for base, cell in families(rows, by):
+            if cell[0].size > base[0].size:
+                compared.setdefault(id(cell[0]), (by, base, cell))
+    for by, base, cell in compared.values():
         n = cell[0].size / base[0].size
         speedup = noise.compare(_by_seed(cell, by), _by_seed(base, by), ratio=True, comparisons=len(compared))
         if speedup.value > (1 + scaling.ROUNDED) * n and not speedup.low <= n:
@@ -31,8 +36,18 @@ def efficiency_above_1(rows: list[Row]) -> Found:
         if (efficiency := row["speedup"] / _ideal(row, rows)) > 1 + scaling.ROUNDED:
             yield f"speedup {text(row['speedup'])} with {row.workers}: {_cause(efficiency)}", row
     for row in having(rows, "scaling_efficiency"):
-        if row["scaling_efficiency"] > 1 + scaling.ROUNDED:
+        if row["scaling_efficiency"] > PERCENT:
+            yield f"{text(row['scaling_efficiency'])} is no efficiency: write 0.95 for 95 %", row
+        elif row["scaling_efficiency"] > 1 + scaling.ROUNDED:
             yield f"scaling {_cause(row['scaling_efficiency'])}", row
+
+
+def wrong_efficiency(rows: list[Row]) -> Found:
+    """Find efficiencies that are not the speedup of the same row over its ideal."""
+    for row in having(rows, "speedup", "scaling_efficiency"):
+        right, stated = row["speedup"] / _ideal(row, rows), row["scaling_efficiency"]
+        if not near(stated, right, 0.03) and stated <= PERCENT:
+            yield f"{text(stated)} with speedup {text(row['speedup'])} on {row.workers}; it is {right:.2f}", row
 
 
 def _by_seed(rows: list[Row], by: str) -> dict[Hashable, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,15 +100,29 @@ def _frame(path: Path) -> pd.DataFrame:
 
     try:
         with warnings.catch_warnings(action="error"):  # A longer first line only warns.
-            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False,
-                                skipinitialspace=True)
+            frame = pd.read_csv(path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True)
+        _refuse_short_lines(path)
     except OSError as problem:
-        raise LabError(f"{path}: {problem.strerror}; give a results folder or a CSV file") from None
+        raise LabError(f"{path}: {problem.strerror}; give a results folder, which `labs run lab10_caltech` makes, or "
+                       "a CSV file") from None
     except (ValueError, pd.errors.ParserWarning) as problem:
         raise LabError(f"{path.name} is not a table: {problem}; save it as CSV in UTF-8, with a comma between the "
                        "cells, and quotes around a text that holds one") from None
     frame.index += 2
     return frame.dropna(how="all").dropna(axis="columns", how="all")
+
+
+def _refuse_short_lines(path: Path) -> None:
+    """Refuse a table in which cells may have shifted, or are separated by another character."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        lines = csv.reader(file)
+        head = next(lines)
+        if len(head) == 1 and (";" in head[0] or "\t" in head[0]):
+            raise LabError(f"{path.name}: no commas between the cells; save it as CSV with commas")
+        for cells in lines:
+            if any(cells) and len(cells) != len(head):
+                raise LabError(f"{path.name}, line {lines.line_num}: {len(cells)} cells under {len(head)} columns; "
+                               "leave no cell out, and write decimal points, not commas")
 
 
 def _numbers(path: Path, cells: pd.Series) -> pd.Series:
@@ -118,4 +133,6 @@ def _numbers(path: Path, cells: pd.Series) -> pd.Series:
     for line, cell in cells[cells.notna() & ~np.isfinite(numbers)].items():
         raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is not a number; write it with a "
                        "decimal point and without a unit, or leave the cell empty")
+    for line, cell in cells[numbers < 0].items() if cells.name != "train_loss" else ():
+        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is below 0")
     return numbers

@@ -46,7 +46,7 @@ def read_all(name: str, lab: str = "*", folder: Path = FOLDER) -> list[records.R
     Raises:
         LabError: No set has this name, or a line is damaged.
     """
-    if not (folder / name).is_dir():
+    if name not in names(folder):
         raise LabError(f"no reference runs are called {name!r}; there are: {', '.join(names(folder)) or 'none'}")
     return sorted((record for path in sorted((folder / name).glob(f"{lab}.jsonl")) for record in _read(path)),
                   key=_start)

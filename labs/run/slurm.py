@@ -28,7 +28,8 @@ def run(*command: str, timeout: float = 60) -> tuple[int, str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SQUEUE_", "SINFO_"))}
     env |= {"SLURM_TIME_FORMAT": "standard"}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=timeout,
+                              stdin=subprocess.DEVNULL)  # sbatch without a file would read from the terminal.
     except FileNotFoundError:
         raise LabError(f"no {command[0]} on the PATH: this machine has no Slurm; {CURE}") from None
     except subprocess.TimeoutExpired:

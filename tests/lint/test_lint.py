@@ -111,6 +111,20 @@ four GPUs,4,0.002,174,15,0.987""",
     "slower on two": """model,workers,seconds_per_epoch,speedup
 tiny,1,2.0,1
 tiny,2,2.6,0.77""",
+    "rounded up steps": """workers,batch_size_per_worker,steps,images_per_sec
+1,32,97,100
+1,256,13,110
+1,1024,4,120
+2,32,49,190
+2,256,7,200""",
+    "images grow": """workers,batch_size_per_worker,images,seconds_per_epoch,speedup
+1,32,1000,10,1
+2,32,2000,10.5,1.9""",
+    "two figures": """model,workers,images_per_sec,seconds_per_epoch
+a,1,100,
+a,2,190,
+b,1,,10
+b,4,,2.7""",
 }
 
 
@@ -132,6 +146,9 @@ SEEDED = [  # Table, what stood there, what stands there now, rule, lines, words
     ("speedup", "20.92,1.30", "20.92,1.00", "wrong speedup", (3,), "used as its own baseline"),
     ("speedup", "15.66,1.66", "15.66,3.33", "wrong speedup", (6,), "no ratio of this table gives it"),
     ("speedup", "1.30,0.65,3.0,12.0", "1.30,0.65,3.0,2.0", "parts that do not sum", (3,), "(48%) are not accounted"),
+    ("speedup", "1.30,0.65", "1.30,0.40", "wrong efficiency", (3,), "it is 0.65"),
+    ("speedup", "1.30,0.65", "1.30,65", "efficiency above 1", (3,), "write 0.95 for 95 %"),
+    ("two figures", "b,4,,2.7", "b,4,,1", "efficiency above 1", (5,), "10 times the throughput"),
     ("speedup", ",1.653", ",1653", "bandwidth above the machine", (3,), "no all-reduce reaches 500"),
     ("speedup", "11.7,1.4,0.56", "13.0999,0.0001,0.56", "loader called communication", (6,), "was the data loader"),
     ("strong", "64,128,180", "64,256,180", "wrong global batch", (3,), "256 is not 64 x 2 workers = 128"),

@@ -33,7 +33,9 @@ def test_the_template_is_a_table_to_fill_in(tmp_path, capsys):
     ("workers,model\n1,a\n", "holds no figures to check; give at least one of images_per_sec, seconds_per_epoch"),
     ("#GPUs,speedup\n1,1\n", "unknown column '#GPUs'; fill in the table that `labs lint --template` prints"),
     ("workers,sped_up\n1,1\n", "unknown column 'sped_up'; did you mean speedup?"),
-    ("workers;speedup\n1;1\n", "unknown column 'workers;speedup'"),
+    ("workers;speedup\n1;1\n", "no commas between the cells; save it as CSV with commas"),
+    ("workers,images_per_sec,seconds_per_epoch,part\n1,100,5\n", "line 2: 3 cells under 4 columns; leave no cell out"),
+    ("workers,seconds_per_epoch\n1,-5\n", "line 2: seconds_per_epoch '-5' is below 0"),
     ("workers,speedup,speedup\n1,1,1\n", "unknown column 'speedup.1'"),
     ("workers,speedup\n1,1\n\n2,1.9x\n", "line 4: speedup '1.9x' is not a number; write it with a decimal point and"),
     ("workers,images\n1,\"60,000\"\n", "holds no figures"),
@@ -55,6 +57,6 @@ def test_one_bad_path_does_not_hide_the_others(tmp_path, capsys):
     reference = ROOT / "data/reference/lab08_speedup.csv"
     assert commands.dispatch(["lint", *map(str, (tmp_path / "none.csv", tmp_path, reference))]) == 1
     out, err = capsys.readouterr()
-    assert "No such file or directory; give a results folder or a CSV file" in err
+    assert "No such file or directory; give a results folder, which `labs run lab10_caltech` makes, or a CSV file" in err
     assert "holds no record" in err
     assert "lab08_speedup.csv, line 7: efficiency above 1: " in out

@@ -62,6 +62,8 @@ def test_the_mean_of_integers_has_a_fraction_in_horovods_own_functions_too():
     means = [horovod.allreduce(three), horovod.reducescatter(three), *horovod.grouped_allreduce([three]),
              *horovod.grouped_reducescatter([three])]
     assert [(mean.dtype, mean.numpy().tolist()) for mean in means] == [(tf.float64, [3.0])] * 4
+    large = horovod.allreduce(tf.constant([100_001]), compression=horovod.Compression.fp16)
+    assert large.numpy().tolist() == [100_001], "half precision is for floating-point numbers"
     assert horovod.allreduce(three, op=horovod.Sum).dtype == tf.int32
 
 

@@ -69,13 +69,13 @@ def check(question: str, answer: Any, results_root: Path | None = None) -> None:
     name, entry = _find(question)
     field, value, line, about, wrong = "answer", answer, 0, [], ""
     try:
-        about = _about(name, entry, results_root)
         if isinstance(entry, Task) and entry.stub:
             if not callable(answer):
                 raise NoAnswerError(f"the answer is {entry.answer}, not {shown(answer)}")
             field, (value, line) = "cell", fresh_process.cell_of(answer)
         else:
             value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
+        about = _about(name, entry, results_root)
         print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
     except NoAnswerError as problem:
         earlier = "; not kept: the hand-in has your earlier cell" * bool(kept.load(name))

@@ -46,7 +46,7 @@ def _explained(numbers: Sequence[str]) -> list[str]:
         lines.append(f"{head}  partition {partition}, nodes: {nodes}, limit: {limit}")
         if state == "PENDING":
             why = reasons.explain(reason, job=job, partition=partition, limit=limit, dependency=dependency,
-                                  longest=longest.get(partition, "TIME"))
+                                  longest=longest.get(partition.partition(",")[0], "TIME"))
             lines += [f"    {why}", *([f"    expected start: {start}"] if start[:1].isdigit() else [])]
     return lines or ["no such job is in the queue; finished ones: sacct, or labs results"]
 
