@@ -51,7 +51,7 @@ test-all: env ## Run everything that needs no GPU: all tests, all notebooks (50 
 	$(check)
 	$(call tests,-m 'not gpu',notebooks)
 
-test-gpu: ## Train on this node's GPUs, with the active environment (docs/gpu-environment.md; ten minutes)
+test-gpu: ## Train on this node's GPUs, with the active environment (docs/setup.md; ten minutes)
 	@nvidia-smi -L
 	@$(or $(PYTHON),python) -m pytest -m gpu -s tests/gpu
 
@@ -94,7 +94,7 @@ $(STAMP): pyproject.toml horovod_keras3/pyproject.toml setup/constraints.txt $(w
           $(wildcard $(VENV)/lib/python3.*/site-packages) $(if $(REMADE),FORCE)
 	$(call make_env,env --mpi '$(MPI)' --venv '$(VENV)',$(CANDIDATES),$(NO_PYTHON))
 
-horovod: ## Build Horovod with NCCL into the active environment, for a GPU node (docs/gpu-environment.md)
+horovod: ## Build Horovod with NCCL into the active environment, for a GPU node (docs/setup.md)
 	$(call make_env,horovod,$(or $(PYTHON),python),$(NO_ACTIVE))
 
 notebook: env ## Open the notebooks in JupyterLab

@@ -22,7 +22,7 @@ def another_system() -> str | None:
         return None
     system = SYSTEMS.get(sys.platform, sys.platform)
     wsl = "WSL 2, " if system == "Windows" else ""
-    ways = f"{wsl}a container, GitHub Codespaces or a cluster (docs/computers.md)"
+    ways = f"{wsl}a container, GitHub Codespaces or a cluster (docs/setup.md)"
     return f"this is {system}, and the kit needs Linux: {ways}"
 
 

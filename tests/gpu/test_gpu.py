@@ -1,4 +1,4 @@
-"""The kit on this machine's GPUs: `make test-gpu` (docs/gpu-environment.md). Prints what was measured."""
+"""The kit on this machine's GPUs: `make test-gpu` (docs/setup.md). Prints what was measured."""
 
 from __future__ import annotations
 

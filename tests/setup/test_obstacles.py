@@ -42,7 +42,7 @@ def test_another_system(clone, system, name, ways):
     clone.fake_python("python3", (3, 9, 6), system=system)
     clone.fake_python("python3.13", (3, 13, 0), system=system)
     assert clone.obstacle("env") == (f"env: error: this is {name}, and the kit needs Linux: {ways}a container, "
-                                     "GitHub Codespaces or a cluster (docs/computers.md)")
+                                     "GitHub Codespaces or a cluster (docs/setup.md)")
 
 
 def test_no_compiler(clone):

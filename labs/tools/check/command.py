@@ -144,7 +144,7 @@ def tensorflow() -> Finding:
         return _not_loaded("tensorflow")
     loaded = f"{facts['tensorflow']} with Keras {facts['keras']}, loaded in {facts['seconds']:.0f} s"
     if version("tensorflow") != tested:
-        return warn(f"{loaded}; the labs are tested with {tested}", "docs/support-matrix.md")
+        return warn(f"{loaded}; the labs are tested with {tested}", "docs/setup.md")
     return ok(loaded)
 
 
@@ -272,7 +272,7 @@ def gpus() -> Finding:
                     "unset CUDA_VISIBLE_DEVICES")
     if not _probe().get("gpus"):
         return fail("TensorFlow sees none of the GPUs: a CUDA library is missing or not found, or the driver is older "
-                    "than 525.60", "make horovod; if that does not help: docs/gpu-environment.md")
+                    "than 525.60", "make horovod; if that does not help: docs/setup.md")
     if not _probe().get("nccl"):
         return warn("Horovod was built without NCCL: gradients go from GPU to GPU through host memory", "make horovod")
     return ok(f"{capacity.visible_gpus()} of {present}: {', '.join(sorted(names))}; NCCL is built into Horovod")

@@ -121,7 +121,7 @@ BREAKAGES = [  # Check, state, how it is made, cause, cure.
     ("python", "fail", old_python, "is 3.11.2; the labs need 3.11.4 to 3.13", "make env PYTHON="),
     ("packages", "fail", no_conda_package, "not installed: pandas", f"pip install pandas=={PINS['pandas']}$"),
     ("packages", "fail", old_keras, "keras 2.15.0 is in .*: the labs need keras 3", "unset PYTHONPATH"),
-    ("tensorflow", "warn", new_tensorflow, "the labs are tested with 2.21.0", "support-matrix.md"),
+    ("tensorflow", "warn", new_tensorflow, "the labs are tested with 2.21.0", "setup.md"),
     ("tensorflow", "fail", lambda machine: machine.replace("tensorflow/__init__.py", lambda _: "import nothing"),
      "does not load: ModuleNotFoundError", "make env"),
     ("tensorflow", "fail", variable("TF_USE_LEGACY_KERAS", "1"), "does not load", "unset TF_USE_LEGACY_KERAS"),
