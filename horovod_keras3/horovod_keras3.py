@@ -711,9 +711,9 @@ def _compare_settings(model, params):
                              "synchronized=False, and call hvd.average_statistics(model) before you save")
     if rank() == 0 and any(getattr(layer, "mask_zero", False) or isinstance(layer, tf.keras.layers.Masking)
                            for layer in layers):
-        warnings.warn("this model masks steps, and its loss is the mean over each worker's own steps that are left: "
-                      "the mean over the workers differs from that over all steps, unless all have equally many",
-                      stacklevel=2)
+        warnings.warn("this model masks steps, and each worker averages its loss over its own steps that are not "
+                      "masked: unless all workers have equally many, the mean over the workers is not that of one "
+                      "worker on the whole batch; give all workers sequences of similar lengths", stacklevel=2)
     if hasattr(optimizer, "horovod"):
         optimizer.horovod.reduce.unit.assign(0)
     config = _inner(optimizer).get_config() if optimizer else {}

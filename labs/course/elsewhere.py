@@ -155,4 +155,4 @@ def against(runs: Sequence[dict[str, Any]], method: str, baseline: str, comparis
     exchange = {run["config"]["seed"]: ledger([run])["exchange"] for run in runs}
     one, other = ({seed: methods[name] for seed, methods in exchange.items()} for name in (method, baseline))
     verdict = noise.compare(one, other, comparisons=comparisons)
-    return {-1: "shorter", 0: "no measurable difference", 1: "longer"}[verdict.direction]
+    return {-1: "shorter", 0: "not resolved", 1: "longer"}[verdict.direction]

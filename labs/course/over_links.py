@@ -237,7 +237,7 @@ def second_node(rows: pd.DataFrame) -> pd.DataFrame:
         speedup = noise.compare(alone[batch], two, "seconds", ratio=True, comparisons=len(groups))
         table.append({"B": batch, "link": link, "speedup": speedup.value, "speedup_low": speedup.low,
                       "speedup_high": speedup.high,
-                      "note": "; left out, disturbed: ".join(["", *speedup.left_out]).lstrip("; ")})
+                      "note": f"Left out, disturbed: {', '.join(speedup.left_out)}." * bool(speedup.left_out)})
     return pd.DataFrame(table)
 
 

@@ -29,7 +29,8 @@ def steps_of_other_workers(rows: list[Row]) -> Found:
         if abs(steps * row.size - batches) > max(0.02, last) * batches:
             ran = batches / steps
             whole = near(ran, max(1.0, float(f"{ran:.0f}")), 0.03)
-            so = f"so {ran:.0f} worker{'s' * (ran > 1.5)} ran" if whole else "no number of workers"
+            so = (f"so {ran:.0f} worker{'s' * (ran > 1.5)} ran" if whole else
+                  "which is no whole number of workers: check the steps, the images and the batch")
             yield (f"{text(steps)} steps with {row.workers}: {text(images)} images are {text(batches)} batches of "
                    f"{text(row['batch_size'])}, and {text(batches)} / {text(steps)} = {ran:.2f}, {so} "
                    f"(expected {batches / row.size:,.0f} steps)"), row
@@ -48,7 +49,8 @@ def other_layout_than_asked(rows: list[Row]) -> Found:
     for row in rows:
         for what, asked, used in row.get("asked", ()):
             if str(asked).lower() != str(used).lower():
-                alone = "were they started one by one?" if what == "workers" else "compare the run by what ran"
+                alone = ("each process may have trained alone: start them with one `labs run`" if what == "workers"
+                         else "compare the run by what ran")
                 yield f"{asked} {what} asked for, {used} ran; {alone}", row
 
 
@@ -56,7 +58,7 @@ def missing_workers(rows: list[Row]) -> Found:
     """Find rows without a number of workers, in a table where other rows have one."""
     for row in rows if having(rows, "size") else ():
         if not row.size > 0 and any(row.number(name) > 0 for name in (*SPEEDS, "speedup")):
-            yield "the number of workers is missing: no speedup follows from this row", row
+            yield "the number of workers is missing, so no speedup follows from this row: fill in `workers`", row
 
 
 # What the rows compare.

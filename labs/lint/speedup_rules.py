@@ -37,7 +37,7 @@ def efficiency_above_1(rows: list[Row]) -> Found:
             yield f"speedup {text(row['speedup'])} with {row.workers}: {_cause(efficiency)}", row
     for row in having(rows, "scaling_efficiency"):
         if row["scaling_efficiency"] > PERCENT:
-            yield f"{text(row['scaling_efficiency'])} is no efficiency: write 0.95 for 95 %", row
+            yield f"{text(row['scaling_efficiency'])} is too large for an efficiency: write 0.95 for 95 %", row
         elif row["scaling_efficiency"] > 1 + scaling.ROUNDED:
             yield f"scaling {_cause(row['scaling_efficiency'])}", row
 

@@ -35,7 +35,7 @@ SETTINGS = {
     "images": "training images of an epoch",
     "epochs": "epochs of the run",
     "epoch": "the epoch of this row's figures",
-    "steps": "steps of the run; of an epoch, without a column epochs",
+    "steps": "steps of the whole run; of one epoch if there is no column epochs",
     "gradient_bytes": "bytes of all gradients: 4 per parameter",
     "link_gb_per_sec": "what the link between the workers can carry, GB/s",
 }
@@ -134,5 +134,6 @@ def _numbers(path: Path, cells: pd.Series) -> pd.Series:
         raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is not a number; write it with a "
                        "decimal point and without a unit, or leave the cell empty")
     for line, cell in cells[numbers < 0].items() if cells.name != "train_loss" else ():
-        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is below 0")
+        raise LabError(f"{path.name}, line {line}: {cells.name} {quoted(cell)} is below 0; write what was "
+                       "measured, or leave the cell empty")
     return numbers

@@ -115,7 +115,7 @@ def bound(one: pd.DataFrame, many: pd.DataFrame, workers: int) -> str:
     whole, own = (compare(many[name], ideal[name]) for name in (WALL, largest))
     leads = {name: compare(many[largest] - many[name], ideal[largest] - ideal[name]) for name in others}
     leads[f"-{OTHER}"] = compare(many[largest] + many[OTHER], ideal[largest] + ideal[OTHER])
-    rivals = ", ".join(name for name, lead in leads.items() if lead.direction < 1)
+    rivals = ", ".join(dict.fromkeys(name.removeprefix("-") for name, lead in leads.items() if lead.direction < 1))
     disturbed = ", ".join([*one.attrs.get("disturbed", ()), *many.attrs.get("disturbed", ())])
     if whole.direction < 0:
         sentence = f"nothing bounds the scaling: the epoch is shorter than ideal, {whole.figures}: check the baseline"

@@ -32,7 +32,7 @@ def test_a_difference_needs_an_interval_without_zero():
     assert elsewhere.against(RUNS, "SyncBN", "plain", 1) == "longer"
     assert elsewhere.against(RUNS, "plain", "SyncBN", 1) == "shorter"
     two = [run(0.005, 0.006, 1), run(0.006, 0.005, 2)]
-    assert elsewhere.against(two, "SyncBN", "plain", 1) == "no measurable difference"
+    assert elsewhere.against(two, "SyncBN", "plain", 1) == "not resolved"
 
 
 def test_what_each_worker_keeps_is_the_formula_of_the_exercise():

@@ -201,7 +201,7 @@ def right_tables(draw) -> pd.DataFrame:
             })
     table = pd.DataFrame(rows)
     own = table["images_per_sec"] / table.groupby("batch_size_per_worker")["images_per_sec"].transform("first")
-    assume(own.min() > 0.01)
+    assume(own.min() > 0.05)  # Rounding to three decimals changes a smaller one by more than lint allows.
     table["speedup"], table["scaling_efficiency"] = own.round(3), (own / table["workers"]).round(4)
     return table
 

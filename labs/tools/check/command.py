@@ -133,7 +133,7 @@ def packages() -> Finding:
     if others:
         return warn(", ".join(f"{name} {version(name)} (tested with {pins()[name]})" for name in others),
                     environment.cure(others[0]))
-    return ok(f"{len(versions)}, all at their pins" if pins() else f"{len(versions)}, all there")
+    return ok(f"{len(versions)}, all at their pins" if pins() else f"{len(versions)}, all installed")
 
 
 def tensorflow() -> Finding:
@@ -164,8 +164,8 @@ def horovod() -> Finding:
     if not facts["gloo"]:
         return warn("it was built without Gloo: lab 12 and --backend gloo cannot run", install("horovod"))
     if not facts["safe"]:  # It lacks setup/horovod.patch.
-        return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not start it by `horovodrun`, "
-                    "nor lab 12's elastic study", install("horovod"))
+        return warn("it has CVE-2024-10190 and CVE-2026-31234: on a shared machine, do not use horovodrun, "
+                    "and do not run lab 12's elastic study", install("horovod"))
     return ok(f"{facts['horovod']} for TensorFlow {environment.built_for() or facts['tensorflow']}; MPI, Gloo"
               f"{', NCCL' * facts['nccl']}; horovod_keras3 {version('horovod_keras3') or ''}".rstrip())
 
@@ -206,7 +206,7 @@ def variables() -> Finding | list[Finding]:
                 for rule, value in environment.harmful(environment.RULES)]
     left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
     if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
-        findings.append(fail("is left over from inside a run: a notebook's only worker would wait for others",
+        findings.append(fail("is left over from inside a run: a notebook would wait for that run's other workers",
                              f"unset {' '.join(left)}", left[0]))
     return findings or ok("none is known to break or slow down a run")
 
@@ -264,7 +264,8 @@ def gpus() -> Finding:
     except pynvml.NVMLError_LibraryNotFound:
         return absent("no NVIDIA driver; the labs run on the CPU")
     except pynvml.NVMLError as error:
-        return fail(f"the GPUs' driver does not work: {error}", "tell the machine's administrator; nvidia-smi")
+        return fail(f"the GPUs' driver does not work: {error}",
+                    "run nvidia-smi, and send what it prints to the machine's administrator")
     if not present:
         return absent("none; the labs run on the CPU")
     if not capacity.visible_gpus():

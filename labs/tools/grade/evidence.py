@@ -27,7 +27,7 @@ KIT = "the kit"
 OF_A_PAGE = 1000
 """Seeds of pages and sweeps are below; those of students' own runs are nearly always above."""
 FEWEST_LINES, LONGEST_CELL = 5, 100_000
-"""Shorter functions are equal by chance. Code of more characters might take all memory to parse."""
+"""Shorter functions are often equal by chance. Code of more characters might take all memory to parse."""
 Trace = tuple[Any, ...]
 """What no other run or cell has; its kind stands first."""
 SHARED = {"times": "times that are equal to the last digit: the same run, or a copy",

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = ("List each implausible row of your results with the reason.\n"
                           "The exit code is 1 if there is one, or if a path could not be checked.")
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(["the columns of a table, of which it may lack any:",
+    parser.epilog = "\n".join(["the columns of a table; all are optional, but give at least one figure:",
                                *(f"  {name:21} {meaning}" for name, meaning in tables.COLUMNS.items())])
     parser.add_argument("paths", nargs="*", type=usage.path, metavar="RESULTS | FILE.csv",
                         help="results folders and tables typed by hand; default: your results folder")

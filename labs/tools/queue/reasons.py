@@ -17,8 +17,8 @@ REASONS = {
                  "update jobid={job} timelimit=00:15:00",
     "Nodes required for job are*": "the nodes that it needs are down, or kept for jobs before it; wait, or use another "
                                    "partition: sinfo -s",
-    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved; wait; if it named them (-w), any will do: "
-                       "scontrol update jobid={job} reqnodelist=",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved; wait; if the job names nodes (-w), let it "
+                       "take any: scontrol update jobid={job} reqnodelist=",
     "PartitionTimeLimit": "it never starts, because its limit {limit} is above that of partition {partition}; scontrol "
                           "update jobid={job} timelimit={longest}, and continue the run with --resume",
     "PartitionNodeLimit": "it never starts, because a job in {partition} may not have that many nodes; scontrol show "
