@@ -10,6 +10,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ def _trained(checkout: Path, lab: str, workers: int, name: str) -> dict:
     found = list(results.glob(f"{lab}*/w{workers}/record.json"))
     if not found or name == "here":
         for path in found:
-            subprocess.run(["rm", "-r", path.parent], check=True)
+            shutil.rmtree(path.parent)
         path = os.pathsep.join([str(checkout), str(checkout / "horovod_keras3")])
         subprocess.run(command, cwd=checkout, env=os.environ | {"PYTHONPATH": path, "LABS_RESULTS": str(results)},
                        check=True, stdout=subprocess.DEVNULL)
