@@ -43,7 +43,7 @@ $(BY_FILE) --nbval --nbval-sanitize-with tests/notebooks/sanitize.cfg $(2) || fa
 [ -z "$$failed" ]
 endef
 
-test: env ## Check style, types and imports; run the everyday tests and four notebooks (ten minutes)
+test: env ## Check style, types and imports; run the everyday tests and four notebooks (nine minutes)
 	$(check)
 	$(call tests,-m '$(EVERYDAY)',$(foreach lab,$(EVERYDAY_LABS),notebooks/lab$(lab)_*.ipynb))
 
@@ -51,7 +51,7 @@ test-all: env ## Run everything that needs no GPU: all tests, all notebooks (50 
 	$(check)
 	$(call tests,-m 'not gpu',notebooks)
 
-test-gpu: ## Train on this node's GPUs, with the active environment (docs/setup.md; ten minutes)
+test-gpu: ## Train on this node's GPUs, with the active environment (docs/setup.md)
 	@nvidia-smi -L
 	@$(or $(PYTHON),python) -m pytest -m gpu -s tests/gpu
 

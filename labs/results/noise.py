@@ -166,7 +166,7 @@ def _values(side: Any, of: str | Callable[[Record], float] | None, timed: bool,
     all_disturbed = 0 < len(runs) == len(left_out)
     values: Values = {}
     for seed, value, disturbed in runs:
-        if disturbed in left_out and not all_disturbed:
+        if disturbed and timed and not all_disturbed:
             continue
         if value is None or not math.isfinite(value) or (ratio and value <= 0):
             raise LabError(f"{value} cannot be compared; a {'ratio' if ratio else 'difference'} needs "

@@ -35,14 +35,9 @@ class Grid:
         return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def markdown(text: str, code: bool = False) -> str:
-    """Return text as one line of Markdown that shows it literally; names in a record may contain markup.
-
-    Args:
-        text: Any text.
-        code: Keep backticks, which enclose commands.
-    """
-    text = re.sub(r"[\\*~|]" if code else r"[\\*~|`]", r"\\\g<0>", printable(text))
+def markdown(text: str) -> str:
+    """Return text as one line of Markdown that shows it literally; names in a record may contain markup."""
+    text = re.sub(r"[\\*~|`]", r"\\\g<0>", printable(text))
     text = re.sub(r"(?<![^\W_])_+|_+(?![^\W_])|\](?=[(\[:])|^[-+#=]+(?=\s|$)", _escaped, text)
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

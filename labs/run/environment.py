@@ -14,7 +14,7 @@ import re
 import site
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
@@ -79,9 +79,9 @@ RULES = [
 ]
 
 
-def harmful(rules: Sequence[Rule]) -> Iterator[tuple[Rule, str]]:
-    """Yield each of these rules that a variable of this process breaks, with the variable's value."""
-    for rule in rules:
+def harmful() -> Iterator[tuple[Rule, str]]:
+    """Yield each rule that a variable of this process breaks, with the variable's value."""
+    for rule in RULES:
         if rule.wrong(value := os.environ.get(rule.name, "")):
             yield rule, value
 
@@ -95,7 +95,7 @@ def refuse_harmful(horovod: bool = True) -> None:
     Raises:
         LabError: The environment is harmful; the message names the variable, the package or the file, and the cure.
     """
-    for rule, value in harmful(RULES):
+    for rule, value in harmful():
         if rule.state == "fail" and (horovod or not rule.name.startswith("HOROVOD_")):
             raise LabError(f"{rule.name}={value} {rule.cause}; unset {rule.name}")
     check_working_folder()

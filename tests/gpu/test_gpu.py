@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from labs.launch import capacity
-from labs.results import records
+from labs.results import records, scaling
 
 GPUS = capacity.visible_gpus()
 WORKERS = max(2, GPUS)
@@ -76,3 +76,5 @@ def test_a_speedup_of_two_gpus_has_an_interval(tmp_path):
     runs = records.read_all("lab04_speedup", tmp_path)
     assert sorted(run["layout"]["gpus"] for run in runs) == [1, 1, 1, 2, 2, 2]
     assert {run["layout"]["backend"] for run in runs} == {"none", "NCCL"}
+    two = scaling.speedups(records.table(runs)).set_index("size").loc[2]
+    assert 0 < two["speedup_low"] < two["speedup"] < two["speedup_high"]

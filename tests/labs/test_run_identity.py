@@ -22,7 +22,6 @@ from labs.run.options import Options
 from labs.run.paths import ROOT
 
 CONFIG = lab.Config(data="rgb", image_size=16, batch_size=8, epochs=2, warmup_epochs=0)
-WORDS = "--data rgb --image-size 16 --batch-size 8 --warmup-epochs 0"
 RESUME = Options("it", Path("results"), resume=True)
 
 

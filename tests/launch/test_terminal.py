@@ -70,7 +70,7 @@ def test_lines_appear_above_the_live_line():
 
 
 COMMANDS = ([], ["--help"], ["results"], ["data", "list"],
-            ["check", "--only", "packages", "--only", "datasets"], ["sweep", "lab04", "--list"], ["run", "lab10", "-h"])
+            ["check", "--only", "packages", "--only", "disk"], ["sweep", "lab04", "--list"], ["run", "lab10", "-h"])
 
 
 @pytest.mark.slow

@@ -173,13 +173,13 @@ def number(value: Any) -> float | None:
 
 
 def numbers(value: Any, count: int) -> list[float] | None:
-    """Return a list, tuple or array of that many finite numbers as a list, and None for anything else."""
+    """Return a list of that many finite numbers, and None for anything else."""
     plain = _array(value)
     return plain.tolist() if plain is not None and plain.shape == (count,) and np.isfinite(plain).all() else None
 
 
 def arrays(value: Any, like: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """Return a list or tuple of arrays with given shapes as a list, and None for anything else."""
+    """Return a list of arrays with given shapes, and None for anything else."""
     if not isinstance(value, list) or len(value) != len(like):
         return None
     plain = [array for array in map(_array, value) if array is not None]

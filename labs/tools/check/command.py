@@ -203,7 +203,7 @@ def variables() -> Finding | list[Finding]:
     from labs.launch import mpirun
 
     findings = [Finding(rule.state, f"={value} {rule.cause}", f"unset {rule.name}", rule.name)
-                for rule, value in environment.harmful(environment.RULES)]
+                for rule, value in environment.harmful()]
     left = sorted(name for name in os.environ if mpirun.INSIDE.match(name))
     if left and not ("SLURM_JOB_ID" in os.environ and all(name.startswith("PMIX_") for name in left)):  # Set by Slurm.
         findings.append(fail("is left over from inside a run: a notebook would wait for that run's other workers",
@@ -213,7 +213,7 @@ def variables() -> Finding | list[Finding]:
 
 def _harmful(*prefixes: str) -> str:
     """Return the command that unsets variables of these prefixes that break a run, or an empty string."""
-    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful(environment.RULES)
+    return "; ".join(f"unset {rule.name}" for rule, _ in environment.harmful()
                      if rule.state == "fail" and rule.name.startswith(prefixes))
 
 
@@ -248,7 +248,7 @@ def _room(folder: Path, needed_mb: int, cure: str, name: str) -> Finding:
     free = shutil.disk_usage(there).free / 1e6
     if free < needed_mb:
         return fail(f"{free:.0f} MB free for {shown(folder)}, and a run of two workers needs {needed_mb}", cure, name)
-    return ok(f"{free / 1e3:.1f} GB free for {shown(folder)}", name=name)
+    return ok(f"{free / 1e3:.1f} GB free for {shown(folder)}")
 
 
 def gpus() -> Finding:

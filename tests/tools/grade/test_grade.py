@@ -20,9 +20,10 @@ from labs.run.paths import ROOT
 from labs.run.student import personal_seed
 from labs.tools.grade import evidence, judge, policy
 from tests.course.exercises import planted
+from tests.course.exercises.solved import with_solutions
 from tests.tools.grade import packed
 
-pytestmark = pytest.mark.skipif(not (ROOT / "solutions").is_dir(), reason="solutions/ is left out here")
+pytestmark = with_solutions
 POLICY = policy.read(policy.DEFAULT)
 WORDS = "**1.** The baseline of each batch size is one worker.\n\n<b>2.</b>\n2. Weak scaling, because ..."
 ALONE = """def excess(one, many, n):
