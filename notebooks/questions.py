@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from labs.course import reports
+from labs.pages import reports
 from labs.run import atomic, catalogue
 from labs.run.paths import ROOT
 

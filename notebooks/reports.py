@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from labs.course import at_scale, laws, reports
 from labs.lint import checker
+from labs.pages import at_scale, laws, reports
 from labs.results import noise
 from labs.results.tables import Grid
 from labs.run import atomic

@@ -1,6 +1,6 @@
-"""Answers to the questions of `labs.course.exercises`, for instructors. Remove this folder from what students get.
+"""Answers to the questions of `labs.exercises`, for instructors. Remove this folder from what students get.
 
-    from labs.course import exercises
+    from labs import exercises
     from solutions import lab04_speedup
     exercises.check("lab04.q1", lab04_speedup.q1(exercises.runs("lab04.q1")))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labs.course import laws
+from labs.pages import laws
 
 
 def q1(runs):

@@ -15,7 +15,7 @@ from labs.run.paths import ROOT
 
 PARTS = {
     "core": ("datasets", "launch", "measure", "models", "results", "run", "training", "*.py"),
-    "course": ("course", "lint"), "tools": ("tools",), "command": ("cli",),
+    "pages": ("pages", "exercises", "lint"), "tools": ("tools",), "command": ("cli",),
 }
 """The folders of each part of labs/."""
 

@@ -58,7 +58,8 @@ def test_a_lab_trains_without_any_tool(copy, tmp_path):
 @pytest.mark.parametrize("lab", catalogue.lab_names())
 def test_a_lab_stands_on_few_files_of_the_core(lab):
     files = sizes.closure(lab)
-    assert not [path for path in files if path.relative_to(ROOT / "labs").parts[0] in ("course", "tools", "cli")]
+    rooms = {path.relative_to(ROOT / "labs").parts[0] for path in files}
+    assert not rooms & {"pages", "exercises", "tools", "cli"}
     assert len(files) <= FILES
     assert sizes.lines(iter(files)) <= LINES
 
@@ -67,7 +68,7 @@ def test_a_lab_stands_on_few_files_of_the_core(lab):
 def test_no_public_name_of_the_core_is_defined_outside_it(part):
     """import-linter leaves out imports for type checkers, but `lazy.attach` runs those of a package's `__init__`."""
     homes = lazy.public_names(ROOT / "labs" / part / "__init__.py").values()
-    assert not [home for home in homes if home.startswith(("labs.course", "labs.tools", "labs.cli"))]
+    assert not [home for home in homes if home.startswith(("labs.pages", "labs.tools", "labs.cli"))]
 
 
 def test_a_wrong_call_through_a_package_is_refused(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from labs.course import hand_ins
+from labs.exercises import hand_ins
 from labs.run import student, terminal
 from labs.run.errors import LabError
 from labs.run.paths import named

@@ -157,7 +157,7 @@ def _show_summary(lab: Lab, todo: Sequence[Cell], results_root: Path) -> None:
 
     Each figure is saved as a PNG file in the folder of the lab's runs, under its title.
     """
-    from labs.course import plots, studies
+    from labs.pages import plots, studies
     from labs.results import records, speed_tables
 
     names = {cell.name for cell in todo}

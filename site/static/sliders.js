@@ -1,8 +1,8 @@
 // Four figures with controls. Node prints their first state into the pages; in a browser the controls redraw them.
 "use strict";
 
-// The formulas are the kit's own: labs/results/cost_model.py, labs/course/at_scale.py, labs/training/schedule.py,
-// labs/course/drawings.py. tests/site/test_sliders.py compares them. Seconds, bytes, bytes per second.
+// The formulas are the kit's own: labs/results/cost_model.py, labs/pages/at_scale.py, labs/training/schedule.py,
+// labs/pages/drawings.py. tests/site/test_sliders.py compares them. Seconds, bytes, bytes per second.
 const model = {
     ringSeconds: (nbytes, n, latency, bandwidth) => 2 * (n - 1) * (latency + nbytes / (n * bandwidth)),
     treeSeconds: (nbytes, n, latency, bandwidth) => 2 * Math.ceil(Math.log2(n)) * (latency + nbytes / bandwidth),

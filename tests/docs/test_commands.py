@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PARSED = {
     r"labs (run .*(--data DIR|--norm group|--resume)|run lab12_elastic$|launch )|horovodrun |papermill ":
         "tests of labs, workers and notebooks run the like; tests/docs/test_own_script.py runs labs launch",
-    r"labs handin ": "writes a file into the clone; tests/course/test_hand_ins.py runs it",
+    r"labs handin ": "writes a file into the clone; tests/exercises/test_hand_ins.py runs it",
     r"labs grade |git archive ": "needs hand-ins, or writes into the clone; tests/tools/grade has the like",
     r"labs watch$": "needs a running run; tests/tools/watch starts one",
     r"labs report --open|srun .*--pty make notebook|tail -f ": "opens a browser, or does not end",

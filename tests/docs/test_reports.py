@@ -7,7 +7,7 @@ import runpy
 
 import pytest
 
-from labs.course import laws
+from labs.pages import laws
 from labs.run.paths import ROOT
 
 PAGE = (ROOT / "docs/five-reports.md").read_text()

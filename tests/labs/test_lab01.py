@@ -9,7 +9,7 @@ import pytest
 from labs import lab01_baseline as lab
 from labs.launch import local
 from labs.run.errors import LabError
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 
 @pytest.mark.workers

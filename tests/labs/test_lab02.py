@@ -9,10 +9,10 @@ import pytest
 
 from labs import LabError
 from labs import lab02_horovod as lab
-from labs.course import own_script
 from labs.launch import local
+from labs.pages import own_script
 from labs.run.paths import ROOT
-from tests.course.exercises.solved import solved, with_solutions
+from tests.exercises.solved import solved, with_solutions
 
 STUDY = ["--code", "textbook", "--images", "0", "--epochs", "2", "--seed", "3"]
 

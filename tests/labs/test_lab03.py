@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from labs import lab03_lr_scaling as lab
-from labs.course import batch_rules
 from labs.launch import local
+from labs.pages import batch_rules
 from labs.run.errors import LabError
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 

@@ -10,7 +10,7 @@ import pytest
 from labs import lab04_speedup as lab
 from labs.launch import local
 from labs.run.errors import LabError
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], images=128, epochs=2)
 

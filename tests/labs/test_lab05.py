@@ -9,7 +9,7 @@ import pytest
 from labs import lab05_allreduce as lab
 from labs.launch import local
 from labs.run.paths import results_dir
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 
 @pytest.mark.workers

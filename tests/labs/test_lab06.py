@@ -12,7 +12,7 @@ from labs.measure import memory
 from labs.results import records
 from labs.run import resources
 from labs.run.errors import LabError
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
 LARGE = dataclasses.replace(TINY, depth=12, width=16, batch_size=128)

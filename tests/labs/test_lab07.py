@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from labs import lab07_vit as lab
-from labs.course.exercises.lab07_vit import reference_attention, reference_patches
+from labs.exercises.lab07_vit import reference_attention, reference_patches
 from labs.launch import local
 from labs.run.errors import LabError
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 TINY = dataclasses.replace(DEMO, width=16, depth=1, images=256, epochs=2)

@@ -16,7 +16,7 @@ from labs.launch import capacity, local
 from labs.results import records
 from labs.run import options
 from labs.run.sweeps import cells
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 SHORT = dataclasses.replace(DEMO, epochs=2, steps_per_epoch=3, test_split=0.0, threads=1)

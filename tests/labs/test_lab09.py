@@ -11,7 +11,7 @@ from labs import lab09_fruits as lab
 from labs.launch import local
 from labs.run.errors import LabError
 from labs.run.options import Options
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], epochs=3, image_size=16)
 

@@ -10,7 +10,7 @@ from labs import lab11_multinode as lab
 from labs.launch import local
 from labs.run import sweeps
 from labs.run.options import Options
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 

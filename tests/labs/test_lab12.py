@@ -21,7 +21,7 @@ from labs.measure import kills
 from labs.run import command_line, options
 from labs.run.errors import LabError
 from tests import listening
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
 RESUME = dataclasses.replace(DEMO, study="resume", epochs=2, leave_epoch=1.5)

@@ -6,7 +6,7 @@ import pytest
 
 from labs import lab13_elsewhere as lab
 from labs.launch import local
-from tests.course.exercises.solved import solved
+from tests.exercises.solved import solved
 
 
 @pytest.mark.workers

@@ -16,8 +16,8 @@ from filelock import FileLock
 
 from labs import lab04_speedup as lab
 from labs.cli import commands, sweep
-from labs.course import plots, studies
 from labs.launch.sweep import run_sweep
+from labs.pages import plots, studies
 from labs.results import speed_tables
 from labs.run.errors import LabError
 from labs.run.sweeps import Sweep, cells, finished

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from labs.cli import commands
-from labs.course import plots
 from labs.lint import checker
 from labs.measure import throughput
+from labs.pages import plots
 from labs.results import records, run_record, scaling, schema, speed_tables
 from labs.run.errors import LabError
 

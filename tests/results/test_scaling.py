@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs.course import laws
+from labs.pages import laws
 from labs.results import cost_model, scaling, speed_tables
 from labs.run.errors import LabError
 from labs.run.paths import ROOT

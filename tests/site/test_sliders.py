@@ -10,7 +10,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from labs.course import at_scale, drawings
+from labs.pages import at_scale, drawings
 from labs.results import cost_model
 from labs.run.paths import ROOT
 from labs.training import schedule

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from labs.course import slurm_queue
+from labs.pages import slurm_queue
 from tests.slurm.client import unavailable
 
 pytestmark = pytest.mark.slurm

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from labs import lab11_multinode as lab
-from labs.course import layouts
+from labs.pages import layouts
 from labs.results import records
 from tests.slurm.client import Job
 from tests.slurm.test_preemption import SMALL, epochs, finish

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from labs.course import hand_ins
+from labs.exercises import hand_ins
 from labs.run import atomic, terminal, usage
 from labs.run.errors import LabError
 from labs.run.paths import shown

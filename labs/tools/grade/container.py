@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from labs.course.exercises import fresh_process
+from labs.exercises import fresh_process
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from labs.course.hand_ins import HandIn
+from labs.exercises.hand_ins import HandIn
 from labs.lint import checker
 from labs.results import records, reference
 from labs.results.records import Record
@@ -34,7 +34,7 @@ SHARED = {"times": "times that are equal to the last digit: the same run, or a c
           "losses": "equal losses in all epochs", "seed": "the seed that belongs to one of them",
           "function": "functions that are equal but for names and comments"}
 """What students may share, and what is said about it."""
-GRADER = re.compile(r"\b(?:labs\.course\.exercises|solutions)(?:\.\w+)+")
+GRADER = re.compile(r"\b(?:labs\.exercises|solutions)(?:\.\w+)+")
 
 
 def moment(text: str) -> datetime.datetime | None:

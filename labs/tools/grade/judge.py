@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from labs.course import exercises, hand_ins
-from labs.course.exercises.code_tasks import Task
-from labs.course.exercises.grading import FORMULA, NotInstalledError, Question, described
-from labs.course.hand_ins import HandIn
+from labs import exercises
+from labs.exercises import hand_ins
+from labs.exercises.code_tasks import Task
+from labs.exercises.grading import FORMULA, NotInstalledError, Question, described
+from labs.exercises.hand_ins import HandIn
 from labs.results.records import Record
 from labs.run import catalogue
 from labs.run import student as student_id

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from labs.course import plots, reports, studies
 from labs.lint import checker
 from labs.lint.rows import brief
 from labs.measure import ledger_columns
+from labs.pages import plots, reports, studies
 from labs.results import confusion, noise, records, scaling, speed_tables, tolerant
 from labs.results.tables import FEW, Grid, grid
 from labs.run import atomic, catalogue, sweeps

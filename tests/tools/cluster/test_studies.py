@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from labs.course import over_links
+from labs.pages import over_links
 from labs.results import records
 from labs.run import cluster_state
 from labs.run.lock import Lock

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from labs.course import exercises
-from labs.course.exercises.grading import Question
+from labs import exercises
+from labs.exercises.grading import Question
 from labs.measure import throughput
 from labs.results import schema
 from labs.run import catalogue
 from labs.run.paths import ROOT
-from tests.course.exercises import planted
-from tests.course.exercises.solved import solution
+from tests.exercises import planted
+from tests.exercises.solved import solution
 
 CREATED = "2026-11-25T12:00:00Z"
 

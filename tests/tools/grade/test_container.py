@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from labs.course.exercises import fresh_process
+from labs.exercises import fresh_process
 from labs.run.errors import LabError
 from labs.run.paths import ROOT
 from labs.tools.grade import container
@@ -25,7 +25,7 @@ def target(tmp_path):
         (tmp_path / name).write_text("another student's answer")
     with (socket.create_server(("127.0.0.1", 0)) as server,
           subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as victim):
-        yield str(tmp_path), server.getsockname()[1], victim.pid, str(ROOT / "labs/course/exercises")
+        yield str(tmp_path), server.getsockname()[1], victim.pid, str(ROOT / "labs/exercises")
         victim.kill()
 
 

@@ -13,14 +13,15 @@ import zipfile
 
 import pytest
 
-from labs.course import exercises, hand_ins
+from labs import exercises
+from labs.exercises import hand_ins
 from labs.results import reference, schema
 from labs.run import catalogue
 from labs.run.paths import ROOT
 from labs.run.student import personal_seed
 from labs.tools.grade import evidence, judge, policy
-from tests.course.exercises import planted
-from tests.course.exercises.solved import with_solutions
+from tests.exercises import planted
+from tests.exercises.solved import with_solutions
 from tests.tools.grade import packed
 
 pytestmark = with_solutions
@@ -215,7 +216,7 @@ def test_the_columns_are_moodles_or_canvas(tmp_path):
 
 SESSION = """
 import runpy, sys
-from labs.course import exercises
+from labs import exercises
 solution = runpy.run_path(sys.argv[1], run_name="__main__")
 for name in exercises.entries("lab04"):
     answer = solution[name[6:]]
@@ -395,7 +396,7 @@ def test_a_saved_run_of_the_kit_is_no_record_of_a_student(tmp_path):
 
 
 def test_a_cell_that_names_the_grader_is_shown(tmp_path):
-    cell = "import importlib\nselect = importlib.import_module('labs.course.exercises.lab10_caltech')\n"
+    cell = "import importlib\nselect = importlib.import_module('labs.exercises.lab10_caltech')\n"
     each = judged(packed.write(tmp_path, "s1", "lab10", functions={"lab10.select": cell}))
-    assert any("lab10.select mentions labs.course.exercises.lab10_caltech" in line for line in each.findings)
+    assert any("lab10.select mentions labs.exercises.lab10_caltech" in line for line in each.findings)
     assert {verdict.exercise: verdict.status for verdict in each.verdicts}["lab10.select"] == judge.WRONG

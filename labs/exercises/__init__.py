@@ -1,0 +1,161 @@
+"""Exercises: questions graded from the student's own records, functions to write, and scripts with a planted bug.
+
+    from labs import exercises
+    one, two = exercises.runs("lab02.q1")     the records that a question is about
+    exercises.check("lab02.q1", 1.7)          prints "right", or raises AssertionError with what is wrong
+    exercises.check("lab02.shard", shard)     the same for a function that the student wrote
+    exercises.check("lab02.bug", {"symptom": "it never ends", "line": "line 25"})
+
+The cell that defines a function is judged, handed in and graded: the same text, run alone in a fresh process, with a
+time limit. `np` and `math` are there; whatever else it needs, the cell imports or defines. Each lab has a module here
+with its `QUESTIONS`; it may have `TASKS`, which need no records. The answers are in `solutions/`, which can be left out
+of what students get. Imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from labs.exercises import child, fresh_process, kept
+from labs.exercises.code_tasks import Task
+from labs.exercises.grading import NoAnswerError, Question, Record, described, require, shown
+from labs.exercises.guesses import judged
+from labs.results import records
+from labs.run import catalogue
+from labs.run.errors import LabError, quoted
+from labs.run.student import student_id
+from labs.run.text import printable
+
+__all__ = ["check", "entries", "judged", "runs", "show"]
+
+
+def entries(lab: str) -> dict[str, Question | Task]:
+    """Return the questions and tasks of a lab by id; {} if it has none.
+
+    Args:
+        lab: Its name, its number or a unique prefix.
+
+    Raises:
+        LabError: No lab has that name.
+    """
+    lab = catalogue.resolve(lab)
+    name = f"labs.exercises.{lab}"
+    if importlib.util.find_spec(name) is None:
+        return {}
+    module = importlib.import_module(name)
+    defined = {**module.QUESTIONS, **getattr(module, "TASKS", {})}
+    return {f"{lab.partition('_')[0]}.{key}": entry for key, entry in defined.items()}
+
+
+def check(question: str, answer: Any, results_root: Path | None = None) -> None:
+    """Grade an answer, from the student's own records or by what a function does, and print a line if it is right.
+
+    The cell that defines a function is run alone, in a fresh process. In a working copy the answer, or the text of that
+    cell, is kept for `labs handin`, right or wrong.
+
+    Args:
+        question: The id of a question or a task: "lab04.q2", "lab02.shard".
+        answer: A plain value, as the question asks for it, or the student's function.
+        results_root: The folder of all results; by default that of the notebooks.
+
+    Raises:
+        AssertionError: The answer is wrong, or a record is missing; names the mistake, or the command for the record.
+        LabError: There is no such question.
+    """
+    name, entry = _find(question)
+    field, value, line, about, wrong = "answer", answer, 0, [], ""
+    try:
+        if isinstance(entry, Task) and entry.stub:
+            if not callable(answer):
+                raise NoAnswerError(f"the answer is {entry.answer}, not {shown(answer)}")
+            field, (value, line) = "cell", fresh_process.cell_of(answer)
+        else:
+            value = child.loads(child.dumps(answer))  # As `labs grade` will read it.
+        about = _about(name, entry, results_root)
+        print(f"{question}: right: {grade(name, entry, value, about, student_id() or '', line=line)}")
+    except NoAnswerError as problem:
+        earlier = "; not kept: the hand-in has your earlier cell" * bool(kept.load(name))
+        raise AssertionError(f"{question}: {problem}{earlier}") from None
+    except AssertionError as problem:
+        wrong = f"{problem}" + f"\n  Look at: {_names(about)}" * bool(about)
+    except Exception as error:
+        wrong = f"{shown(answer)} cannot be graded from {_names(about) or 'these records'}: {described(error)}"
+    if value is not None:
+        kept.keep(name, {field: value}, about)
+    require(not wrong, f"{question}: {wrong}")
+
+
+def grade(name: str, entry: Question | Task, answer: Any, about: list[Record], owner: str,
+          container: Sequence[str] | None = None, line: int = 0) -> str:
+    """Return why an answer is right: `check` and `labs grade` call this alike.
+
+    Args:
+        name: Its id: "lab04.q2".
+        entry: The question or task.
+        answer: A plain value, or the text of the cell that defines the function.
+        about: The records that the question is about.
+        owner: The student's id, which decides some of the inputs of a function.
+        container: As in `fresh_process.grade`.
+        line: As in `fresh_process.grade`.
+
+    Raises:
+        AssertionError: The answer is wrong; NoAnswerError if there is nothing to judge.
+    """
+    if isinstance(entry, Question):
+        return entry.grade(answer, about)
+    if entry.stub is None or entry.on_workers:
+        return entry.grade(answer)
+    return fresh_process.grade(name, entry, answer, owner, container, line)
+
+
+def show(answers: Mapping[str, Any], results_root: Path | None = None) -> None:
+    """Print whether each answer is right; None means that there is no answer yet."""
+    for question, answer in answers.items():
+        try:
+            if answer is None:
+                print(f"{_find(question) and question}: no answer yet")
+            else:
+                check(question, answer, results_root)
+        except AssertionError as wrong:
+            print(wrong)
+
+
+def runs(question: str, results_root: Path | None = None) -> list[Record]:
+    """Return the records that a question is about; [] for a task.
+
+    Args:
+        question: Its id: "lab04.q2".
+        results_root: The folder of all results; by default that of the notebooks.
+
+    Raises:
+        AssertionError: They are missing; names the command that makes them.
+        LabError: There is no such question.
+    """
+    try:
+        return _about(*_find(question), results_root)
+    except AssertionError as missing:
+        raise AssertionError(f"{question}: {missing}") from None
+
+
+def _about(name: str, entry: Question | Task, results_root: Path | None) -> list[Record]:
+    lab = catalogue.resolve(name.partition(".")[0])
+    return [] if isinstance(entry, Task) else entry.select_runs(records.read_all(lab, results_root))
+
+
+def _names(about: Sequence[Record]) -> str:
+    return ", ".join(printable(f"{run['lab']}/{run['run']}") for run in about)
+
+
+def _find(question: str) -> tuple[str, Question | Task]:
+    """Return an exercise with its id as its lab has it: "lab04.q2" for "lab4.q2"."""
+    lab, _, key = question.partition(".")
+    lab = catalogue.resolve(lab)
+    every, name = entries(lab), f"{lab.partition('_')[0]}.{key}"
+    if name not in every:
+        known = f"there are: {', '.join(every)}" if every else f"{lab} has none"
+        raise LabError(f"unknown question {quoted(question)}; {known}")
+    return name, every[name]

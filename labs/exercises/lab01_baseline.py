@@ -1,0 +1,185 @@
+"""Exercises of lab 1: steps, duration of a full run, throughput by batch size, and the cost of a step."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+
+import numpy as np
+
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, numbers
+from labs.exercises.grading import (
+    Question,
+    Record,
+    grade_choice,
+    grade_number,
+    images_per_sec,
+    missing_run,
+    newest,
+    ratio,
+)
+from labs.exercises.timed import timed
+from labs.measure.throughput import seconds_per_step
+
+EPOCHS, IMAGES = 40, 60_000
+"""The full run of report M."""
+RAISED = "section 'How to raise it, and whether to' of notebooks/lab01_baseline.ipynb"
+COMMAND = "`labs run lab01_baseline --workers 1`"
+NEWEST = newest("a run of two epochs or more", COMMAND, images_per_sec)
+
+
+def _by_batch(records: list[Record]) -> list[Record]:
+    """Return the newest run of each batch size, sorted by batch size; all on the newest data that has two of them.
+
+    Runs on another number of images are not mixed in: their last batches may be padded, which lowers images_per_sec.
+    """
+    groups: dict[tuple, dict[int, Record]] = {}
+    for run in filter(images_per_sec, records):  # Oldest first.
+        data = run["config"]["data"], run["config"].get("images", 0)
+        by_batch = groups.pop(data, {})
+        groups[data] = by_batch | {run["config"]["batch_size"]: run}
+    several = [group for group in groups.values() if len(group) > 1]
+    if not several:
+        raise missing_run("two batch sizes", RAISED)
+    return [several[-1][size] for size in sorted(several[-1])]
+
+
+def _steps(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    images, size = run["history"][0]["images"], run["config"]["batch_size"]
+    per_epoch = math.ceil(images / size)
+    return grade_number(answer, EPOCHS * per_epoch, "steps", "epochs x (training images / batch size, rounded up)", {
+        "that divides the images of all epochs by the batch size; but each epoch ends with its own smaller batch":
+            EPOCHS * images / size,
+        "that leaves out the last, smaller batch of each epoch": EPOCHS * (images // size),
+        "that is the number of steps that the run itself took": sum(row["steps"] for row in run["history"]),
+        "that is the number of steps of one epoch": per_epoch,
+    }, rel_tol=1e-6)
+
+
+def _minutes(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    history, steps = run["history"], EPOCHS * math.ceil(IMAGES / run["config"]["batch_size"])
+    right = steps * (seconds_per_step(history) or math.nan) / 60
+    traced = ratio(*(sum(row[name] for row in history) for name in ("train_seconds", "steps")))
+    return grade_number(answer, right, "minutes", f"{steps} steps x seconds of a step / 60", {
+        "that is the time of one epoch": right / EPOCHS,
+        "that includes the first epoch, in which the model is traced": steps * traced / 60,
+        "that goes by images_per_sec, which does not count the padding of this run's last steps":
+            EPOCHS * IMAGES / images_per_sec(run) / 60,
+    })
+
+
+def _fastest(answer, runs: list[Record]) -> str:
+    throughputs = {run["config"]["batch_size"]: images_per_sec(run) for run in runs}
+    busy = {run["config"]["batch_size"]: run["metrics"].get("cpu_percent", 0) for run in runs}
+    right = {size for size, value in throughputs.items() if value > 0.97 * max(throughputs.values())}
+    others = dict.fromkeys(throughputs, "another batch size has more images_per_sec")
+    others[min(throughputs)] = "its steps are the shortest, but they train the fewest images: compare images_per_sec"
+    others[max(throughputs)] = "the largest batch is not always the fastest: compare images_per_sec"
+    busiest = max(busy, key=lambda size: busy[size])
+    others[busiest] = "it keeps the machine busiest, but busy is not fast: compare images_per_sec"
+    return grade_choice(answer, right, others, "the aim is images per second, not a busy machine")
+
+
+QUESTIONS = {
+    "q1": Question("How many steps would this run take if it had 40 epochs?", "a number of steps", NEWEST, _steps),
+    "q2": Question("With this run's batch size and its mean time of a step (the sum of `train_seconds` divided by the "
+                   "sum of `steps`, both without the first epoch), how long would the full run of report M take: 40 "
+                   "epochs of 60,000 images?", "a number, in minutes", NEWEST, timed(_minutes)),
+    "q3": Question("These runs differ in their batch size. Which batch size showed the highest throughput?",
+                   "a batch size", _by_batch, timed(_fastest)),
+}
+
+
+# Code.
+
+def steps_per_epoch(images, batch_size):
+    """Return how many steps one worker takes to train on each image once.
+
+    The result is an int. The last batch of an epoch may be smaller than the
+    others.
+
+    Args:
+        images: Number of training images.
+        batch_size: Images per step.
+    """
+    ...  # YOUR CODE
+
+
+def _grade_steps(run: StudentFunction) -> str:
+    for images, batch_size in ((1, 1), (1, 8), (4, 2), (5, 2), (7, 8), (9, 8), (1438, 128), (60_000, 128),
+                               (run.whole(1000, 5000), run.whole(9, 200))):
+        call = run(images, batch_size)
+        steps = call.value
+        call.expect(isinstance(steps, Integral) and not isinstance(steps, bool), "a number of steps is an int")
+        call.expect(steps * batch_size >= images, "some images are in no step; the last batch may be smaller")
+        call.expect((steps - 1) * batch_size < images, "the last step has no images")
+    return "an int; no image is left out, and no step is empty"
+
+
+def fit_cost(batch_sizes, milliseconds):
+    """Return `(a, c)` of the line a + c b that fits measured times of a step.
+
+    `a` is the fixed time of a step, `c` the time of an image, b the batch
+    size. The error of a measured time t grows with t, so the line minimizes
+    the sum of ((t - a - c b) / t)**2.
+
+    Args:
+        batch_sizes: Images per step of each measurement, an array of length n.
+        milliseconds: Measured time of a step, an array of length n.
+
+    Raises:
+        ValueError: All measurements have the same batch size.
+    """
+    ...  # YOUR CODE
+
+
+MEASURED = (
+    ([1, 2], [3.0, 5.0]), ([2, 1], [5.0, 3.0]), ([8, 8, 32], [7.0, 7.0, 13.0]),
+    ([8, 32, 128], [8.0, 12.0, 40.0]), ([8, 32, 128, 1024], [7.7, 11.7, 40.7, 234.9]),
+)
+"""Batch sizes and milliseconds: first points of a line, then points with errors."""
+
+
+def _grade_cost(run: StudentFunction) -> str:
+    drawn = [8, 32, 128, 512], [run.real(0.9, 1.1) * (6 + 0.25 * size) for size in (8, 32, 128, 512)]
+    for batch_sizes, milliseconds in (*MEASURED, drawn):
+        b, t = np.array(batch_sizes), np.array(milliseconds)
+        call = run(b, t)
+        pair = numbers(call.value, 2)
+        call.expect(pair, "the result is two numbers, (a, c)")
+        a, c = pair or (0.0, 0.0)
+        best_c, best_a = np.polyfit(b, t, 1, w=1 / t)
+        call.expect(not close([c, a], [best_a, best_c]) or close(best_a, best_c), "a and c are in the wrong order")
+        call.expect(_misfit(a, c, b, t) <= 1.005 * _misfit(best_a, best_c, b, t) + 1e-12,
+                    "another line is nearer to the points, relative to their times: its sum of "
+                    "((t - a - c b) / t)**2 is smaller")
+    for batch_sizes, milliseconds in (([32], [9.0]), ([32, 32], [9.0, 9.5])):
+        run.expect_value_error(np.array(batch_sizes), np.array(milliseconds),
+                               because="any number of lines go through measurements of a single batch size")
+    return "the line with the smallest relative errors; a single batch size is refused"
+
+
+def _misfit(a: float, c: float, b: np.ndarray, t: np.ndarray) -> float:
+    return float((((t - a - c * b) / t) ** 2).sum())
+
+
+TASKS = {
+    "steps_per_epoch": code("Write the function that counts the steps of an epoch.", steps_per_epoch, _grade_steps),
+    "fit_cost": code("Write the function that fits the fixed time of a step and the time of an image to measured "
+                     "steps.", fit_cost, _grade_cost),
+    "bug": bug("lab01", before="Do this one after lab 2; it explains how several workers train together. Both "
+                     "workers run the script; only worker 0 runs the code under `if hvd.rank() == 0:`.", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "the log counts every epoch twice": RIGHT,
+        "some images are never seen": "every image is in the share of one worker, in every epoch",
+        "it never ends": "all workers call the same collectives in the same order",
+    }, lines={
+        24: "each worker takes every size-th image: together they take all of them",
+        27: "the optimizer averages the gradients, as it should",
+        31: "it runs on rank 0 alone, before the first epoch",
+        36: RIGHT,
+        39: "it only waits until all workers have written their rows",
+    }, reason="every worker runs the whole script, so what must happen once is for rank 0 alone"),
+}

@@ -1,0 +1,240 @@
+"""Exercises of lab 3: factor k, scaling rules, warmup, number of updates, differences beyond noise."""
+
+from __future__ import annotations
+
+import math
+
+from labs.exercises.code_tasks import RIGHT, Call, StudentFunction, bug, close, code, number
+from labs.exercises.grading import (
+    Question,
+    Record,
+    differing_settings,
+    grade_entries,
+    grade_number,
+    missing_run,
+    multi_worker,
+    newest,
+    require,
+    shown,
+)
+
+RUN = "labs run lab03_lr_scaling --workers 2"
+SEVERAL = newest("several workers", f"`{RUN}`", multi_worker)
+
+
+def _k(run: Record) -> float:
+    return run["layout"]["global_batch_size"] / run["config"]["base_batch_size"]
+
+
+def _factor(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    size = run["layout"]["size"]
+    return grade_number(answer, _k(run), "no unit", "global batch (of all workers) / base_batch_size", {
+        "that is upside down": 1 / _k(run),
+        "that uses the batch of one worker; a step trains on the batches of all workers": _k(run) / size,
+        "that is the number of workers, which is right only if base_batch_size is the batch of one worker": size,
+    }, rel_tol=1e-3)
+
+
+def _learning_rates(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    base, k, size = run["config"]["base_lr"], _k(run), run["layout"]["size"]
+    rules = {"none": 1.0, "sqrt": math.sqrt(k), "linear": k}
+    formulas = {"none": "base_lr", "sqrt": "base_lr x sqrt(k)", "linear": "base_lr x k"}
+
+    def grader(rule: str):
+        others = {f"that is the learning rate of the rule {other!r}": base * times for other, times in rules.items()}
+        by_size = {"none": 1.0, "sqrt": math.sqrt(size), "linear": size}[rule]
+        others |= {"k is global batch / base_batch_size, not the number of workers": base * by_size}
+        return lambda value: grade_number(value, base * rules[rule], "learning rate", formulas[rule], others,
+                                          rel_tol=0.01)
+
+    return grade_entries(answer, {rule: grader(rule) for rule in rules})
+
+
+def _small_and_large(records: list[Record]) -> list[Record]:
+    """Return a run with a small global batch and the newest one with a larger, with equal epochs and images."""
+    for large in reversed(records):
+        smaller = [run for run in records if run["config"]["epochs"] == large["config"]["epochs"]
+                   and run["history"][0]["images"] == large["history"][0]["images"]
+                   and run["layout"]["global_batch_size"] < large["layout"]["global_batch_size"]]
+        if smaller:
+            return [min(reversed(smaller), key=lambda run: run["layout"]["global_batch_size"]), large]
+    raise missing_run("two global batches with equal epochs", f"`{RUN} --batch-size 16`")
+
+
+def _updates(answer, runs: list[Record]) -> str:
+    small, large = ([run["layout"]["global_batch_size"], sum(row["steps"] for row in run["history"])] for run in runs)
+    right = small[1] / large[1]
+    return grade_number(answer, right, "no unit", "steps of the first / steps of the second, summed over all epochs", {
+        "that is upside down": 1 / right,
+        "the question is not about epochs: an epoch of the larger batch has fewer steps": 1,
+        "that is the ratio of the global batches; the last step of an epoch is not full, so count the steps":
+            large[0] / small[0],
+    }, rel_tol=0.005)
+
+
+def _name(run: Record) -> str:
+    rule, warmup_epochs = run["config"]["scaling"], run["config"]["warmup_epochs"]
+    return f"{rule}, warmup" if warmup_epochs and rule != "none" else rule
+
+
+def _variants(records: list[Record]) -> list[Record]:
+    """Return the newest run of each variant at one global batch."""
+    may_differ = {"scaling", "warmup_epochs", "batch_size"}
+    for last in reversed(records):
+        variants = {_name(run): run for run in records if differing_settings(run, last) <= may_differ and
+                    run["layout"]["global_batch_size"] == last["layout"]["global_batch_size"] and _validated(run)}
+        if len(variants) > 1:
+            return list(variants.values())
+    raise missing_run("two rules at the same global batch", f"`{RUN} --scaling none`")
+
+
+def _validated(run: Record) -> bool:
+    return bool(run["metrics"].get("validation_images")) and "val_accuracy" in run["history"][-1]
+
+
+def _equally_good(answer, runs: list[Record]) -> str:
+    scores = {_name(run): run["history"][-1]["val_accuracy"] for run in runs}
+    best = max(scores, key=lambda name: scores[name])
+    images = next(run for run in runs if _name(run) == best)["metrics"]["validation_images"]
+    error = math.sqrt(scores[best] * (1 - scores[best]) / images)
+    right = {name for name, score in scores.items() if scores[best] - score <= 3 * error}
+    names = ", ".join(map(repr, scores))
+    require(isinstance(answer, list | tuple | set), f"the answer is a list of names; there are: {names}")
+    unknown = [name for name in answer if name not in list(scores)]
+    require(not unknown, f"not one of these runs: {', '.join(map(shown, unknown))}; there are: {names}")
+    given, rule = set(answer), "within three standard errors sqrt(p (1 - p) / n) of the best validation accuracy p"
+    require(best in given, "the best one is missing: which run has the highest val_accuracy in its last epoch?")
+    require(given <= right, f"{', '.join(sorted(given - right))}: worse than the best by more than three "
+                            f"standard errors of its accuracy on {images} validation images")
+    require(given == right, f"another run is {rule}: one run of each is not enough to tell it from the best")
+    return rule
+
+
+QUESTIONS = {
+    "q1": Question("By what factor `k` is the global batch of this run larger than the batch that its `base_lr` is "
+                   "for?", "a number", SEVERAL, _factor),
+    "q2": Question("What is this run's learning rate after the warmup by each of the three rules?",
+                   '`{"none": ..., "sqrt": ..., "linear": ...}`', SEVERAL, _learning_rates),
+    "q3": Question("These runs have a small and a large global batch and equally many epochs. How many times as many "
+                   "updates did the first take?", "a number", _small_and_large, _updates),
+    "q4": Question("These runs have the same global batch and different rules. Which of them are, by the validation "
+                   "accuracy of their last epoch, within three standard errors `sqrt(p (1 - p) / n)` of the best "
+                   "(`p`: the best accuracy; `n`: `record[\"metrics\"][\"validation_images\"]`)? Name the best, too.",
+                   'a list of `"none"`, `"sqrt"`, `"linear"`, `"linear, warmup"`', _variants, _equally_good),
+}
+
+
+# Code.
+
+def scaled_lr(base_lr, batch_size, size, base_batch_size, scaling):
+    """Return the learning rate after the warmup.
+
+    Args:
+        base_lr: The learning rate that is right for `base_batch_size` images
+            per step.
+        batch_size: Images per worker and step.
+        size: Number of workers.
+        base_batch_size: Images per step, of all workers, that `base_lr` is
+            for.
+        scaling: "none": base_lr; "linear": base_lr times k; "sqrt": base_lr
+            times the square root of k. k is the global batch size divided by
+            base_batch_size.
+
+    Raises:
+        ValueError: Any other rule.
+    """
+    ...  # YOUR CODE
+
+
+SETTINGS = ((32, 1, 32), (16, 2, 32), (8, 4, 32), (32, 2, 32), (32, 4, 32), (64, 8, 32), (16, 1, 32))
+"""batch_size, size, base_batch_size: first three with the same global batch."""
+
+
+def _grade_scaling(run: StudentFunction) -> str:
+    for batch_size, size, base_batch_size in (*SETTINGS, (run.whole(8, 64), run.whole(2, 16), 32)):
+        for scaling in ("none", "linear", "sqrt"):
+            call, value = _number(run(0.1, batch_size, size, base_batch_size, scaling))
+            if batch_size * size == base_batch_size:
+                call.expect(close(value, 0.1), "a step has exactly the images that base_lr is for, so nothing is to be "
+                                               "scaled, whatever the number of workers")
+            elif scaling == "none":
+                call.expect(close(value, 0.1), "the rule \"none\" scales nothing")
+            power = {"none": 0.0, "linear": 1.0, "sqrt": 0.5}[scaling]
+            k = batch_size * size / base_batch_size
+            call.expect(close(value, 0.1 * k**power),
+                        f"not the {scaling} rule: what is the global batch divided by the batch that base_lr is for?")
+    run.expect_value_error(0.1, 32, 2, 32, "cubic", because="there is no such rule")
+    return "the three rules, which depend on the global batch and not on the number of workers; others are refused"
+
+
+def warmup(step, steps_per_epoch, base_lr, size, warmup_epochs):
+    """Return the learning rate of a step: the linear rule, a gradual warmup.
+
+    Step 0 has `base_lr`. From there the learning rate rises in a straight
+    line, a little in every step, and reaches `base_lr * size` when
+    `warmup_epochs` are over. Then it stays. With `warmup_epochs` 0 it starts
+    there.
+
+    Args:
+        step: Number of the step, from 0, counted over all epochs.
+        steps_per_epoch: Steps per epoch.
+        base_lr: Learning rate of one worker.
+        size: Number of workers.
+        warmup_epochs: Epochs of the warmup; may be a fraction.
+    """
+    ...  # YOUR CODE
+
+
+CLIMBS = ((2, 0.1, 2, 1), (4, 0.1, 4, 1), (3, 0.01, 8, 2), (4, 0.1, 1, 1), (4, 0.1, 2, 0), (4, 0.1, 3, 0.5))
+"""steps_per_epoch, base_lr, size, warmup_epochs."""
+
+
+def _grade_warmup(run: StudentFunction) -> str:
+    for steps, base_lr, size, epochs in (*CLIMBS, (run.whole(3, 9), 0.1, run.whole(2, 8), run.whole(1, 3))):
+        end = steps * epochs
+        before = math.nan
+        for step in range(int(end) + 3):
+            call, value = _number(run(step, steps, base_lr, size, epochs))
+            if step >= end:
+                call.expect(close(value, base_lr * size), "the warmup is over: from here on the learning rate is that "
+                                                          "of all workers, and stays")
+            elif step == 0:
+                call.expect(close(value, base_lr), "the first step has the learning rate of one worker")
+            else:
+                call.expect(size == 1 or value != before, "the step before has the same: the learning rate rises in "
+                                                          "every step of the warmup, not once per epoch")
+                call.expect(close(value, base_lr + (size - 1) * base_lr * step / end),
+                            "not on the straight line from the first step to the end of the warmup")
+            before = value
+    return ("it begins at base_lr, rises in a straight line to base_lr * size, and stays; also for one worker, half an "
+            "epoch and none")
+
+
+def _number(call: Call) -> tuple[Call, float]:
+    """Return a call and its value, a number."""
+    value = number(call.value)
+    call.expect(value is not None, "a learning rate is a number")
+    return call, value or 0.0
+
+
+TASKS = {
+    "scaled_lr": code("Write the function that scales the learning rate by one of three rules.", scaled_lr,
+                      _grade_scaling),
+    "warmup": code("Write the learning rate of each step of a gradual warmup.", warmup, _grade_warmup),
+    "bug": bug("lab03", how="It should give the same loss with any number of workers: compare it with "
+                     "`labs launch 1 debugging/lab03.py`.", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "the loss explodes on two workers": RIGHT,
+        "some images are never seen": "every image is in the share of one worker, in every epoch",
+        "it never ends": "all workers call the same collectives in the same order",
+    }, lines={
+        22: "each worker takes every size-th image: together they take all of them",
+        23: "the script is to have one global batch on any number of workers, and that is what this line does",
+        24: RIGHT,
+        26: "the optimizer averages the gradients, as it should: a mean does not grow with the number of workers",
+        28: "all workers begin at the weights of rank 0, as they should",
+    }, reason="the linear rule is for a global batch that grows with the workers; here it is held, so a step has as "
+              "many images as before, and needs the same learning rate"),
+}

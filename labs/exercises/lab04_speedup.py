@@ -1,0 +1,245 @@
+"""Exercises of lab 4: weak and strong scaling, efficiency with its interval, the ledger of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number, numbers
+from labs.exercises.grading import (
+    Question,
+    Record,
+    grade_choice,
+    grade_efficiency,
+    grade_entries,
+    grade_number,
+    grade_speedup,
+    images_per_sec,
+    multi_worker,
+    newest,
+    pair_with_one_worker,
+    ratio,
+)
+from labs.exercises.timed import timed
+from labs.measure import ledger_columns
+from labs.measure.ledger_columns import ENTRIES
+from labs.results import noise
+
+COMMAND = "`labs sweep lab04_speedup`"
+PAIR = pair_with_one_worker(COMMAND)
+
+
+def _ledger(run: Record) -> float | None:
+    return images_per_sec(run) and run["metrics"].get(ledger_columns.WALL)
+
+
+def _part(run: Record, name: str) -> float:
+    # Runs from before the ledger had `start` count it in `other`.
+    return run["metrics"].get(ledger_columns.column(name), 0.0)
+
+
+def _pairs(records: list[Record]) -> list[Record]:
+    """Return for each batch size a run of one worker and one with the number of workers of the newest pair."""
+    last = PAIR(records)[1]
+    size, pairs = last["layout"]["size"], []
+    candidates = [run for run in records if run["layout"]["size"] in (1, size)]
+    for batch in sorted({run["config"]["batch_size"] for run in candidates}):
+        of_batch = [run for run in candidates if run["config"]["batch_size"] == batch]
+        try:
+            pairs += PAIR(of_batch)
+        except AssertionError:
+            continue  # A batch size of the strong-scaling sweep only: it has no baseline.
+    return pairs
+
+
+def _speedups(answer, runs: list[Record]) -> str:
+    pairs = {one["config"]["batch_size"]: (one, many) for one, many in zip(runs[::2], runs[1::2], strict=True)}
+
+    def grader(batch: int):
+        wrong_baselines = {
+            f"that divides by the run of batch size {other}, not by one worker with batch size {batch}":
+            ratio(images_per_sec(pairs[batch][1]), images_per_sec(run))
+            for other, pair in pairs.items() if other != batch for run in pair}
+        return lambda value: grade_speedup(value, pairs[batch], wrong_baselines)
+
+    return grade_entries(answer, {batch: grader(batch) for batch in pairs})
+
+
+def _bound(answer, runs: list[Record]) -> str:
+    one, many = runs
+    size, wall = many["layout"]["size"], _part(many, "wall")
+    excess = {name: _part(many, name) - _part(one, name) / size for name in ledger_columns.ENTRIES}
+    right = {name for name in ledger_columns.ENTRIES if excess[name] > max(excess.values()) - 0.02 * wall}
+    others = dict.fromkeys(ledger_columns.ENTRIES, f"another entry is farther above its entry(1) / {size}")
+    largest = max(ledger_columns.ENTRIES, key=lambda name: _part(many, name))
+    others[largest] = f"it is the largest entry, but not the largest loss: compare entry({size}) - entry(1) / {size}"
+    return grade_choice(answer, right, others, f"entry({size}) - entry(1) / {size} is largest here")
+
+
+def _exchange(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    wall = _part(run, "wall")
+    share = {name: _part(run, name) / wall for name in ledger_columns.ENTRIES}
+    return grade_number(answer, share["communication"], "share", "ledger_communication_seconds / ledger_wall_seconds", {
+        "that counts the input as communication, as one of the reports did with its data loader":
+            share["communication"] + share["input"],
+        "that is the input, which one of the reports took for communication": share["input"],
+        "that counts everything but computing as communication": 1 - share["compute"],
+        "that is relative to computing; the share of the whole epoch is asked for":
+            ratio(share["communication"], share["compute"]),
+        "that is in seconds": _part(run, "communication"),
+    }, abs_tol=0.002)
+
+
+QUESTIONS = {
+    "q1": Question("These are pairs of runs, of one worker and of several, one pair for each batch size per worker. "
+                   "What is the speedup of each pair?", "`{batch size: speedup, ...}`", _pairs, timed(_speedups)),
+    "q2": Question("These two runs have the same global batch. What is the strong-scaling efficiency?",
+                   "a share, from 0 to 1",
+                   pair_with_one_worker(COMMAND, strong=True), timed(grade_efficiency)),
+    "q3": Question("With `n` ideal workers, every entry of the ledger would take 1/`n` of its time with one worker. "
+                   "Which entry of the second run is farthest above that, in seconds per epoch? (The ledger is in "
+                   "`record[\"metrics\"]`, from `ledger_input_seconds` to `ledger_wall_seconds`: medians of the "
+                   "rounds; the page's table has means.)",
+                   '`"compute"`, `"communication"`, `"input"`, `"start"` or `"other"`',
+                   pair_with_one_worker(COMMAND, accept=_ledger), timed(_bound)),
+    "q4": Question("What share of an epoch's time is communication in this run?", "a share, from 0 to 1",
+                   newest("several workers with a ledger", COMMAND, lambda run: multi_worker(run) and _ledger(run)),
+                   timed(_exchange)),
+}
+
+
+# Code.
+
+NARROWEST, WIDEST = 0.65, 1.5
+"""How wide an interval may be, relative to Welch's: a bootstrap of eight repeats gives about 0.85 of it."""
+CENTRE = 0.02
+"""How far the value may be from the quotient of the medians: means, medians and geometric means differ."""
+
+
+def efficiency(images_per_sec_1, images_per_sec_n, n):
+    """Return `(value, low, high)`: the weak-scaling efficiency on n workers.
+
+    `low` and `high` are its 95 % interval. The throughputs are those of all
+    workers together. Both lists vary from repeat to repeat, and the interval
+    includes both variations. One way is a bootstrap: draw from each list, with
+    replacement, as many values as it has; divide the mean of the second by n
+    times the mean of the first; repeat this 10,000 times. The interval is from
+    the 2.5th to the 97.5th percentile. (Student's t is accepted, too.)
+
+    Args:
+        images_per_sec_1: Throughput of each repeat with one worker.
+        images_per_sec_n: Throughput of each repeat with n workers and the same
+            batch per worker.
+        n: Number of workers.
+
+    Raises:
+        ValueError: A list has fewer than two repeats, from which no interval
+            follows.
+    """
+    ...  # YOUR CODE
+
+
+NOISE = np.array([-1.1, 0.4, 1.5, -0.6, 0.1, -1.4, 0.9, 0.2])
+"""Eight repeats."""
+REPEATS = (
+    (100 + 2 * NOISE, 150 + 3 * NOISE[::-1], 2), (100 + 4 * NOISE, 150 + 0.3 * NOISE[::-1], 2),
+    (100 + 0.2 * NOISE, 320 + 13 * NOISE[::-1], 4),
+)
+"""Throughputs of one worker and of n: with equal noise, with noisy repeats of one, with noisy repeats of n."""
+
+
+def _grade_efficiency(run: StudentFunction) -> str:
+    alone, n = run.real(80, 120), run.whole(2, 4)
+    drawn = alone * (1 + 0.02 * NOISE), run.real(0.7, 0.95) * n * alone * (1 + 0.02 * NOISE[::-1]), n
+    for one, many, n in (*REPEATS, drawn):
+        call = run(one.round(1).tolist(), many.round(1).tolist(), n)
+        triple = numbers(call.value, 3)
+        call.expect(triple, "the result is three numbers, (value, low, high)")
+        value, low, high = triple or (0.0, 0.0, 0.0)
+        welch = noise.compare(many.round(1), one.round(1), ratio=True)
+        right, limits = welch.value / n, (welch.low / n, welch.high / n)
+        _expect_value(call, value, right, n)
+        call.expect(low <= value <= high, "the value is not inside its interval, low to high")
+        width = (high - low) / (limits[1] - limits[0])
+        call.expect(width > 0, "the interval has no width, though the repeats vary")
+        call.expect(width >= NARROWEST, "the interval is too narrow for 95 %: does it have the variation of both "
+                                        "lists, and as many standard errors to each side as 95 % need?")
+        call.expect(width <= WIDEST, "the interval is too wide: the mean of the repeats varies less than a single one")
+        call.expect(min(value - low, high - value) >= 0.2 * (limits[1] - limits[0]),
+                    "the value is at the edge of its interval, which should reach to both sides of it")
+    for first, second in (([100.0], [150.0, 152.0]), ([100.0, 101.0], [150.0])):
+        run.expect_value_error(first, second, 2, because="one repeat shows nothing about the variation")
+    return (f"the efficiency within {CENTRE:.0%}, the width of its interval between {NARROWEST:g} and {WIDEST:g} times "
+            "Welch's; too few repeats are refused")
+
+
+def _expect_value(call, value: float, right: float, n: int) -> None:
+    """Raise AssertionError, with a hint for typical mistakes, unless the value is the efficiency."""
+    def near(other: float) -> bool:
+        return abs(value - other) <= CENTRE * abs(other)
+
+    call.expect(not near(right * n), "that is the speedup, which is not yet an efficiency")
+    call.expect(not near(1 / (right * n)) and not near(1 / (right * n) / n), "the quotient is upside down: faster is "
+                                                                            "larger")
+    call.expect(near(right), "the value is not the efficiency of the middle of the repeats, speedup over workers")
+
+
+def excess(one, many, n):
+    """Return the seconds by which each entry of a ledger exceeds the ideal.
+
+    The ledger is that of n workers. With n ideal workers, every entry would
+    take 1/n of its time with one worker. The result is a dictionary.
+
+    Args:
+        one: Seconds per epoch with one worker: {"input": ..., "compute": ...,
+            "communication": ..., and so on}.
+        many: The same with n workers and the same batch per worker.
+        n: Number of workers.
+    """
+    ...  # YOUR CODE
+
+
+LEDGERS = (((0.4, 4.0, 0.0, 0.8, 0.2), (0.2, 2.0, 0.0, 0.4, 0.1), 2),
+           ((0.4, 4.0, 0.0, 0.6, 0.2), (0.5, 2.2, 0.9, 0.3, 0.3), 2),
+           ((0.1, 8.0, 0.0, 0.4, 0.1), (0.3, 2.1, 1.5, 0.4, 0.0), 4))
+"""Entries of one worker and of n: first those of ideal workers."""
+
+
+def _grade_excess(run: StudentFunction) -> str:
+    first, second = (tuple(run.real(0.1, 4) for _ in ENTRIES) for _ in range(2))
+    for one, many, n in (*LEDGERS, (first, second, run.whole(2, 8))):
+        ledgers = [dict(zip(ENTRIES, seconds, strict=True)) for seconds in (one, many)]
+        call = run(*ledgers, n)
+        call.expect(isinstance(call.value, Mapping) and set(call.value) == set(ENTRIES),
+                    "the result is a dictionary with the entries of the ledger")
+        for entry, alone, together in zip(ENTRIES, one, many, strict=True):
+            value, ideal = number(call.value[entry]), close(together, alone / n)
+            call.expect(value is not None, f"the excess of {entry!r} is not a number")
+            call.expect(not ideal or close(value, 0), f"{entry!r} takes exactly its ideal time, so its excess is 0")
+            call.expect(close(value, together - alone / n),
+                        f"the excess of {entry!r} must be its seconds minus the ideal; the ideal is 1/n of one "
+                        "worker's seconds")
+    return "each entry's seconds above 1/n of one worker's; none for ideal workers, negative where it is below"
+
+
+TASKS = {
+    "efficiency": code("Write the function that computes a scaling efficiency from repeated runs, with its 95 % "
+                       "interval.", efficiency, _grade_efficiency),
+    "excess": code("Write the function that says by how much each entry of the ledger exceeds the ideal.", excess,
+                   _grade_excess),
+    "bug": bug("lab04", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "the throughput does not grow": "compare the images/s with those of one worker: what is wrong is not the speed",
+        "some images are left out of an epoch": RIGHT,
+        "it never ends": "all workers call the same collectives in the same order",
+    }, lines={
+        17: "it makes the weights equal at the start; the broadcast would do so, too",
+        23: "the optimizer averages the gradients, as it should",
+        28: RIGHT,
+        29: "of one common order it takes every size-th image, which is right; is there one common order?",
+        33: "it only collects the indices, to count them",
+    }, reason="every worker shuffles in an order that the others do not know, and takes half of it: some images are in "
+              "both halves, others in none"),
+}

@@ -1,0 +1,234 @@
+"""Exercises of lab 5: bus bandwidth, bytes and kinds of messages, a ring by hand, gradients in buckets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labs.exercises.code_tasks import (
+    RIGHT,
+    Call,
+    StudentFunction,
+    arrays,
+    bug,
+    close,
+    code,
+    number,
+    numbers,
+)
+from labs.exercises.grading import Question, Record, Selector, grade_choice, grade_number, multi_worker, newest
+from labs.exercises.timed import timed
+
+RUN = "labs run lab05_allreduce --workers 2"
+
+
+def _reduced(run: Record) -> list[dict]:
+    """Return the measured all-reduces of Horovod in TensorFlow graphs."""
+    library = f"Horovod over {run['layout'].get('backend')}"
+    return [row for row in run.get("tables", {}).get("collectives", [])
+            if row["collective"] == "allreduce" and row["library"] == library]
+
+
+def _with(table: str, study: str) -> Selector:
+    return newest(f"the study {study}", f"`{RUN} --study {study}`",
+                  lambda run: multi_worker(run) and len(run.get("tables", {}).get(table, [])) > 1)
+
+
+def _busbw(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    size, row = run["layout"]["size"], max(_reduced(run), key=lambda row: row["bytes"])
+    algbw = row["bytes"] / row["seconds"] / 1e9
+    right = algbw * 2 * (size - 1) / size
+    return grade_number(answer, right, "GB/s", "bytes / seconds x 2 (N - 1) / N / 1e9, of the largest message", {
+        "that is algbw; in a ring each link carries 2 (N - 1) / N times the message": algbw,
+        "that uses the factor of an all-gather, (N - 1) / N; an all-reduce is a reduce-scatter and an all-gather":
+            right / 2,
+    })
+
+
+def _step(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    size, gradients = run["layout"]["size"], run["metrics"]["gradient_bytes"]
+    right = 2 * (size - 1) * gradients
+    return grade_number(answer, right, "bytes", "N x 2 (N - 1) / N x gradient_bytes, for any batch", {
+        "that grows with the batch; but workers exchange gradients, one number per parameter, not images":
+            2 * right,
+        "that shrinks with the batch; an epoch has fewer steps then, but each step sends as much as before": right / 2,
+        "that is the number of bytes that one worker sends": right / size,
+        "that is the size of the gradients; in a ring, all N workers together send 2 (N - 1) times as much": gradients,
+    }, rel_tol=0.01)
+
+
+def _epoch(answer, runs: list[Record]) -> str:
+    first, *_, last = sorted(runs[0]["tables"]["wire"], key=lambda row: row["batch_size"])
+    right = last["steps_per_epoch"] / first["steps_per_epoch"]
+    return grade_number(answer, right, "no unit", "steps_per_epoch of the last row / of the first row", {
+        "that is the factor for a step, which sends as much as before; an epoch has fewer steps": 1,
+        "that is upside down: the larger batch has fewer steps, so fewer bytes per epoch": 1 / right,
+        "workers do not exchange images: a step with more images sends as much as before":
+            last["batch_size"] / first["batch_size"],
+    })
+
+
+def _kind(answer, runs: list[Record]) -> str:
+    sent = {row["kind"]: row["bytes"] or 0 for row in runs[0]["tables"]["messages"] if row["kind"] != "gradients"}
+    right = {kind for kind, count in sent.items() if count == max(sent.values())}
+    others = dict.fromkeys(sent, "another kind has more bytes in the table `messages`")
+    others["gradients"] = "they have the most bytes; which kind comes next?"
+    return grade_choice(answer, right, others, "these are sent once, at the start; gradients are sent in every step")
+
+
+QUESTIONS = {
+    "q1": Question("What is the bus bandwidth of this run's largest all-reduce by Horovod, from its `bytes` and "
+                   "`seconds`?", "a number, in GB/s (1e9 bytes)",
+                   newest("all-reduces of 0.1 MB or more", f"`{RUN}`", lambda run: multi_worker(run) and any(
+                       row["bytes"] >= 1e5 for row in _reduced(run))), timed(_busbw)),
+    "q2": Question("This run counted bytes on the network. How many bytes do all its workers together send in a step, "
+                   "by the formula for a ring, if the batch per worker is twice as large?", "a number of bytes",
+                   _with("wire", "traffic"), _step),
+    "q3": Question("From the smallest to the largest batch size of this run, by what factor do the bytes per *epoch* "
+                   "change?", "a number", _with("wire", "traffic"), _epoch),
+    "q4": Question("Which kind of message, after the gradients, accounts for the most bytes in this run?",
+                   "a `kind` of the table `messages`", _with("messages", "messages"), _kind),
+}
+
+
+# Code.
+
+def ring(chunks):
+    """Run a ring all-reduce by hand, and return `(chunks, sent)`.
+
+    The tensor of each of N ranks is cut into N chunks of equal size. In each
+    of 2 (N - 1) steps every rank sends one chunk to the next rank, all at
+    once; the last rank sends to rank 0. In the first N - 1 steps
+    (reduce-scatter) a rank adds the chunk that it gets to its own. In the
+    others (all-gather) it replaces its own by it. At the end every rank holds
+    the sum.
+
+    Args:
+        chunks: `chunks[rank][i]` is chunk i of a rank, an array.
+
+    Returns:
+        The chunks of each rank at the end, in the same form, and the bytes
+        that each rank sent, a list of N numbers.
+    """
+    ...  # YOUR CODE
+
+
+def _tensors(size: int, length: int, dtype: str) -> list[list[np.ndarray]]:
+    """Return `size` chunks of `length` numbers for each of `size` ranks; all sums differ."""
+    return [[np.array([2.0 ** (rank + 2) * (chunk + 1) + offset for offset in range(length)], dtype)
+             for chunk in range(size)] for rank in range(size)]
+
+
+def _grade_ring(run: StudentFunction) -> str:
+    for size, length, dtype in ((1, 1, "f4"), (2, 3, "f4"), (2, 1, "f8"), (3, 1, "f4"), (4, 5, "f4"), (5, 2, "f8")):
+        tensors = _tensors(size, length, dtype)
+        call = run(tensors)
+        call.expect(isinstance(call.value, list | tuple) and len(call.value) == 2, "the result is (chunks, sent)")
+        _expect_sums(call, tensors)
+        nbytes = sum(chunk.nbytes for chunk in tensors[0])
+        sent = numbers(call.value[1], size)
+        call.expect(sent, "`sent` is one number of bytes per rank")
+        sent, right = sent or [], 2 * (size - 1) * nbytes / size
+        hints = {"counts numbers, not bytes": right / tensors[0][0].itemsize,
+                 "counts chunks, not bytes": 2 * (size - 1), "counts bits, not bytes": 8 * right,
+                 "has the bytes of all ranks together, not those of each": right * size}
+        hint = next((text for text, wrong in hints.items() if close(sent, [wrong] * size)), None)
+        call.expect(close(sent, [right] * size), f"`sent` {hint}" if hint else "`sent` is wrong: every rank sends the "
+                    "bytes of one chunk in every step")
+    _expect_way_round(run)
+    return "on one to five ranks, all hold the sum, and each has sent 2 (N - 1) / N of its bytes, chunk by chunk"
+
+
+def _expect_way_round(run: StudentFunction) -> None:
+    """Raise AssertionError unless each chunk went round the ring from its own rank: rounding shows the order."""
+    size = 4
+    tensors = [[run.rng.normal(size=99) for _ in range(size)] for _ in range(size)]
+    call = run(tensors)
+    _expect_sums(call, tensors)
+    first = {begin for chunk, total in enumerate(call.value[0][0]) for begin in range(size)
+             if np.array_equal(total, sum(tensors[(begin + step) % size][chunk] for step in range(size)))}
+    call.expect(len(first) == size, "the sums are right, but not from a ring: in each of the N - 1 steps of the "
+                "reduce-scatter every rank sends another chunk, so each chunk begins its way at another rank and is "
+                "added to those of the next ranks, one after another")
+
+
+def _expect_sums(call: Call, tensors: list[list[np.ndarray]]) -> None:
+    """Raise AssertionError unless every rank holds the sum of all ranks."""
+    size, held = len(tensors), call.value[0]
+    call.expect(isinstance(held, list | tuple) and len(held) == size, "`chunks` is one list of chunks per rank")
+    ranks = [arrays(mine, tensors[0]) for mine in held]
+    call.expect(None not in ranks, "a rank has other numbers or shapes of chunks than before")
+    sums = [np.sum([tensor[chunk] for tensor in tensors], axis=0) for chunk in range(size)]
+    right = [[close(mine[chunk], sums[chunk]) for chunk in range(size)] for mine in ranks if mine is not None]
+    complete = [sum(of_rank) for of_rank in right]
+    call.expect(size == 1 or complete != [1] * size, "each rank has the sum of one chunk only: the other ranks still "
+                                                     "need it")
+    for rank, mine in enumerate(ranks):
+        for chunk in range(size):
+            call.expect(right[rank][chunk], f"chunk {chunk} of rank {rank} is not the sum over all ranks" + (
+                ", but their mean" if mine and close(mine[chunk] * size, sums[chunk]) else ""))
+
+
+def bucket_seconds(sizes, bucket_bytes, alpha, beta):
+    """Return the predicted seconds to all-reduce gradients in buckets.
+
+    The gradients come in this order. One joins the current bucket if the
+    bucket then has at most `bucket_bytes`; otherwise the bucket is sent, and
+    the gradient begins the next one. A gradient larger than a bucket is sent
+    alone. Buckets are reduced one after another; one of M bytes takes
+    alpha + beta M seconds.
+
+    Args:
+        sizes: Bytes of each gradient, a list.
+        bucket_bytes: The largest bucket; 0 sends each gradient alone.
+        alpha: Seconds of an empty all-reduce: on a ring 2 (N - 1) times the
+            latency of a transfer between neighbours.
+        beta: Seconds per byte of an all-reduce: on a ring 2 (N - 1) / N times
+            those of such a transfer.
+    """
+    ...  # YOUR CODE
+
+
+BUCKETS: tuple[tuple[list[int], int, int], ...] = (
+    ([], 4, 0), ([4], 4, 1), ([4, 4], 0, 2), ([2, 2], 4, 1), ([3, 3], 4, 2), ([9], 4, 1), ([1, 9, 1], 4, 3),
+    ([3, 3, 3], 5, 3), ([1, 2, 3, 4], 6, 2), ([1, 1, 1], 100, 1))
+"""Sizes, largest bucket, and the number of buckets."""
+
+
+def _grade_buckets(run: StudentFunction) -> str:
+    for sizes, bucket_bytes, buckets in BUCKETS:
+        alpha, beta = (0.01, 0.001) if len(sizes) < 3 else (run.real(0.01, 0.02), run.real(0.001, 0.002))
+        call = run(sizes, bucket_bytes, alpha, beta)
+        value, bytes_alone = number(call.value), sum(sizes) * beta
+        call.expect(value is not None, "a time is a number")
+        messages = ((value or 0.0) - bytes_alone) / alpha
+        call.expect(not close(value, sum(sizes) / beta + buckets * alpha) or not sizes,
+                    "bytes times seconds per byte are seconds, not their quotient")
+        call.expect(messages > -1e-6, "it takes less than the bytes alone would take")
+        call.expect(messages < buckets + 1e-6, "more alphas are counted than messages are sent: a gradient joins the "
+                                               "current bucket if it fits")
+        call.expect(messages > buckets - 1e-6, "fewer alphas are counted than messages are sent: a gradient is not "
+                                               "divided, and does not join a bucket in which it does not fit")
+    return "one alpha for each bucket and beta for each byte, for gradients that fit, fill and exceed a bucket"
+
+
+TASKS = {
+    "ring": code("Write a ring all-reduce by hand, and count the bytes that each rank sends.", ring, _grade_ring),
+    "bucket_seconds": code("Write the function that predicts how long gradients take if they are fused into buckets, "
+                           "by alpha + beta M.", bucket_seconds, _grade_buckets),
+    "bug": bug("lab05", how="Wait for Horovod's warning, some ten seconds after the last loss; then press "
+                                  "Ctrl-C.", symptoms={
+        "the workers end with different weights": "it does not come so far: look at which worker prints what last",
+        "the loss explodes": "the losses that it prints are finite and fall",
+        "some images are never seen": "every image is in the share of one worker, in every epoch",
+        "it never ends": RIGHT,
+    }, lines={
+        22: "each worker takes every size-th image: together they take all of them",
+        25: "the optimizer averages the gradients, and every worker takes equally many steps",
+        30: "every worker trains equally many steps, and ends this line with the others",
+        33: RIGHT,
+        34: "every worker calls this broadcast once per epoch; does one of them call something else before it?",
+    }, reason="`and` calls the all-reduce on rank 0 alone: rank 0 waits in it, the others wait in the broadcast, and "
+              "each collective needs all of them"),
+}

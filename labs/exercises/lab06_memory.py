@@ -1,0 +1,209 @@
+"""Exercises of lab 6: bytes of the model and of the images, how many workers fit, accumulation, an undivided batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from labs.exercises.code_tasks import RIGHT, StudentFunction, arrays, bug, close, code, number
+from labs.exercises.grading import Question, Record, grade_entries, grade_number, multi_worker, newest
+
+RUN = "labs run lab06_memory"
+MIB = 2**20
+
+
+def _tried(run: Record) -> list[dict]:
+    """Return those trials of a batch size search that fit into memory."""
+    return [row for row in run.get("tables", {}).get("trials", []) if row.get("batch_size") and row["fits"]]
+
+
+def _fixed(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    count, size = run["metrics"]["parameters"], run["layout"]["size"]
+    right = 16 * count / MIB
+    mistakes = {
+        "that is the weights alone; gradients and Adam's two moments have as many numbers each": right / 4,
+        "that leaves out the optimizer: Adam keeps two numbers for each parameter": right / 2,
+        "that leaves out the gradients, or one of Adam's two moments": right * 3 / 4,
+    }
+    if size > 1:
+        mistakes["data parallelism does not divide the model: each worker holds all of it"] = right / size
+    formula = "4 numbers for each parameter x 4 bytes / 2^20, on every worker"
+    return grade_number(answer, right, "MiB", formula, mistakes, rel_tol=0.01)
+
+
+def _held(answer, runs: list[Record]) -> str:
+    size = runs[0]["layout"]["size"]
+    model = {"data parallelism does not divide the model: each worker holds all of it": 1 / size}
+    batch = {"each worker processes its own share of a step's images": 1}
+    return grade_entries(answer, {
+        "parameters": lambda value: grade_number(value, 1, "share", "all parameters, on every worker", model),
+        "images": lambda value: grade_number(value, 1 / size, "share", "batch_size / global batch", batch),
+    })
+
+
+def _slope(answer, runs: list[Record]) -> str:
+    rows = _tried(runs[0])
+    images, peaks = (np.array([float(row[name]) for row in rows]) for name in ("batch_size", "peak_mb"))
+    each, start = np.polyfit(images, peaks, 1)
+    most = images.argmax()
+    formula = "the slope of a line through peak_mb as a function of batch_size, of the trials that fit"
+    return grade_number(answer, each, "MiB", formula, {
+        "that divides the whole peak by the number of images; it includes TensorFlow and the weights at any batch size":
+            peaks[most] / images[most],
+        "that is the line's intercept, the memory without images": start,
+        "that is upside down: images per MiB": 1 / each,
+    }, rel_tol=0.03)
+
+
+QUESTIONS = {
+    "q1": Question("How much memory do the weights, the gradients and Adam's two moments of this run's network take on "
+                   "each worker, in float32?", "a number, in MiB (2^20 bytes)",
+                   newest("a network", f"`{RUN}`", lambda run: run["metrics"].get("parameters")), _fixed),
+    "q2": Question("What share of the network's parameters, and what share of a step's images, does each worker of "
+                   "this run hold?", '`{"parameters": ..., "images": ...}`, shares from 0 to 1',
+                   newest("several workers", f"`{RUN} --workers 2 --batch-size 32`",
+                          lambda run: multi_worker(run) and run["metrics"].get("parameters")), _held),
+    "q3": Question("How much memory does one more image per batch take? Fit a straight line to the trials of this "
+                   "search that fit into memory (table `trials`).", "a number, in MiB per image",
+                   newest("a search for the largest batch", f"`{RUN} --search batch_size`",
+                          lambda run: not multi_worker(run) and len(_tried(run)) > 1), _slope),
+}
+
+
+# Code.
+
+def model_bytes(parameters, optimizer):
+    """Return the bytes that a worker holds for the model, whatever its batch.
+
+    These are the weights, their gradients, and what the optimizer keeps for
+    each parameter. All are float32 numbers.
+
+    Args:
+        parameters: P, the number of parameters.
+        optimizer: "sgd" (keeps nothing), "momentum" (SGD with momentum: the
+            velocity) or "adam" (two moments).
+
+    Raises:
+        ValueError: The optimizer is unknown.
+    """
+    ...  # YOUR CODE
+
+
+KEPT = {"sgd": 0, "momentum": 1, "adam": 2}
+"""Numbers that each optimizer keeps for a parameter."""
+
+
+def _grade_model_bytes(run: StudentFunction) -> str:
+    for parameters in (1, 10_163, 557_443, run.whole(1000, 10**6)):
+        for optimizer, kept in KEPT.items():
+            call, right = run(parameters, optimizer), 4 * (2 + kept) * parameters
+            value = number(call.value)
+            call.expect(value is not None, "the result is a number of bytes")
+            call.expect(not close(value, right / 4), "that counts numbers; a float32 number has 4 bytes")
+            call.expect(not close(value, right - 4 * parameters),
+                        "one number per parameter is missing: weights, gradients, and what the optimizer keeps")
+            call.expect(close(value, right),
+                        "each parameter has its weight, its gradient, and as many numbers as the optimizer keeps")
+    run.expect_value_error(1, "lion", because="nothing is known about this optimizer")
+    return "weights, gradients and the optimizer's state of three optimizers, in bytes; others are refused"
+
+
+def workers_needed(fixed, per_image, global_batch, limit):
+    """Return the smallest number of workers that can take a step.
+
+    The workers divide the global batch; if it leaves a remainder, some of
+    them get one image more.
+
+    Args:
+        fixed: MiB that a worker holds whatever its batch: program and model.
+        per_image: MiB that each image of its batch adds.
+        global_batch: B, images per step of all workers together.
+        limit: MiB that one worker may hold.
+
+    Raises:
+        ValueError: No number of workers can take the step.
+    """
+    ...  # YOUR CODE
+
+
+NEEDS = ((400, 5.0, 64, 800, 1), (400, 5.0, 64, 600, 2), (400, 5.0, 65, 565, 2), (400, 5.0, 65, 560, 3),
+         (400, 5.0, 64, 405, 64))
+"""Arguments of `workers_needed` and the result; the last two have a remainder, and one image per worker."""
+
+
+def _grade_workers_needed(run: StudentFunction) -> str:
+    held, most = run.whole(300, 500), run.whole(2, 8)
+    drawn = held, 4.0, 64, held + 4 * most + 1, -(-64 // most)
+    for *given, right in (*NEEDS, drawn):
+        fixed, per_image, batch, limit = given
+        call = run(*given)
+        found = number(call.value)
+        call.expect(found is not None, "the result is a number of workers")
+        workers = found or 0.0
+        call.expect(workers == int(workers) and 1 <= workers <= batch, "the result is a whole number, and no "
+                                                                      "worker is without an image")
+        share = -(-batch // int(workers))
+        call.expect(fixed + per_image * share <= limit, "with this many workers the largest share does not fit: every "
+                                                        "worker holds `fixed` in full, and a remainder goes to someone")
+        call.expect(workers == right, "fewer workers can take this step, too")
+    run.expect_value_error(400, 5.0, 64, 404, because="not even one image per worker fits")
+    run.expect_value_error(900, 5.0, 64, 800, because="the model alone is too large, and every worker holds all of it")
+    return "the fewest workers whose largest share fits; refused where one image per worker does not"
+
+
+def accumulate(gradients, images):
+    """Return the gradient of a batch from those of its micro-batches.
+
+    The loss is the mean over the images of the batch. The result is what one
+    backward pass over the whole batch would give.
+
+    Args:
+        gradients: The gradient of each micro-batch, an array: that of the mean
+            loss over its own images.
+        images: The number of images of each micro-batch.
+    """
+    ...  # YOUR CODE
+
+
+PIECES = ((16,), (16, 16), (16, 16, 16, 16), (20, 20, 20, 4))
+"""Images of each micro-batch."""
+
+
+def _grade_accumulate(run: StudentFunction) -> str:
+    rng = np.random.default_rng(6)
+    for images in PIECES:
+        each = [(run.rng if images == PIECES[-1] else rng).normal(size=3).round(2) for _ in images]
+        call, right = run(each, list(images)), np.average(each, axis=0, weights=images)
+        one = arrays([call.value], [right])
+        call.expect(one, "the result is one array, of the shape of each gradient")
+        value = one[0] if one else right
+        call.expect(len(images) == 1 or not close(value, np.sum(each, axis=0)), "that is the sum: the loss is a mean, "
+                                                                               "so the gradient is one, too")
+        call.expect(len(set(images)) == 1 or not close(value, np.mean(each, axis=0)),
+                    "every image counts alike, so a micro-batch of fewer images counts less")
+        call.expect(close(value, right), "that is not the mean over all images of the batch")
+    return "the gradient of the whole batch, also from micro-batches of 20, 20, 20 and 4 images"
+
+
+TASKS = {
+    "model_bytes": code("Write the function that says how many bytes a worker holds for the model.", model_bytes,
+                        _grade_model_bytes),
+    "workers_needed": code("Write the calculator: how many workers does a step need, and where does no number of "
+                           "workers help?", workers_needed, _grade_workers_needed),
+    "accumulate": code("Write the function that combines the gradients of the micro-batches.", accumulate,
+                       _grade_accumulate),
+    "bug": bug("lab06", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "a second worker saves no memory": RIGHT,
+        "some images are left out of an epoch": "the two shards together are all images",
+        "it never ends": "all workers take equally many steps, and so call the same collectives",
+    }, lines={
+        23: "each worker takes every size-th image: all images are used once",
+        24: RIGHT,
+        25: "every worker holds the whole network, as data parallelism does; what should two workers halve?",
+        28: "it averages the gradients; the learning rate stays, because the global batch is meant to stay",
+        32: "it trains on the worker's own images; how many of them at once?",
+    }, how="Compare with `labs launch 1 debugging/lab06.py`.",
+        reason="every worker takes the global batch, so its activations are those of one worker; the global batch has "
+               "doubled, and the epoch has half of the steps"),
+}

@@ -1,0 +1,240 @@
+"""Exercises of lab 7: patches, attention, the bandwidth above which two workers are faster, bytes per epoch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from labs.exercises.code_tasks import RIGHT, StudentFunction, bug, close, code, number
+from labs.exercises.grading import (
+    Question,
+    Record,
+    grade_choice,
+    grade_number,
+    grade_speedup,
+    images_per_sec,
+    multi_worker,
+    newest,
+    pair_with_one_worker,
+)
+from labs.exercises.timed import timed
+
+SWEEP = "`labs sweep lab07_vit --only backends`"
+PAIR = pair_with_one_worker(SWEEP, strong=True, may_differ=("backend", "traffic"))
+"""One worker exchanges nothing, so backend and traffic do not matter for it."""
+
+
+def _smallest(records: list[Record]) -> list[Record]:
+    """Return the pair with the fewest parameters."""
+    sized = [run for run in records if run["metrics"].get("parameters")]
+    for count in sorted({run["metrics"]["parameters"] for run in sized}):
+        try:
+            return PAIR([run for run in sized if run["metrics"]["parameters"] == count])
+        except AssertionError:
+            continue  # There is no pair for this network size.
+    return PAIR([])
+
+
+def _traffic(answer, runs: list[Record]) -> str:
+    (run,) = runs
+    size, steps, images = run["layout"]["size"], run["history"][-1]["steps"], run["history"][-1]["images"]
+    right = 2 * (size - 1) * 4 * run["metrics"]["parameters"] * steps / 1e6
+    return grade_number(answer, right, "MB", "2 (n - 1) x 4 bytes x parameters x steps per epoch / 1e6", {
+        "that is the number of bytes of one step": right / steps,
+        "that is the number of bytes of all epochs": right * run["config"]["epochs"],
+        "that is the number of bytes that one worker sends; all n send": right / size,
+        "that is the images, which are not exchanged: each worker reads its own": images * 32 * 32 * 3 * 4 / 1e6,
+    }, rel_tol=0.01)
+
+
+def _winner(answer, runs: list[Record]) -> str:
+    throughputs = {run["layout"]["size"]: images_per_sec(run) for run in runs}
+    right = {size for size, value in throughputs.items() if value > 0.98 * max(throughputs.values())}
+    others = dict.fromkeys(throughputs, "at the same global batch, these workers had fewer images_per_sec")
+    others[1] = "at the same global batch, the other run had more images_per_sec"
+    reason = "more workers are faster where the exchange takes less time than the arithmetic that they save"
+    return grade_choice(answer, right, others, reason)
+
+
+QUESTIONS = {
+    "q1": Question("How many bytes should all workers of this run together send per epoch, by the formula for a ring, "
+                   "given its number of parameters and steps?", "a number, in MB (1e6 bytes)",
+                   newest("several workers", "`labs run lab07_vit --workers 2`", lambda run: multi_worker(run) and
+                          run["metrics"].get("parameters") and run["history"]), _traffic),
+    "q2": Question("These runs have the same global batch, the first with one worker, the second with several. What "
+                   "is the speedup?", "a number", PAIR, timed(grade_speedup)),
+    "q3": Question("These are runs of the smallest network in your results that was trained by one worker and by "
+                   "several at the same global batch. How many workers trained it faster?", "a number of workers",
+                   _smallest, timed(_winner)),
+}
+
+
+# Code.
+
+def patchify(images, patch):
+    """Return the patches of each image, as vectors.
+
+    The patches of an image go from left to right, then from top to bottom, as
+    one reads. So do the pixels of a patch, each with its channels. No loop is
+    needed: reshape, transpose, reshape.
+
+    Args:
+        images: An array [n, side, side, channels].
+        patch: Side of a patch in pixels; it divides the side of the image.
+
+    Returns:
+        An array [n, patches of an image, patch * patch * channels].
+    """
+    ...  # YOUR CODE
+
+
+def reference_patches(images: np.ndarray, patch: int) -> np.ndarray:
+    """Return the patches; times the flattened kernel of Keras' Conv2D with this stride, they are its output."""
+    n, side, _, channels = images.shape
+    tiles = images.reshape(n, side // patch, patch, side // patch, patch, channels)
+    return tiles.transpose(0, 1, 3, 2, 4, 5).reshape(n, (side // patch) ** 2, patch * patch * channels)
+
+
+PICTURES = [(1, 2, 1, 1), (1, 4, 2, 1), (1, 4, 2, 3), (3, 12, 4, 3)]
+"""Number, side, patch and channels of the images, from the smallest."""
+
+
+def _grade_patchify(run: StudentFunction) -> str:
+    for n, side, patch, channels in PICTURES:
+        images = np.arange(float(n * side * side * channels)).reshape(n, side, side, channels)
+        images *= run.real(1, 2) if n > 1 else 1
+        call, right = run(images, patch), reference_patches(images, patch)
+        value = _array(call.value)
+        call.expect(value.size, "the result is an array of numbers")
+        call.expect(value.shape == right.shape, "the shape must be [n, patches of an image, patch * patch * channels]")
+        call.expect(close(np.sort(value, axis=None), np.sort(right, axis=None)),
+                    "each value of the images must be in one patch")
+        inside, wanted = np.sort(value, axis=2), np.sort(right, axis=2)
+        call.expect(close(np.sort(inside, axis=1), np.sort(wanted, axis=1)),
+                    "a patch must be a square of its image: after the first reshape, the axis of the rows inside a "
+                    "patch must move behind that of the patches in a row")
+        call.expect(close(inside, wanted), "the patches must be in reading order: left to right, then down")
+        call.expect(close(value, right), "the pixels of a patch must be in reading order, each with its channels")
+    return "the patches, in reading order; times the flattened kernel they are the output of Keras' Conv2D"
+
+
+def attention(q, k, v):
+    """Return each token's weighted mean of the values of all tokens, per head.
+
+    The weights of a token i are the softmax, over all tokens j, of
+    q[i] . k[j] / sqrt(size). They sum to 1. Heads do not mix.
+
+    Args:
+        q, k, v: Queries, keys and values: arrays [heads, tokens, size].
+
+    Returns:
+        An array [heads, tokens, size].
+    """
+    ...  # YOUR CODE
+
+
+def reference_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, axis: int = 2) -> np.ndarray:
+    """Return what Keras' MultiHeadAttention computes between its projections; `axis` is that of the softmax."""
+    scores = q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return weights / weights.sum(axis=axis, keepdims=True) @ v
+
+
+HEADS = [(1, 1, 1), (1, 2, 1), (1, 3, 4), (2, 3, 4), (4, 17, 16)]
+"""Heads, tokens and size, from the smallest."""
+LARGE = 1000.0
+"""Scores of which exp overflows."""
+
+
+def _grade_attention(run: StudentFunction) -> str:
+    rng = np.random.default_rng(1)
+    for shape in HEADS:
+        q, k, v = (run.rng if shape == HEADS[-1] else rng).normal(size=(3, *shape)).round(1)
+        call, right = run(q, k, v), reference_attention(q, k, v)
+        value = _array(call.value)
+        call.expect(value.shape == shape, "the result is an array [heads, tokens, size], as q is")
+        size = shape[-1]
+        if size > 1:  # Otherwise the root is 1.
+            unscaled = reference_attention(q * math.sqrt(size), k, v)
+            call.expect(not _within(value, unscaled), "the scores must be divided by the root of size")
+            call.expect(not _within(value, reference_attention(q / math.sqrt(size), k, v)),
+                        "the scores must be divided by the root of size, not by size")
+        if shape[1] > 1:
+            call.expect(not _within(value, reference_attention(q, k, v, axis=1)),
+                        "the softmax must be over the keys, so that the weights of one query sum to 1")
+        call.expect(_within(value, right), "each result must be the mean of v's rows, weighted by the softmax of the "
+                                           "scores, within a head")
+    call = run(LARGE * np.ones((1, 2, 1)), np.ones((1, 2, 1)), np.ones((1, 2, 1)))
+    call.expect(np.isfinite(_array(call.value)).all(),
+                "exp overflows for large scores: subtract the largest score of each query first; the weights stay")
+    return "equal to Keras' MultiHeadAttention between its projections, to 1e-6, large scores included"
+
+
+def _within(value: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.abs(value - other).max() < 1e-6)
+
+
+def _array(value: Any) -> np.ndarray:
+    """Return an array of numbers, also of a tensor; an empty array for anything else."""
+    try:
+        return np.atleast_1d(np.asarray(value, float))
+    except (TypeError, ValueError):
+        return np.array([])
+
+
+def crossover(gradient_bytes, image_seconds, global_batch):
+    """Return the bandwidth, in bit/s, above which two workers beat one.
+
+    The global batch is the same. A step takes one worker a + c B, and two
+    a + c B / 2 + x. The exchange x sends the gradients once over a link, in
+    both directions at the same time; its latency is neglected.
+
+    Args:
+        gradient_bytes: M, bytes of the gradients.
+        image_seconds: c, seconds per image of one worker.
+        global_batch: B, images of one step of all workers.
+    """
+    ...  # YOUR CODE
+
+
+LINKS = [(1e6, 0.001, 8), (4e6, 0.002, 32), (3_387_432, 0.0014, 128), (23_000_000, 2e-4, 64)]
+"""Gradient bytes, seconds per image and global batch."""
+
+
+def _grade_crossover(run: StudentFunction) -> str:
+    for nbytes, seconds, batch in (*LINKS, (run.whole(10**6, 10**7), run.real(0.001, 0.01), run.whole(8, 99))):
+        call = run(nbytes, seconds, batch)
+        value, right = number(call.value), 8 * nbytes / (seconds * batch / 2)
+        call.expect(value is not None, "the result is a number")
+        for factor, hint in {1 / 8: "that is in bytes per second; a byte has 8 bits",
+                             1 / 2: "the second worker saves only half of the images' time",
+                             2: "two workers exchange M bytes in each direction, at the same time",
+                             1 / 16: "a byte has 8 bits, and the second worker saves half of the images' time"}.items():
+            call.expect(not close(value, factor * right), hint)
+        call.expect(close(value, right), "at the crossover the exchange takes as long as the images that the second "
+                                         "worker takes over")
+    return "8 M / (c B / 2): the exchange takes as long as half of the images"
+
+
+TASKS = {
+    "patchify": code("Write the function that cuts images into patches.", patchify, _grade_patchify),
+    "attention": code("Write the attention of several heads.", attention, _grade_attention),
+    "crossover": code("Write the function that returns the bandwidth above which a second worker pays.", crossover,
+                      _grade_crossover),
+    "bug": bug("lab07", before="The script trains with a global batch of 32 images on any number of workers.",
+               how="Then type `labs launch 1 debugging/lab07.py`, and compare.", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "the global batch grows with the workers": RIGHT,
+        "some images are left out of an epoch": "steps times images per step are all images, on one worker and on two",
+        "it never ends": "all workers take the same number of steps",
+    }, lines={
+        20: "the worker takes every size-th image, which is right",
+        21: RIGHT,
+        22: "the steps follow from the batch of one worker, and are equal on all",
+        25: "it averages the gradients, and its learning rate belongs to a step of 32 images of all workers",
+        27: "it makes the weights equal at the start",
+    }, reason="each worker takes the whole global batch, so two workers take half of the steps, each with twice the "
+              "images: another training, whose time must not be compared with one worker's"),
+}

@@ -1,0 +1,251 @@
+"""Exercises of lab 10: a split by name, an accuracy of all workers, the choice of a network, the cost of validation."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+
+from labs.exercises.code_tasks import HASH, RIGHT, StudentFunction, bug, close, code, number, numbers
+from labs.exercises.grading import Question, Record, grade_choice, grade_number, images_per_sec, newest, shown
+from labs.exercises.timed import timed
+
+VALIDATED = newest("a run with a validation", "`labs run lab10_caltech --workers 2`",
+                   lambda run: images_per_sec(run) and all("val_accuracy" in row for row in run["history"]))
+
+
+def _left(answer, runs: list[Record]) -> str:
+    test, held = (runs[0]["config"][f"{name}_split"] for name in ("test", "validation"))
+    return grade_number(answer, (1 - test) * (1 - held), "share", "(1 - test_split) x (1 - validation_split)", {
+        "validation_split is a share of the images outside the test, not of all images": 1 - test - held,
+        "that ignores the test images, which are held out as well": 1 - held,
+    }, rel_tol=0.01)
+
+
+def _cost(answer, runs: list[Record]) -> str:
+    def seconds(name: str, rows: list[dict]) -> float:
+        return sum(row[name] for row in rows)
+
+    history = runs[0]["history"]
+    train, held = (seconds(name, history[1:]) for name in ("train_seconds", "val_seconds"))
+    all_train, all_held = (seconds(name, history) for name in ("train_seconds", "val_seconds"))
+    return grade_number(answer, held / (train + held), "share",
+                  "val_seconds / (train_seconds + val_seconds), both summed over the epochs after the first", {
+                      "that is val_seconds / train_seconds; the share of the whole epoch is asked for": held / train,
+                      "that includes the first epoch, which also compiles the model": all_held / (all_train + all_held),
+                      "that is the share of the training": train / (train + held),
+                  })
+
+
+def _best(answer, runs: list[Record]) -> str:
+    history = runs[0]["history"]
+
+    def top(name: str, wanted=max) -> set[int]:
+        value = wanted(row[name] for row in history)
+        return {row["epoch"] for row in history if row[name] == value}
+
+    others = {row["epoch"]: "another epoch has a higher val_accuracy" for row in history}
+    others |= {0: "epochs count from 1"}
+    others |= {epoch - 1: "another epoch has a higher val_accuracy; epochs count from 1, Python's indices from 0"
+               for epoch in top("val_accuracy")}
+    others |= {history[-1]["epoch"]: "the last epoch is not the best by val_accuracy"}
+    others |= dict.fromkeys(top("val_loss", min), "that is the lowest val_loss; val_accuracy is asked for")
+    others |= dict.fromkeys(top("accuracy"), "that is the best *training* accuracy, on images that it has learnt from")
+    return grade_choice(answer, top("val_accuracy"), others,
+                        "it was chosen for its validation accuracy, so that accuracy is biased upwards")
+
+
+def _reported(answer, runs: list[Record]) -> str:
+    return grade_choice(answer, {"test_accuracy"}, {
+        "accuracy": "it is measured on augmented training images, while the weights still changed",
+        "val_accuracy": "validation images were used for decisions, such as the learning rate, so it is biased upwards",
+        "val_accuracy of the best epoch": "it was chosen for being highest, so it is biased upwards",
+    }, "the test images decided nothing: neither the weights, nor the epoch, nor the learning rate")
+
+
+QUESTIONS = {
+    "q1": Question("What share of all images is left for training with this run's `test_split` and "
+                   "`validation_split`?", "a share, from 0 to 1", VALIDATED, _left),
+    "q2": Question("What share of an epoch's time is validation in this run, without the first epoch?",
+                   "a share, from 0 to 1", VALIDATED, timed(_cost)),
+    "q3": Question("Which epoch of this run has the best validation accuracy?", "an epoch, counted from 1",
+                   VALIDATED, _best),
+    "q4": Question("A report describes the network after the last epoch. Which figure may it give as its accuracy?",
+                   '`"accuracy"`, `"val_accuracy"`, `"val_accuracy of the best epoch"` or `"test_accuracy"`',
+                   VALIDATED, _reported),
+}
+
+
+# Code.
+
+def subset(name, test_split, validation_split, seed):
+    """Return an image's subset: "training", "validation" or "test".
+
+    It depends only on the arguments. So it is the same on every
+    worker and in every job, and a file that is added moves no other. Python's
+    hash() of a text differs from process to process; that of hashlib does
+    not. The test is held out first: validation_split must not change it.
+
+    Args:
+        name: The file, such as "009.umbrella/009_0001.jpg".
+        test_split: Share of all images, on average.
+        validation_split: Share of the images that are not test images.
+        seed: Another seed gives another split.
+    """
+    ...  # YOUR CODE
+
+
+def reference_subset(name: str, test_split: float, validation_split: float, seed: int) -> str:
+    """Return the subset of a name's point of [0, 1): first the test, then the validation."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    point = int.from_bytes(digest, "big") / 2**64
+    if point < test_split:
+        return "test"
+    return "validation" if point < test_split + (1 - test_split) * validation_split else "training"
+
+
+SUBSETS = ("training", "validation", "test")
+NOT_A_SUBSET = "the result is a text: training, validation or test"
+FILES = [f"{label:03d}.class/{label:03d}_{image:04d}.jpg" for label in (1, 2) for image in range(1, 601)]
+LARGEST_ERROR = 0.07
+"""How far a share may be off: five standard errors of a share of the files."""
+
+
+def _grade_subset(run: StudentFunction) -> str:
+    call = run(FILES[0], 0.0, 0.0, 1)
+    call.expect(isinstance(call.value, str) and call.value in SUBSETS, NOT_A_SUBSET)
+    call.expect(call.value == "training", "with both shares 0, every image is for training")
+    seed = run.whole(1, 10**6)
+    calls = [run(name, 0.4, 0.5, seed) for name in FILES]
+    again = {name: run(name, 0.4, 0.5, seed) for name in reversed(FILES)}
+    unvalidated = [run(name, 0.4, 0.0, seed) for name in FILES]
+    reseeded = [run(name, 0.4, 0.5, seed + 1) for name in FILES]
+    for name, call in zip(FILES, calls, strict=True):
+        call.expect(call.value in SUBSETS, NOT_A_SUBSET)
+        again[name].expect(again[name].value == call.value, "asked again, in another order, the same name got another "
+                                                            "subset: nothing but the arguments may decide")
+    for call in calls[:50]:
+        other = run.in_second_process(*call.args)
+        other.expect(other.value == call.value, f"in another process this image is {shown(call.value)}, and {HASH}")
+    counts = Counter(call.value for call in calls)
+    share = {each: counts[each] / len(FILES) for each in SUBSETS}
+    call = calls[-1]
+    call.expect(abs(share["test"] - 0.4) < LARGEST_ERROR, "of many names, the share in the test is not test_split")
+    call.expect(abs(share["validation"] - 0.5) > LARGEST_ERROR,
+                "over many names, validation gets validation_split of all images; it must get validation_split of "
+                "those outside the test")
+    call.expect(abs(share["validation"] - 0.3) < LARGEST_ERROR,
+                "of many names outside the test, the share for validation is not validation_split")
+    for call, other in zip(calls, unvalidated, strict=True):
+        other.expect((call.value == "test") == (other.value == "test"),
+                     "with another validation_split this name went into the test or out of it")
+    differ = np.mean([call.value != other.value for call, other in zip(calls, reseeded, strict=True)])
+    reseeded[-1].expect(differ > 0.3, "another seed must give another split")
+    return "each share is met on average, the test does not depend on validation_split, and a name keeps its subset"
+
+
+def global_accuracy(accuracies, counts):
+    """Return the accuracy over all images of all workers.
+
+    A worker without images reports nan, the result of 0 / 0.
+
+    Args:
+        accuracies: Share of right answers of each worker.
+        counts: Number of images of each worker; at least one is not 0.
+    """
+    ...  # YOUR CODE
+
+
+def reference_accuracy(accuracies: list[float], counts: list[int]) -> float:
+    """Return the right answers of all workers over the images of all workers."""
+    pairs = zip(accuracies, counts, strict=True)
+    return sum(accuracy * count for accuracy, count in pairs if count) / sum(counts)
+
+
+SHARDS = [([0.5], [4]), ([1.0, 0.0], [1, 3]), ([0.75, 0.5], [4, 4]), ([math.nan, 0.5], [0, 2]),
+          ([0.8, 0.6, 1.0, math.nan], [10, 10, 9, 0])]
+"""Accuracies and numbers of images."""
+
+
+def _grade_global_accuracy(run: StudentFunction) -> str:
+    drawn = [run.real(0, 1) for _ in range(3)], [run.whole(1, 9) for _ in range(3)]
+    for accuracies, counts in (*SHARDS, drawn):
+        call, right = run(accuracies, counts), reference_accuracy(accuracies, counts)
+        empty = 0 in counts
+        call.expect(not (empty and isinstance(call.value, float) and math.isnan(call.value)),
+                    "a worker without images must not count; nan times 0 is nan")
+        value = number(call.value)
+        call.expect(value is not None, "the result is a number")
+        plain = np.nanmean(accuracies)
+        call.expect(close(plain, right) or not close(value, plain),
+                    "that is the mean over the workers; a worker with more images must count for more")
+        zero = np.nan_to_num(accuracies).mean()
+        call.expect(close(zero, right) or not close(value, zero), "that counts every worker alike, even one without "
+                                                                  "images")
+        call.expect(close(value, right), "the right answers of all workers, over the images of all workers")
+    return "the right answers of all workers over the images of all workers; an empty shard changes nothing"
+
+
+def select(validation, test):
+    """Choose one of several networks, and return which accuracy to report.
+
+    Of equally good ones, the first is chosen.
+
+    Args:
+        validation: Validation accuracy of each network.
+        test: Test accuracy of each network, in the same order.
+
+    Returns:
+        The index of the chosen network, from 0, and the accuracy to report.
+    """
+    ...  # YOUR CODE
+
+
+NETWORKS = [([0.5], [0.4]), ([0.5, 0.75], [0.8, 0.6]), ([0.5, 0.75, 0.75], [0.3, 0.2, 0.9])]
+"""Validation and test accuracies."""
+
+
+def _grade_select(run: StudentFunction) -> str:
+    drawn = [[run.real(0.3, 0.9) for _ in range(4)] for _ in range(2)]
+    for validation, tests in (*NETWORKS, drawn):
+        for test in itertools.permutations(tests):
+            call = run(validation, list(test))
+            best = int(np.argmax(validation))
+            pair = numbers(call.value, 2)
+            call.expect(pair is not None and pair[0] in range(len(test)), "the result is an index and an accuracy")
+            index, accuracy = pair or (0, 0.0)
+            call.expect(validation[int(index)] == max(validation),
+                        "another network has a better validation accuracy; the test accuracies must not "
+                        "influence the choice")
+            call.expect(index == best, "of equally good networks the first is chosen; the test must not decide")
+            call.expect(not close(accuracy, validation[best]),
+                        "the network was chosen for that accuracy, so it is biased upwards")
+            call.expect(close(accuracy, test[best]), "the accuracy to report is that of the chosen network, on the "
+                                                     "images that decided nothing")
+    return "the validation chooses, the test reports; permuting the test accuracies changes no choice"
+
+
+TASKS = {
+    "subset": code("Write the function that gives an image its subset.", subset, _grade_subset),
+    "global_accuracy": code("Write the function that returns the accuracy of all workers together.", global_accuracy,
+                            _grade_global_accuracy),
+    "select": code("Write the function that chooses a network and says what to report.", select, _grade_select),
+    "bug": bug("lab10", before="The labels are coin flips: on new images, no network is right more than half of the "
+                               "time, apart from chance.",
+               how="Then type `labs launch 1 debugging/lab10.py`, and compare.", symptoms={
+        "the workers end with different weights": "the script broadcasts the weights and averages the gradients",
+        "the test accuracy is too good": RIGHT,
+        "only the images of rank 0 are tested": "the accuracy is the mean over both workers",
+        "it never ends": "all workers take equally many steps, and call the same collectives in the same order",
+    }, lines={
+        20: RIGHT,
+        22: "the worker takes every size-th of its training images, which is right if all workers have the same ones",
+        26: "the optimizer averages the gradients, as it should",
+        28: "it makes the weights equal at the start",
+        32: "the workers test equally many images, so the mean of both accuracies is that of all their images",
+    }, reason="each rank makes its own split, so one worker's test images are among the other's training images, and "
+              "the gradients carry them into the common weights"),
+}

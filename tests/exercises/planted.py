@@ -1,0 +1,103 @@
+"""Made-up records. Several workers are four, so that no mistake gives the right figure by chance.
+
+Each lab has a module here with its RECORDS, and with WRONG: a question, a wrong answer as a function of the records and
+of the right answer, and words of the hint. The tests in tests/labs grade real runs. A lab whose students write code has
+WRONG_CODE: a task, a wrong function, and words of the hint.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import itertools
+import json
+import linecache
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from labs.exercises import child
+from labs.exercises.code_tasks import Answer, Asker
+from labs.measure import throughput
+from labs.results import records
+from labs.run import catalogue
+
+IMAGES = 1000
+NAMES = itertools.count(1)
+
+
+def made(lab: str, size: int = 1, images_per_sec: float = 100.0, *, epochs: int = 3, metrics: dict | None = None,
+         tables: dict | None = None, scores: tuple = (), layout: dict | None = None, **config) -> dict:
+    """Return a record as a lab writes it."""
+    definition, number = catalogue.load_lab(lab), next(NAMES)
+    if "epochs" in definition.Config.__dataclass_fields__:
+        config["epochs"] = epochs
+    settings = dataclasses.asdict(dataclasses.replace(definition.Config(), **config))
+    together = settings["batch_size"] * size
+    history = [{"epoch": epoch, "accuracy": 0.3 + 0.1 * epoch, "images": IMAGES, "steps": math.ceil(IMAGES / together),
+                "train_seconds": IMAGES / images_per_sec + 7 * (epoch == 1)} for epoch in range(1, epochs + 1)]
+    for row, score in zip(history, scores, strict=False):
+        row |= {"val_accuracy": score, "val_loss": 2 - score, "val_seconds": 1.5}
+    return {
+        "format": records.FORMAT, "lab": definition.name, "run": f"run{number:04d}-w{size}",
+        "started": f"2026-01-01T00:00:{number:04d}", "config": settings,
+        "layout": {"size": size, "local_size": size, "nodes": 1, "hosts": ["node"] * size, "threads": 1, "gpus": 0,
+                   "backend": "MPI" if size > 1 else "none", "global_batch_size": together} | (layout or {}),
+        "versions": {}, "machine": {}, "history": history,
+        "timings": {"total_seconds": 9 + sum(row["train_seconds"] for row in history),
+                    "first_epoch_seconds": history[0]["train_seconds"] if history else None,
+                    "images_per_sec": throughput.images_per_sec(history),
+                    "seconds_per_epoch": throughput.seconds_per_epoch(history)},
+        "metrics": {"test_accuracy": 0.9} | (metrics or {}), "tables": tables or {},
+    }
+
+
+def write(root: Path, *made_records: dict) -> Path:
+    """Write records below a results root."""
+    for record in made_records:
+        folder = root / record["lab"] / record["run"]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "record.json").write_text(json.dumps(record))
+    return root
+
+
+def ledger(compute: float, communication: float, reading: float, other: float) -> dict[str, float]:
+    entries = {"compute": compute, "communication": communication, "input": reading, "other": other}
+    entries["wall"] = sum(entries.values())
+    return {f"ledger_{name}_seconds": seconds for name, seconds in entries.items()}
+
+
+def totals(runs: list[dict]) -> list[float]:
+    return [run["timings"]["total_seconds"] for run in runs]
+
+
+def asked(function: Callable) -> Asker:
+    """Return what calls a function here, and answers as its process would."""
+    def ask(args: Sequence[Any]) -> Answer:
+        given = [arg if callable(arg) else copy.deepcopy(arg) for arg in args]
+        return msgspec.convert(child.loads(child.dumps(child.answered(function, given))), Answer)
+
+    return ask
+
+
+def cell(source: str, **names: Any) -> dict[str, Any]:
+    """Run a notebook's cell and return its names; Python finds its source as that of IPython's cells."""
+    name = f"<cell {next(NAMES)}>"
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    exec(compile(source, name, "exec"), names)
+    return names
+
+
+def of(lab: str) -> ModuleType:
+    """Return the module here of a lab."""
+    return importlib.import_module(f"tests.exercises.{lab}")
+
+
+def all_labs() -> list[dict]:
+    """Return the records that the questions of all labs need, oldest first."""
+    return [record for lab in catalogue.lab_names() for record in of(lab).RECORDS]

@@ -1,0 +1,41 @@
+"""The trees of lab 9: more test images of the same fruits, and a test set with copies that the leak check finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.datasets import duplicates, synthetic
+from labs.datasets.index import in_test, index_train_and_test
+from labs.pages import fruit_trees
+
+
+@pytest.fixture(autouse=True)
+def small(tmp_path, monkeypatch):
+    monkeypatch.setenv("LABS_DATA", str(tmp_path))
+    monkeypatch.setattr(fruit_trees, "TESTS", 22)
+    monkeypatch.setattr(synthetic, "FRUITS360", dict(list(synthetic.FRUITS360.items())[:2]))
+
+
+def subsets(root):
+    index = index_train_and_test(root)
+    return [[path for path, is_test in zip(index.paths, in_test(index), strict=True) if is_test == wanted]
+            for wanted in (False, True)]
+
+
+def test_the_large_tree_has_the_embedded_images_and_more_of_them():
+    train, test = subsets(large := fruit_trees.large())
+    assert (len(train), len(test)) == (120, 44)
+    embedded = synthetic.make_synthetic("fruits360")
+    for path in embedded.rglob("*.jpg"):
+        assert (large / path.relative_to(embedded)).read_bytes() == path.read_bytes()
+    assert fruit_trees.large() == large, "it is made once"
+
+
+def test_the_leak_check_names_all_copies():
+    train, test = subsets(root := fruit_trees.leaky())
+    copies = {path for path in test if int(path.rpartition("/")[2].partition("_")[0]) >= 100}
+    assert len(copies) == 80 == 2 * len(test) / 3
+    leak = duplicates.find_test_leakage(root, train, test)
+    assert not leak.identical
+    assert len(copies - {path for path, _ in leak.alike}) <= 1, "the hash of a copy may differ in three bits"
+    assert leak.serious
