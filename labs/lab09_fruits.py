@@ -233,7 +233,7 @@ def _trial(study, number: int, base: Config, options: Options):
         was_pruned = [pruned(row) for row in record["history"]][-1]
     else:
         shutil.rmtree(folder, ignore_errors=True)  # Left by an interrupted trial.
-        record = train(config, Options(folder.name, options.results, tensorboard=options.tensorboard), pruned)
+        record = train(config, Options(folder.name, options.results), pruned)
         was_pruned = trial.should_prune()
     study.tell(trial, None if was_pruned else record["history"][-1]["val_accuracy"],
                state=TrialState.PRUNED if was_pruned else TrialState.COMPLETE)

@@ -28,8 +28,6 @@ class Options:
     """Save between two steps when the last checkpoint is this many seconds old; each epoch also ends with one."""
     timeline: bool = False
     """Write Horovod's timeline (every message, with its times) to the run's folder; costs rank 0 a core."""
-    tensorboard: bool = False
-    """Log each epoch for TensorBoard, in the run's folder."""
     preset: str = "demo"
     """Where the defaults of the other experiment options come from."""
 

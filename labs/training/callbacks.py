@@ -1,20 +1,17 @@
-"""Training callbacks: heartbeat, progress bar, the number of steps that Keras takes per call, TensorBoard."""
+"""Training callbacks: heartbeat, progress bar, the number of steps that Keras takes per call."""
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import tensorflow as tf
 from tqdm import tqdm
 
 from labs.run import terminal
 from labs.run.heartbeat import Heartbeat
-from labs.run.paths import shown
 from labs.training import hvd_ops, keras_internals
-from labs.training.workers import Job
 
 BETWEEN_CALLBACKS = 0.2
 """Seconds between two checks of signals, progress bar and heartbeat. If a step is shorter, a call takes several."""
@@ -101,29 +98,3 @@ class EvaluationSteps(tf.keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch, logs=None):
         self.heart.still_moving()
-
-
-class TensorBoard:
-    """Logs a run's history under the names of Keras' TensorBoard callback, which would log one worker's metrics.
-
-    The logs always equal the history: those of an interrupted run are rewritten.
-    """
-
-    def __init__(self, job: Job, history: Iterable[dict[str, float]]):
-        self.folder = job.folder / "tensorboard"
-        self.writers: dict[str, tf.summary.SummaryWriter] = {}
-        shutil.rmtree(self.folder, ignore_errors=True)
-        for row in history:
-            self.add(row)
-        job.print_once(f"TensorBoard: tensorboard --logdir {shown(self.folder)}")
-
-    def add(self, row: dict[str, float]) -> None:
-        """Log a row of the history, and write it at once."""
-        for name in sorted(row.keys() - {"epoch", "steps", "images"}):
-            subset = "validation" if name.startswith("val_") else "train"
-            if subset not in self.writers:
-                self.writers[subset] = tf.summary.create_file_writer(str(self.folder / subset))
-            with self.writers[subset].as_default():
-                tf.summary.scalar(f"epoch_{name.removeprefix('val_')}", row[name], step=int(row["epoch"]))
-        for writer in self.writers.values():
-            writer.flush()

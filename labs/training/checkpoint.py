@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import time
 import zipfile
 from collections.abc import Mapping
@@ -16,12 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 
 from labs.run import atomic, heartbeat, run_lock, stop
 from labs.run.errors import LabError
-from labs.run.text import printable
 from labs.training import hvd_ops, keras_internals
 from labs.training.workers import Job
 
@@ -106,9 +103,6 @@ def restore(folder: Path, model: tf.keras.Model, config: Any, identity: Mapping[
     for path in reversed(by_age(folder)):
         try:
             meta, values, by_rank = _read(path)
-        except LabError as problem:  # Not a regular file, or too large for this machine.
-            print(f"labs: {printable(problem)}; trying the previous one", flush=True)
-            continue
         except Exception:  # A damaged zip makes zipfile and numpy raise almost anything.
             print(f"labs: {path.name} is damaged; trying the previous one", flush=True)
             continue
@@ -137,10 +131,7 @@ def _write(file: IO[bytes], arrays: Mapping[str, np.ndarray]) -> None:
 
 def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, ...], ...]]:
     """Return a checkpoint's metadata, the state that all workers share, and each worker's own state by rank."""
-    descriptor = atomic.open_regular(path, psutil.virtual_memory().total)
-    with os.fdopen(descriptor, "rb") as whole, np.load(whole, allow_pickle=False) as file:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in file.zip.infolist()):
-            raise ValueError("its arrays are compressed; the kit's are not, and these could fill the memory")
+    with np.load(path, allow_pickle=False) as file:
         damaged = file.zip.testzip()  # numpy reads only as far as an array's header says, and may miss damage.
         meta = json.loads(str(file["meta"]))
         if damaged or sorted(file.files) != ["meta", *meta["arrays"]]:
@@ -154,9 +145,7 @@ def _read(path: Path) -> tuple[dict, list[np.ndarray], tuple[tuple[np.ndarray, .
 
 def _check_same_run(path: Path, meta: dict, model: tf.keras.Model, config: Any, identity: Mapping[str, Any]) -> None:
     """Raise unless a checkpoint is of the same config (except its epochs), data and versions, and of the same model."""
-    run, saved = path.parents[1].name, meta.get("identity")
-    if saved is None:
-        raise LabError(f"an older version of the kit saved {path}; choose another --name")
+    run, saved = path.parents[1].name, meta["identity"]
     # run.json, which the run lock compares, may be lost, or of another run than a copied checkpoint.
     run_lock.refuse_changed(run, meta["config"], dataclasses.asdict(config))
     if saved["data"] != identity["data"]:

@@ -71,8 +71,6 @@ class Elastic:
         fields.check(config)
         if options.timeline:
             raise LabError("Horovod's timeline ends with the first reset; leave out --timeline, or add --study resume")
-        if options.tensorboard:
-            raise LabError("the worker that logs may be lost; leave out --tensorboard, or add --study resume")
         self.lab, self.config, self.fault = fields.lab_name(config), config, fault
         self.gpu, self.threads = _join(config.seed)
         runs = options.results_root / self.lab

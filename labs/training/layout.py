@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import platform
-import re
 import socket
 from collections.abc import Iterator, Sequence
 from importlib import metadata
@@ -233,16 +232,6 @@ def machine() -> dict[str, Any]:
         "onednn": keras_internals.onednn_enabled(),
         "variables": environment.recorded(),
         **speed_settings.horovod_settings(),
-        "huge_pages_mb": huge_pages_mb(),
         "gpus": [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
                  for gpu in tf.config.list_physical_devices("GPU")],
     }
-
-
-def huge_pages_mb() -> float:
-    """Return how many MiB of this process are in huge pages: glibc may request them, but the kernel may refuse."""
-    try:
-        match = re.search(r"^AnonHugePages: +(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
-    except OSError:  # Some kernels do not report it.
-        return 0.0
-    return int(match[1]) / 1024 if match else 0.0

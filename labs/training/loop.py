@@ -19,7 +19,7 @@ from labs.datasets.splits import Subset
 from labs.run import heartbeat, stop, terminal
 from labs.run.errors import LabError
 from labs.training import agreement, checkpoint, hvd_ops, keras_internals, layout
-from labs.training.callbacks import EvaluationSteps, Steps, TensorBoard
+from labs.training.callbacks import EvaluationSteps, Steps
 from labs.training.workers import Job
 
 DROPPED_FIRST = ("s", "val_loss", "images/s", "val_mae", "loss")
@@ -93,8 +93,6 @@ def fit(
     job.data.update(identity["data"])
     job.print_once(_coverage(job, train, batch_size, position.epoch))
     saver = checkpoint.Saver(job, model, position, identity)
-    # Horovod: all workers have the same history; one of them logs it.
-    board = TensorBoard(job, position.history) if job.options.tensorboard and job.rank == 0 else None
     heartbeat.current().plan(epochs, steps, batch_size * job.size)
     with stop.defer_signal():
         while saver.position.epoch < epochs:
@@ -104,8 +102,6 @@ def fit(
             agreement.compare_weights(model, f"after epoch {row['epoch']}")
             row |= _validate(job, model, validation, batch_size)
             saver.end_epoch(row)
-            if board:
-                board.add(row)
             job.print_once(epoch_line(row, epochs))
             if stop_when and stop_when(row):
                 break

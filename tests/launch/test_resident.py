@@ -97,9 +97,8 @@ TIMES = {"started", "run", "timings", "digest"}
 
 
 def lasting(record: dict) -> dict:
-    """Return a record without what differs between two equal runs: times, names, and the pages that the kernel gave."""
+    """Return a record without what differs between two equal runs: times and names."""
     kept = {name: value for name, value in record.items() if name not in TIMES}
-    kept["machine"] = {name: value for name, value in record["machine"].items() if name != "huge_pages_mb"}
     kept["history"] = [{name: value for name, value in row.items() if "second" not in name and "per_sec" not in name}
                        for row in record["history"]]
     return kept

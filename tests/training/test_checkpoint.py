@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import re
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import tensorflow as tf
 from labs.run.errors import LabError
 from labs.training import checkpoint
 from labs.training.checkpoint import Position
-from tests.waiting import ends
 
 IDENTITY = {"data": {}, "settings": {}}
 
@@ -65,41 +62,6 @@ def test_the_last_two_are_kept_and_a_damaged_one_is_passed_over(tmp_path, capsys
     newest.write_bytes(newest.read_bytes()[:-1])
     assert restore(tmp_path, model).epoch == 2
     assert "epoch-00003.npz is damaged" in capsys.readouterr().out
-
-
-def test_a_checkpoint_is_read_from_a_regular_file_alone(tmp_path, capsys):
-    model = network(1)
-    save(tmp_path, model, Position(2))
-    os.mkfifo(tmp_path / "epoch-00003.npz")
-    (tmp_path / "epoch-00004.npz").symlink_to("/dev/zero")
-    (tmp_path / "epoch-00005.npz").touch()
-    os.truncate(tmp_path / "epoch-00005.npz", 1 << 40)
-    with ends(20):
-        assert restore(tmp_path, model).epoch == 2
-    said = capsys.readouterr().out
-    assert said.count("not a regular file; trying the previous one") == 2
-    assert re.search(r"it is larger than \S+ .*; trying the previous one", said)
-
-
-def test_a_compressed_checkpoint_cannot_fill_the_memory(tmp_path, capsys):
-    model = network(1)
-    whole = np.load(save(tmp_path, model, Position(2)))
-    with open(tmp_path / "epoch-00003.npz", "wb") as file:
-        np.savez_compressed(file, **whole)
-    assert restore(tmp_path, model).epoch == 2
-    assert "epoch-00003.npz is damaged" in capsys.readouterr().out
-
-
-def test_a_checkpoint_of_an_older_kit_is_named(tmp_path):
-    folder = tmp_path / "it/checkpoints"
-    path = save(folder, network(1), Position(1))
-    arrays = dict(np.load(path))
-    meta = json.loads(str(arrays["meta"]))
-    del meta["identity"]
-    with open(path, "wb") as file:
-        np.savez(file, **arrays | {"meta": json.dumps(meta)})
-    with pytest.raises(LabError, match=r"an older version of the kit saved .*epoch-00001.npz; choose another --name"):
-        restore(folder, network(1))
 
 
 def test_a_run_may_become_longer_but_not_another(tmp_path):

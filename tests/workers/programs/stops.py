@@ -50,8 +50,7 @@ def main(results: Path, name: str, end: str) -> None:
     images = random.integers(0, 256, (603, 12, 12, 3), dtype=np.uint8)
     train = Subset(images, images.mean((1, 2, 3)).astype(np.int64) % 5, np.arange(603))
     often = 0.001 if end == "killed" else 600.0  # At every return, however fast the steps are.
-    options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often,
-                      tensorboard=end != "undisturbed")
+    options = Options(name=name, results=results, resume=end == "resumed", save_seconds=often)
     with workers.start(Config(), options) as job:
         if job.rank == 1 and end in SIGNALS:
             threading.Thread(target=end_in_the_middle, args=[SIGNALS[end]], daemon=True).start()
