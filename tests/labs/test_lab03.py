@@ -9,7 +9,6 @@ import pytest
 from labs import lab03_lr_scaling as lab
 from labs.launch import local
 from labs.pages import batch_rules
-from labs.run.errors import LabError
 from tests.exercises.solved import solved
 
 DEMO = lab.PRESETS["demo"]
@@ -28,20 +27,6 @@ def test_resnet18_has_the_parameters_that_the_reports_exchange():
     model = cifar.resnet18()
     assert sum(int(weight.shape.num_elements()) for weight in model.trainable_weights) == 11_173_962  # 44.7 MB.
     assert model.output_shape == (None, 10)
-
-
-@pytest.mark.parametrize(("optimizer", "count"), [("sgd", 26), ("adam", 16)])  # One, and five rules at 5 or 3 batches.
-def test_the_study_has_each_rule_at_each_batch_once(optimizer, count):
-    each = list(lab.settings(dataclasses.replace(lab.PRESETS["rules"], optimizer=optimizer)))
-    keys = {(one.batch_size, one.scaling, one.warmup_epochs) for one in each}
-    assert len(each) == len(keys) == count
-    peaks = {lab.learning_rate(one, 2000, 1).peak for one in each if one.batch_size == 256}
-    assert sorted(peaks) == pytest.approx([0.01, 0.01 * 32**0.5, 0.32])
-
-
-def test_a_study_has_one_worker():
-    with pytest.raises(LabError, match="add --workers 1"):
-        lab.LAB.check(lab.PRESETS["rules"], 2)
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from labs.launch import local
 from labs.measure import memory
 from labs.results import records
 from labs.run import resources
-from labs.run.errors import LabError
 from tests.exercises.solved import solved
 
 TINY = dataclasses.replace(lab.PRESETS["demo"], depth=5, width=4, images=32, image_size=32, batch_size=16, epochs=2)
@@ -35,13 +34,6 @@ def test_what_helps_and_what_does_not():
     assert 0.15 < share(remedy="pieces") < 0.45
     assert 0.2 < share(remedy="recompute") < 0.75
     assert 0.3 < share(remedy="bfloat16") < 0.85
-
-
-@pytest.mark.slow
-def test_one_moment_instead_of_two_saves_four_bytes_per_parameter():
-    wide = {"depth": 4, "width": 512, "image_size": 16, "batch_size": 2}
-    saved = peak(**wide) - peak(**wide, remedy="momentum")
-    assert saved == pytest.approx(4 * lab.parameters(dataclasses.replace(LARGE, **wide)) / 2**20, abs=6)
 
 
 @pytest.mark.workers
@@ -82,9 +74,3 @@ def test_the_search_finds_the_largest_batch():
     above = min(value for value, fits in trials.items() if not fits)
     assert above - result <= max(1, result / 16)
     solved("lab06.q3")
-
-
-@pytest.mark.slow
-def test_a_batch_that_cannot_be_cut_is_refused():
-    with pytest.raises(LabError, match="a batch of 30 cannot be split into 4 equal micro-batches"):
-        lab.run(dataclasses.replace(TINY, batch_size=30, remedy="pieces", threads=0))

@@ -57,16 +57,6 @@ def test_nccl_is_not_replaced_where_there_is_none():
         local.run(lab, dataclasses.replace(TINY, backend="nccl"), workers=2, oversubscribe=True)
 
 
-@pytest.mark.parametrize(("wrong", "output"), [
-    ({"heads": 5}, "5 heads in a width of 16"),
-    ({"patch_size": 5}, "patches of 5 in images of 32 pixels"),
-])
-def test_shapes_that_are_none_get_one_line(wrong, output):
-    with pytest.raises(LabError, match=output) as problem:
-        lab.run(dataclasses.replace(TINY, threads=0, **wrong))
-    assert "\n" not in str(problem.value)
-
-
 def test_the_patches_and_the_attention_of_the_exercises_are_those_of_keras():
     rng = np.random.default_rng(1)
     images = rng.uniform(-1, 1, (2, 32, 32, 3))

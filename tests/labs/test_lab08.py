@@ -54,26 +54,6 @@ def test_two_workers_learn_ages_and_compute_what_one_worker_with_two_threads_com
     assert record["layout"]["global_batch_size"] == 16
 
 
-def test_an_epoch_of_so_many_steps_takes_that_many_images():
-    few = lab._faces(dataclasses.replace(SHORT, batch_size=4), size=2)
-    assert len(few.train) == 3 * 4 * 2
-    assert np.unique(few.train.positions).size == 24
-    everything = lab._faces(dataclasses.replace(SHORT, steps_per_epoch=0), size=2)
-    assert len(everything.train) == 465
-    assert len(lab._faces(dataclasses.replace(SHORT, steps_per_epoch=1000), size=2).train) == 465, "all there are"
-    assert len(lab._faces(dataclasses.replace(SHORT, input="synthetic", steps_per_epoch=1000), 2).train) == 32_000
-
-
-def test_the_learning_rate_follows_the_global_batch():
-    def lr(workers: int, batch: int, scaling: str) -> float:
-        config = dataclasses.replace(DEMO, batch_size=batch, scaling=scaling)
-        return lab.learning_rate(config, workers) / DEMO.base_lr
-
-    assert lr(1, 16, "linear") == lr(4, 4, "linear") == 1, "16 images, however they are divided"
-    assert (lr(4, 16, "linear"), lr(4, 16, "sqrt"), lr(4, 16, "none")) == pytest.approx((4, 2, 1))
-    assert lr(1, 64, "linear") == lr(4, 16, "linear"), "64 images on one worker or on four"
-
-
 def test_layouts_divide_cores_and_batch(monkeypatch):
     """A4: 1 x 28, 2 x 14 and 4 x 7 on the report's node."""
     for module in (launch, capacity):

@@ -46,18 +46,6 @@ def test_unequal_nodes_and_nodes_without_workers_give_warnings(monkeypatch):
     assert len(even) == 3, "no warnings"
 
 
-def test_the_test_speaks_once_for_each_new_best_epoch():
-    tested = iter([0.7, 0.9])
-    best = lab._BestEpoch(lambda: next(tested))
-    assert best.figures([]) == {}
-    history = [{"epoch": epoch, "val_accuracy": accuracy} for epoch, accuracy in enumerate((0.5, 0.4, 0.8, 0.8), 1)]
-    for row in history:
-        best.note(row)
-    assert best.figures(history) == {"best_epoch": 3, "best_val_accuracy": 0.8, "test_accuracy_at_best": 0.9}
-    # A resumed run whose best epoch was trained before it began cannot say what the test was there.
-    assert best.figures([{"epoch": 0, "val_accuracy": 0.9}, *history]) == {}
-
-
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_run_with_validation_images_names_its_best_epoch(tmp_path, epochs):
     config = dataclasses.replace(DEMO, images=128, epochs=epochs, validation_split=0.25, threads=0)

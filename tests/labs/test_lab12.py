@@ -128,13 +128,6 @@ def test_the_study_of_kills_lasts_at_least_as_long_as_the_lives_that_it_draws(tm
         local.run(lab, config, 2)
 
 
-def test_the_timeline_is_refused():
-    from labs.training.elastic import Elastic
-
-    with pytest.raises(LabError, match="leave out --timeline, or add --study resume"):
-        Elastic(DEMO, options.Options(timeline=True))
-
-
 @pytest.mark.workers
 def test_workers_that_mpirun_has_started_cannot_be_lost_and_say_so(tmp_path):
     done = subprocess.run([*mpirun.command(2), sys.executable, "-m", "labs.lab12_elastic", "--results", str(tmp_path)],

@@ -29,11 +29,3 @@ def test_a_launcher_called_by_its_path_starts_the_environments_python_unbound(la
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     for rank in range(2):
         assert f"rank {rank}, {sys.prefix}, {len(os.sched_getaffinity(0))} cores, a b" in done.stdout, done.stderr
-
-
-@pytest.mark.workers
-@ours
-def test_a_worker_of_plain_mpirun_yields_its_core_while_it_waits():
-    command = [BIN / "mpirun", "-np", "1", BIN / "ompi_info", "--parsable", "--param", "mpi", "all", "--level", "9"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert "mpi_yield_when_idle:value:true" in done.stdout

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import subprocess
-import sys
 
 import pytest
-
-from tests.setup.clone import ROOT, VERSION
-
-
-def test_make_alone_explains_every_target(clone):
-    printed = clone.make().stdout
-    targets = re.search(r"^\.PHONY: (.*?) FORCE$", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)[1]
-    targets = targets.replace("\\", "").split()
-    assert [line.split()[1] for line in printed.splitlines()] == targets
-    assert len(targets) >= 10
 
 
 @pytest.mark.parametrize("target", ["lab10", "test"])
@@ -55,32 +43,11 @@ class TestEnvironment:
         self.stamp.write_text("/elsewhere/.venv\n/elsewhere\n")
         assert self.due()
 
-    def test_with_another_python(self):
-        assert not self.due(f"PYTHON={self.clone.python}")
-        assert self.due(f"PYTHON={self.clone.fake_python('python3.12', (3, 12 + (VERSION == '3.12'), 1))}")
-
-    @pytest.mark.parametrize("choice", ["MPI=system", "VENV=.venv-other"])
-    def test_with_another_choice(self, choice):
-        assert self.due(choice)
-
     def test_the_choice_is_remembered(self):
         self.stamp.rename(self.stamp.with_name(".ready-default-system"))
         assert not self.due()
         assert self.due("MPI=own")
         assert "--mpi 'system'" in self.clone.make("-n", "-B", "env").stdout
-
-    def test_an_update_is_made_by_its_own_python(self):
-        self.clone.fake_python("python3.13", (3, 13, 0))
-        ours = self.clone.venv / "bin" / "python"
-        ours.parent.mkdir()
-        ours.symlink_to(self.clone.fake_python("own", sys.version_info[:3]))
-        os.utime(self.clone.folder / "pyproject.toml")
-        assert self.clone.make("env").stdout.startswith(f"{self.clone.venv}/bin/python setup/make_env.py env")
-        self.stamp.unlink()
-        (self.clone.bin / self.clone.python).unlink(missing_ok=True)
-        self.clone.fake_python("python3.13", (3, 13, 0))
-        assert self.clone.make("env").stdout.startswith(f"{self.clone.bin}/python3.13 setup/make_env.py env")
-
 
 class TestPython:
     """The newest Python that fits makes the environment."""
@@ -100,14 +67,6 @@ class TestPython:
         assert self.chosen() == "python3.13"
         (self.clone.bin / "python3.13").unlink()
         assert self.chosen() == "python3.12"
-
-    def test_one_that_can_make_no_environment_is_passed_over_and_says_why(self):
-        self.clone.fake_python("python3.13", (3, 13, 5), venv=False)
-        done = self.clone.make("env").stdout.splitlines()
-        assert done[0] == f"passed over: {sys.executable} cannot create virtual environments; " \
-            "apt-get install python3.13-venv"
-        assert done[1].startswith(f"{self.clone.bin}/python3.12 ")
-
 
 def test_who_has_waited_for_another_run_takes_its_result(clone):
     env = {"PATH": str(clone.bin), "HOME": str(clone.folder)}

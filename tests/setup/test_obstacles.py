@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.clone import VERSION
-
 DEBIANS = (3, 11, 2)  # Debian 12's Python.
 
 
@@ -21,11 +19,6 @@ def test_no_python(clone):
     assert line.startswith("env: error: no Python from 3.11.4 to 3.13 "
                            "(looked at: python3.13 python3.12 python3.11 python3 python)")
     assert "PYTHON=/path/to/python3.1" in line
-
-
-def test_another_python(clone):
-    python = clone.fake_python("another", (3, 10, 13))
-    assert f"(looked at: {python})" in clone.obstacle("env", f"PYTHON={python}")
 
 
 def test_a_python_that_cannot_make_environments(clone):
@@ -52,23 +45,10 @@ def test_no_compiler(clone):
     assert not clone.venv.exists()
 
 
-def test_a_compiler_that_does_not_compile(clone):
-    clone.script("g++", "exit 1")
-    assert "g++ does not compile C++17" in clone.obstacle("env")
-
-
 @pytest.fixture
 def compiler(clone):
     for name in ("g++", "as", "ld"):
         clone.link(name, Path(shutil.which(name)))
-
-
-@pytest.mark.usefixtures("compiler")
-def test_too_little_space(clone):
-    line = clone.obstacle("env", LABS_ENV_GB="1000000")
-    assert "GB are free for" in line
-    assert "1e+06 are needed" in line
-    assert not clone.venv.exists()
 
 
 @pytest.fixture
@@ -89,13 +69,6 @@ def test_a_disk_that_fills_up(clone):
     assert not list(clone.venv.glob(".ready-*"))
 
 
-@pytest.mark.usefixtures("compiler", "full_disk")
-def test_another_mpi_is_announced(clone):
-    clone.stamp("system")
-    made = clone.make("env", "MPI=own", LABS_ENV_GB="0").stdout
-    assert made.startswith(f".venv (system, Python {VERSION}) is made again as own, Python {VERSION}\n")
-
-
 def test_a_folder_with_other_files_is_left_alone(clone):
     (clone.folder / "thesis").mkdir()
     (clone.folder / "thesis" / "chapter1.tex").touch()
@@ -113,11 +86,6 @@ def test_no_mpi_of_the_site(clone):
     assert "no mpicxx on PATH; load the site's MPI" in line
 
 
-def test_a_word_that_is_no_choice(clone):
-    line = "env: error: there is no MPI=mpich; leave it out, or use MPI=system for the one on PATH"
-    assert clone.obstacle("env", "MPI=mpich") == line
-
-
 class TestHorovod:
     """`make horovod` in the active environment."""
 
@@ -130,24 +98,9 @@ class TestHorovod:
     def test_no_tensorflow(self, clone):
         assert f"no TensorFlow for {clone.active}/python; conda env create" in clone.obstacle("horovod")
 
-    def test_no_mpi(self, clone, installed):
-        installed("tensorflow", "2.21.0")
-        assert "no mpicxx on PATH" in clone.obstacle("horovod")
-
     @pytest.mark.usefixtures("mpi")
     def test_no_cuda_compiler(self, clone, installed):
         if Path("/usr/local/cuda/bin/nvcc").exists():
             pytest.skip("this machine has a CUDA compiler")
         installed("tensorflow", "2.21.0")
         assert "no CUDA (nvcc, cuda_runtime.h, libcudart) for Horovod" in clone.obstacle("horovod")
-
-    @pytest.mark.usefixtures("mpi")
-    def test_no_nccl(self, clone, installed, tmp_path):
-        if Path("/usr/include/nccl.h").exists():
-            pytest.skip("this machine has NCCL")
-        installed("tensorflow", "2.21.0")
-        for name in ("bin/nvcc", "include/cuda_runtime.h", "lib/libcudart.so"):
-            (tmp_path / "cuda" / name).parent.mkdir(parents=True)
-            (tmp_path / "cuda" / name).touch()
-        line = clone.obstacle("horovod", HOROVOD_CUDA_HOME=str(tmp_path / "cuda"))
-        assert "no NCCL (nccl.h and libnccl.so)" in line

@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from packages import clean_environment, read_pins, requirements, uv_settings
+from packages import read_pins, requirements, uv_settings
 from steps import Steps
 
 from tests.setup.clone import ROOT
@@ -39,15 +39,6 @@ def test_pips_mirrors_and_certificates_are_uvs(settings, tmp_path):
     assert not settings("[global]\nindex-url = https://elsewhere\n", UV_DEFAULT_INDEX="https://mine")
     text = f"[install]\nextra-index-url =\n    https://elsewhere/a\n    file:///elsewhere\n    file://{tmp_path}\n"
     assert settings(text)["UV_INDEX"] == f"https://elsewhere/a file://{tmp_path}"
-
-
-def test_what_leads_astray_is_left_out(monkeypatch):
-    for name in ("PYTHONPATH", "PIP_USER", "PIP_TARGET", "MAKEFLAGS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://elsewhere")
-    env = clean_environment()
-    assert not {"PYTHONPATH", "PIP_USER", "PIP_TARGET", "MAKEFLAGS"} & set(env)
-    assert env["PIP_INDEX_URL"] == "https://elsewhere"
 
 
 def test_a_site_with_its_own_mpi_gets_no_other():

@@ -62,14 +62,3 @@ def test_the_gpu_environment_takes_all_else_from_the_pins():
     assert conda["cuda-nvcc"] == PINS["nvidia-cuda-nvcc-cu12"]
     assert conda["cuda-cudart-dev"] == conda["cuda-cudart-static"] == PINS["nvidia-cuda-runtime-cu12"]
     assert not [entry for entry in [*WANTED, *pip, *conda] if "horovod" in entry], "`make horovod` builds it"
-
-
-def test_conda_forges_horovod_is_the_version_of_the_pins():
-    conda, pip = gpu_environment("setup/environment-conda-forge.yml")
-    version, _, build = conda["horovod"].partition("=")
-    assert version == PINS["horovod"]
-    assert "cuda" in build
-    assert "openmpi" in build
-    assert PINS["tensorflow"].startswith(f"{conda['tensorflow']}.")
-    assert PINS["openmpi"].startswith(f"{conda['openmpi']}.")
-    assert not any(entry.startswith("-c ") for entry in pip), "the pins would replace conda's packages"

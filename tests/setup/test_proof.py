@@ -40,10 +40,3 @@ def test_a_proof_of_workers_that_are_not_together(line, instead, verdict, tmp_pa
     mpi = find_mpi(f"{python.parent}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(SetupError, match=f"^proof: {verdict}"):
         prove(Steps(1, tmp_path / "log"), mpi, python, tmp_path / "proof.py")
-
-
-def test_one_worker_proves_nothing(tmp_path):
-    steps = Steps(1, tmp_path / "log")
-    with pytest.raises(SetupError):
-        steps.run([sys.executable, ROOT / "setup" / "proof.py"], os.environ)
-    assert "proof: 1 worker of 2 is there" in steps.log.read_text()

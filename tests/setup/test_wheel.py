@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import os
 import signal
 import subprocess
@@ -36,28 +35,6 @@ def test_tensorflow_finds_cusolver_in_a_folder_where_it_looks(tmp_path):
     link_cusolver(tmp_path)
     link_cusolver(tmp_path)
     assert (tmp_path / "nvidia/cusparse/lib/libcusolver.so.11").read_text() == "cuSOLVER"
-
-
-def test_a_movable_wheel_serves_every_clone():
-    other = Mpi("openmpi-5.0.11", Path("/other/bin"))
-    assert BUILD.key == dataclasses.replace(BUILD, mpi=other).key
-    site = dataclasses.replace(BUILD, movable=False)
-    assert site.key != dataclasses.replace(site, mpi=other).key
-
-
-def test_the_users_variables_do_not_change_the_build(monkeypatch):
-    monkeypatch.setenv("HOROVOD_WITH_PYTORCH", "1")
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    monkeypatch.setenv("MAKEFLAGS", " --jobserver-auth=3,4")
-    monkeypatch.setenv("CUDAARCHS", "60")
-    monkeypatch.setenv("LDFLAGS", "-Wl,--as-needed -Wl,-rpath,/conda/lib -Wl,-rpath-link,/conda/lib")
-    env = environment(BUILD, Path("/env/bin/python"))
-    assert env["PATH"].startswith("/env/bin:")
-    assert env["MAKEFLAGS"].startswith("-j")
-    assert env["LDFLAGS"] == "-Wl,--as-needed -Wl,-rpath-link,/conda/lib"
-    assert not {"PYTHONPATH", "CUDAARCHS"} & set(env)
-    assert {name for name in env if name.startswith("HOROVOD_WITH_")} == {
-        "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITH_GLOO", "HOROVOD_WITH_MPI"}
 
 
 ASK = """
@@ -114,24 +91,6 @@ def test_a_killed_build_leaves_no_wheel(ask, tmp_path):
     assert {path.name for path in wheel.parent.iterdir()} == {wheel.name, ".lock"}
 
 
-def test_another_source_is_not_built(ask, tmp_path):
-    (tmp_path / "horovod-0.28.1" / "launch.py").write_text("unpickle somewhat differently\n")
-    assert "launch.py differs" in ask(0).communicate()[0]
-    assert not (tmp_path / "built").exists()
-
-
-def test_the_installed_library_finds_its_mpi_by_a_relative_path():
-    prefix = Path(sys.prefix)
-    if not list(prefix.glob(".ready-*-own")):
-        pytest.skip("this environment was not made by `make env` with its own MPI")
-    package = Path(importlib.util.find_spec("horovod").origin).parent
-    library = next((package / "tensorflow").glob("mpi_lib*.so"))
-    assert PREFIX_RPATH.encode() in library.read_bytes()
-    loaded = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
-    mpi = next(line.split()[2] for line in loaded.splitlines() if "libmpi.so" in line)
-    assert Path(mpi).resolve().is_relative_to(prefix.resolve())
-
-
 @pytest.mark.parametrize(("output", "version"), [
     ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...", "openmpi-4.1.4"),
     ("Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307", "intelmpi-2021.9"),
@@ -174,12 +133,6 @@ class TestGpu:
         # The environment may have an nvcc, too, which Horovod would ask for the architectures.
         path = environment(dataclasses.replace(BUILD, gpu=gpu), Path("/env/bin/python"))["PATH"]
         assert path.startswith(f"{cuda}/bin:/env/bin:")
-
-    def test_of_conda(self, cuda, tmp_path, monkeypatch):
-        monkeypatch.setattr(sys, "prefix", str(self.nccl(tmp_path / "env", "libnccl.so")))
-        gpu = find_gpu({"CUDA_HOME": str(cuda)})
-        assert gpu.movable
-        assert dataclasses.replace(BUILD, gpu=gpu).rpath == PREFIX_RPATH
 
     def test_of_tensorflows_wheels(self, cuda, tmp_path, monkeypatch):
         monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "site-packages"))
