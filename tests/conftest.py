@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from tests import taking_turns
+from tests import machine_lock
 
 ROOT = Path(__file__).resolve().parent.parent
 LANES = {"tests/workers": "workers", "tests/labs": "workers", "tests/launch": "workers", "tests/examples": "workers",
@@ -60,12 +60,12 @@ class Turns:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
         """Run a test marked `alone` while xdist's other processes run none."""
-        with taking_turns.turn(alone=item.get_closest_marker("alone") is not None):
+        with machine_lock.hold(alone=item.get_closest_marker("alone") is not None):
             return (yield)
 
 
 def pytest_configure(config):
-    """Let tests take turns under xdist."""
+    """Let a test have the machine for itself under xdist."""
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(Turns())
 

@@ -14,8 +14,8 @@ QUEUE, RUNNING = TESTS / "conftest.py", TESTS
 
 
 @contextlib.contextmanager
-def turn(alone: bool) -> Iterator[None]:
-    """Wait for a turn and hold it.
+def hold(alone: bool) -> Iterator[None]:
+    """Wait until the machine is free for a test, and hold it.
 
     Args:
         alone: Whether nothing else may run meanwhile.
