@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import subprocess
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,19 @@ PARTS = {
 """The folders of each part of labs/."""
 
 
+def sums() -> dict[str, int]:
+    """Return the figures that CONTRIBUTING bounds, by name."""
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "site/instructor").glob("*.md")]
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return {
+        "labs/, lines": lines((ROOT / "labs").rglob("*.py")),
+        "tests, lines": lines((ROOT / "tests").rglob("*.py")) + lines((ROOT / "horovod_keras3/tests").rglob("*.py")),
+        "docs, words": sum(len(page.read_text(encoding="utf-8").split()) for page in pages),
+        "committed files": len(files.splitlines()),
+        "dependencies": len(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]),
+    }
+
+
 def lines(paths: Iterator[Path]) -> int:
     """Return the lines of some files."""
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
@@ -30,7 +45,7 @@ def parts() -> dict[str, int]:
     sizes = {part: lines(path for folder in folders for path in
                          ((ROOT / "labs").glob(folder) if "*" in folder else (ROOT / "labs" / folder).rglob("*.py")))
              for part, folders in PARTS.items()}
-    others = ("horovod_keras3", "examples", "tests")
+    others = ("horovod_keras3", "examples")
     return sizes | {folder: lines((ROOT / folder).rglob("*.py")) for folder in others}
 
 
@@ -122,8 +137,9 @@ def _running(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def main() -> None:
-    """Print the size of each part, what each lab may load, and how long its page is."""
-    rows = [f"{part:14} {count:7,} lines" for part, count in parts().items()]
+    """Print the sums, the size of each part, what each lab may load, and how long its page is."""
+    rows = [f"{name:16} {figure:7,}" for name, figure in sums().items()]
+    rows += [f"{part:16} {count:7,} lines" for part, count in parts().items()]
     for lab in catalogue.lab_names():
         files = closure(lab)
         rows.append(f"{lab:16} {len(files):3} files, {lines(iter(files)):6,} lines, {words(lab):5,} words")
